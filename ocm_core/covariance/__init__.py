@@ -1,0 +1,66 @@
+"""Covariance methods, one file each: the file's name is the method's name in an experiment.
+
+A method turns a prediction at (x_t, t) into the covariance of the reverse step. Most do so through
+c, with C = (b_t / ᾱ_t) c the diagonal of Cov[x_0 | x_t]. To add one, write `<name>.py` here with a
+class `Method` and name it in an experiment; README.md shows an example.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pydantic import ValidationError
+
+from ocm_core.covariance.interface import CovarianceMethod
+from ocm_core.errors import OcmError
+
+__all__ = ["CovarianceMethod", "Description", "available", "build", "describe"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the pipeline must know of a method before it runs anything."""
+
+    needs: str
+    samplers: frozenset[str]
+    options: dict[str, Any]
+
+
+def available() -> list[str]:
+    """The methods that exist: the public files of this folder, except the interface."""
+    names = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name for name in names if not name.startswith("_") and name != "interface")
+
+
+def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMethod:
+    """The method `kind`; its head or table is looked up under `label`."""
+    cls = _class_of(kind)
+    try:
+        return cls(label=label or kind, **options)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        valid = ", ".join(sorted(set(cls.model_fields) - {"label"})) or "none"
+        raise OcmError(
+            f"methods.{label or kind}.{key}: {problem['msg'].lower()}; "
+            f"the options of '{kind}' are: {valid}"
+        ) from None
+
+
+def describe(kind: str, options: dict[str, Any]) -> Description:
+    method = build(kind, **options)
+    return Description(method.needs, method.samplers, method.model_dump(exclude={"label"}))
+
+
+def _class_of(kind: str) -> type[CovarianceMethod]:
+    names = available()
+    if kind not in names:
+        close = difflib.get_close_matches(kind, names, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise OcmError(f"covariance method '{kind}' is none of {', '.join(names)}{hint}")
+    cls: type[CovarianceMethod] = import_module(f"{__name__}.{kind}").Method
+    return cls

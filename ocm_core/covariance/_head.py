@@ -1,0 +1,114 @@
+"""Methods that learn c with a head: what the raw output stands for, and the regression loss.
+
+Each such method has a random target whose mean given x_t is c; the head is fitted to it by least
+squares. As published, the raw output is method-specific (h for `ocm`, E[ε²] for `sn`, the residual
+for `npr`). Relative to a baseline c̄_t it is c = c̄_t · link(r), zero output meaning the baseline,
+and errors are measured in units of c̄_t: c spans four orders of magnitude over t.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import e, log
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMethod
+from ocm_core.diffusion.denoiser import Prediction
+from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.interface import Features
+
+Batch = Float[Tensor, "batch *dims"]
+PerSample = Float[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class Noised:
+    """One training batch: x_t = √ᾱ_t x_0 + √b_t ε, what the network says of it, and ±1 probes."""
+
+    prediction: Prediction
+    x0: Batch
+    eps: Batch
+    probe: Callable[[], Batch]
+    decoder: Decoder
+
+    @property
+    def predicted_eps(self) -> Batch:
+        return self.prediction.eps.detach()
+
+
+def identity(raw: Tensor) -> Tensor:
+    return 1.0 + raw
+
+
+def positive(raw: Tensor) -> Tensor:
+    """softplus, shifted so that 0 gives 1."""
+    return functional.softplus(raw + log(e - 1.0))
+
+
+LINKS: dict[str, Callable[[Tensor], Tensor]] = {"identity": identity, "positive": positive}
+
+
+class CovarianceHead(nn.Module):
+    """A network on the trunk's features, and the baseline (if any) that it is relative to."""
+
+    baseline: Tensor | None
+
+    def __init__(
+        self, net: nn.Module, baseline: Float[Tensor, "T+1"] | None = None, link: str = "identity"
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.link = LINKS[link]
+        self.register_buffer("baseline", baseline)
+
+    def forward(self, features: Features) -> Tensor:
+        output: Tensor = self.net(features)
+        return output
+
+
+class LearnedMethod(CovarianceMethod):
+    """A method with a head, and the loss that trains it."""
+
+    needs_jacobian: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> Need:
+        return "head"
+
+    @abstractmethod
+    def loss(self, batch: Noised) -> PerSample: ...
+
+
+class RegressionMethod(LearnedMethod, PosteriorMethod):
+    """c fitted by least squares to a target with mean c."""
+
+    @abstractmethod
+    def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
+        """c as the published heads encode it."""
+
+    @abstractmethod
+    def target(self, batch: Noised) -> Tensor:
+        """A random value with E[target | x_t] = c."""
+
+    def c(self, prediction: Prediction) -> Tensor:
+        raw = prediction.head(self.label)
+        head = prediction.denoiser.heads[self.label]
+        baseline = getattr(head, "baseline", None)
+        if baseline is None:
+            return self.published(raw, prediction)
+        return prediction.at(baseline, f"the baseline of head '{self.label}'") * head.link(raw)
+
+    def loss(self, batch: Noised) -> PerSample:
+        baseline = getattr(batch.prediction.denoiser.heads[self.label], "baseline", None)
+        unit = 1.0 if baseline is None else batch.prediction.at(baseline, "the baseline")
+        with torch.no_grad():
+            target = self.target(batch)
+        return sum_dims(((self.c(batch.prediction) - target) / unit) ** 2)

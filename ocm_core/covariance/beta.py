@@ -1,0 +1,14 @@
+"""Σ = b_{s:t}: the largest sensible choice, exact where the data are white noise."""
+
+from typing import ClassVar
+
+from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.noise import Noise
+
+
+class Method(CovarianceMethod):
+    samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
+
+    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        return lambda step: step.fixed(step.transition.b_st, prediction.x)

@@ -1,0 +1,14 @@
+"""C = 0: x_0 is taken to be known. With η = 0 this is the usual, noiseless DDIM."""
+
+from typing import ClassVar
+
+from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.noise import Noise
+
+
+class Method(CovarianceMethod):
+    samplers: ClassVar[frozenset[str]] = frozenset({"ddim"})
+
+    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        return lambda step: step.fixed(step.kernel.floor(step.transition), prediction.x)

@@ -1,0 +1,13 @@
+"""c = 1 - √b_t diag J, exactly: D extra backward passes."""
+
+from torch import Tensor
+
+from ocm_core.covariance._probes import jacobian
+from ocm_core.covariance.interface import PosteriorMethod
+from ocm_core.diffusion.denoiser import Prediction
+
+
+class Method(PosteriorMethod):
+    def c(self, prediction: Prediction) -> Tensor:
+        diagonal = jacobian(prediction).diagonal(dim1=1, dim2=2).reshape_as(prediction.x)
+        return 1.0 - prediction.schedule_at("b").sqrt() * diagonal

@@ -1,0 +1,23 @@
+"""The whole matrix c = I - √b_t J: D extra backward passes and a D × D eigendecomposition."""
+
+import torch
+from torch import Tensor
+
+from ocm_core.covariance._probes import jacobian
+from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
+from ocm_core.diffusion.gaussian import Full, full
+from ocm_core.diffusion.noise import Noise
+
+
+class Method(CovarianceMethod):
+    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        c = full(prediction.combine(matrix))
+        # floor + gain · C shares C's eigenvectors
+        return lambda step: Full(c.vectors, step.through(c.values).variance)
+
+
+def matrix(prediction: Prediction) -> Tensor:
+    """I - √b_t J."""
+    product = prediction.schedule_at("b").view(-1, 1, 1).sqrt() * jacobian(prediction)
+    return torch.eye(product.shape[1], dtype=product.dtype, device=product.device) - product

@@ -1,0 +1,94 @@
+"""log Σ = v log b_{s:t} + (1 - v) log β̃_{s:t}, v learned with the variational bound.
+
+v = (r + 1) / 2 comes from a head, or from the network itself where it was trained with a learned
+variance. At s = 0 β̃ is zero and its logarithm is borrowed from the schedule's second step (the
+covariance papers) or from the chain's (OpenAI, DiT).
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ocm_core.covariance._head import LearnedMethod, Noised
+from ocm_core.covariance.interface import Need, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
+from ocm_core.diffusion.gaussian import Covariance, Diagonal, sum_dims
+from ocm_core.diffusion.noise import Noise
+from ocm_core.diffusion.transition import Transition
+from ocm_core.errors import OcmError
+
+
+class Method(LearnedMethod):
+    samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
+    source: Literal["head", "network"] = "head"
+    lower_end: Literal["schedule", "chain"] = "schedule"
+
+    @property
+    def needs(self) -> Need:
+        return "head" if self.source == "head" else "nothing"
+
+    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        raw = self._raw(prediction)
+        return lambda step: self._covariance(raw, step.transition)
+
+    def _covariance(self, raw: Tensor, step: Transition) -> Covariance:
+        return Diagonal(torch.exp(_interpolate(raw, log(self._lower(step)), log(step.b_st))))
+
+    def _raw(self, prediction: AnyPrediction) -> Tensor:
+        if self.source == "head":
+            return prediction.combine(lambda branch: branch.head(self.label))
+        if prediction.learned_variance is None:
+            raise OcmError(
+                f"methods.{self.label}.source: the network has no learned variance; use `head`"
+            )
+        return prediction.learned_variance
+
+    def _lower(self, step: Transition) -> float:
+        if step.s > 0:
+            return step.beta_tilde
+        starts = {
+            "schedule": step.beta_tilde_schedule_start,
+            "chain": step.beta_tilde_chain_start,
+        }
+        return starts[self.lower_end]
+
+    def loss(self, batch: Noised) -> Float[Tensor, " batch"]:
+        """The bound's term at an adjacent step t → t-1, the mean held fixed."""
+        prediction = batch.prediction
+        low, high, a = _adjacent(prediction)
+        log_variance = _interpolate(self._raw(prediction), low.log(), high.log())
+        x0_hat = _predict_x0(prediction)
+        squares = low + (a * (batch.x0 - x0_hat)) ** 2
+        divergence = 0.5 * (log_variance - low.log() + squares * torch.exp(-log_variance) - 1.0)
+        decoder = -batch.decoder.log_likelihood(batch.x0, x0_hat, log_variance.exp())
+        first = (prediction.t == 1).view(low.shape)
+        return sum_dims(torch.where(first, decoder, divergence))
+
+
+def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    v = (raw + 1.0) / 2.0
+    return v * high + (1.0 - v) * low
+
+
+def _predict_x0(prediction: Prediction) -> Tensor:
+    alpha_bar, b = prediction.schedule_at("alpha_bar"), prediction.schedule_at("b")
+    return (prediction.x.detach() - b.sqrt() * prediction.eps.detach()) / alpha_bar.sqrt()
+
+
+def _adjacent(prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
+    """β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t."""
+    schedule = prediction.denoiser.schedule
+    betas, b = schedule.betas[1:], schedule.b
+    tilde = betas * b[:-1] / b[1:]
+    tilde[0] = tilde[1]
+    a = np.sqrt(schedule.alpha_bar[:-1]) * betas / b[1:]
+    low, high, factor = (
+        schedule.at(np.append(0.0, table), prediction.t, prediction.x) for table in (tilde, betas, a)
+    )
+    return low, high, factor

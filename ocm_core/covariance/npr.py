@@ -1,0 +1,14 @@
+"""Noise-prediction residual: c = g with g ≈ E[(ε - ε̂)² | x_t], which also absorbs ε̂'s error."""
+
+from torch import Tensor
+
+from ocm_core.covariance._head import Noised, RegressionMethod
+from ocm_core.diffusion.denoiser import Prediction
+
+
+class Method(RegressionMethod):
+    def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
+        return raw
+
+    def target(self, batch: Noised) -> Tensor:
+        return (batch.eps - batch.predicted_eps) ** 2

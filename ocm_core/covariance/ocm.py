@@ -1,0 +1,25 @@
+"""Optimal covariance matching: c = 1 + h, h ≈ b_t diag H = -√b_t diag J, from the score alone.
+
+The target -√b_t v ⊙ (Jᵀ v) needs no data beyond x_t: one expectation over v stands outside the
+square, so that any number of probes is unbiased.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from ocm_core.covariance._head import Noised, RegressionMethod
+from ocm_core.covariance._probes import hutchinson
+from ocm_core.diffusion.denoiser import Prediction
+
+
+class Method(RegressionMethod):
+    needs_jacobian: ClassVar[bool] = True
+    probes: Annotated[int, Field(ge=1)] = 1
+
+    def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
+        return 1.0 + raw
+
+    def target(self, batch: Noised) -> Tensor:
+        return hutchinson(batch.prediction, [batch.probe() for _ in range(self.probes)])

@@ -1,0 +1,20 @@
+"""c from M random probes at sampling time: no head, 2 M extra passes, unbiased and noisy."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ocm_core.covariance._probes import hutchinson
+from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.noise import Noise
+
+
+class Method(CovarianceMethod):
+    probes: Annotated[int, Field(ge=1)] = 1
+
+    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        # drawn before mixing, so that both branches of guidance see the same probes
+        probes = [noise.signs() for _ in range(self.probes)]
+        c = prediction.combine(lambda branch: hutchinson(branch, probes))
+        return lambda step: step.through(c)

@@ -1,0 +1,14 @@
+"""Squared-noise prediction: c = g - ε̂² with g ≈ E[ε² | x_t] regressed on the data's noise."""
+
+from torch import Tensor
+
+from ocm_core.covariance._head import Noised, RegressionMethod
+from ocm_core.diffusion.denoiser import Prediction
+
+
+class Method(RegressionMethod):
+    def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
+        return raw - prediction.eps.detach() ** 2
+
+    def target(self, batch: Noised) -> Tensor:
+        return batch.eps**2 - batch.predicted_eps**2

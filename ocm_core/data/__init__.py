@@ -1,0 +1,1 @@
+"""Data sets, one file a kind, and the Zarr store that every stage after `encode` reads."""

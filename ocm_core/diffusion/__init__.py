@@ -1,0 +1,1 @@
+"""The Gaussian machinery that every method shares: schedules, chains, steps, noise, predictions."""

@@ -1,0 +1,155 @@
+"""A frozen score network, seen as what samplers and likelihoods need: a prediction at (x_t, t).
+
+A prediction carries the noise estimate ε̂, the features that covariance heads read, and products
+with the Jacobian J of ε̂ for the methods that have no head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.errors import OcmError
+from ocm_core.networks.interface import Features, ScoreNetwork
+
+Batch = Float[Tensor, "batch *dims"]
+Times = Int[Tensor, " batch"]
+Labels = Int[Tensor, " batch"] | None
+
+
+@dataclass(frozen=True)
+class TimeConvention:
+    """How the index t = 1 … T becomes the number that a network was trained with."""
+
+    shift: int = 0
+    scale: float = 1.0
+
+    def __call__(self, t: Times) -> Float[Tensor, " batch"]:
+        return (t - self.shift).to(torch.float32) * self.scale
+
+
+class AnyPrediction(Protocol):
+    """A prediction, guided or not."""
+
+    @property
+    def x(self) -> Batch: ...
+    @property
+    def t(self) -> Times: ...
+    @property
+    def eps(self) -> Batch: ...
+    @property
+    def learned_variance(self) -> Batch | None: ...
+
+    def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
+        """Evaluate a quantity that is linear in the score, as guidance mixes it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one network says at (x_t, t)."""
+
+    denoiser: Denoiser
+    x: Batch
+    t: Times
+    label: Labels
+    features: Features
+    eps: Batch
+    learned_variance: Batch | None
+
+    def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
+        return c(self)
+
+    def head(self, name: str) -> Batch:
+        """The raw output of the head `name`; its gradient never travels into the trunk."""
+        heads = self.denoiser.heads
+        if name not in heads:
+            known = ", ".join(sorted(heads)) or "none"
+            raise OcmError(
+                f"method '{name}' needs a trained head and this model has {known}; "
+                "train it (stage `heads`) or name a method that needs none"
+            )
+        output: Tensor = heads[name](Features(*(part.detach() for part in self.features)))
+        if output.shape != self.x.shape:
+            raise OcmError(
+                f"head '{name}' gives {tuple(output.shape[1:])} where the network's input has "
+                f"{tuple(self.x.shape[1:])}: it belongs to another network"
+            )
+        return output.to(self.x.dtype)
+
+    def at(self, table: Tensor | None, what: str) -> Tensor:
+        """`table[t]`, shaped to multiply the batch."""
+        if table is None:
+            raise OcmError(f"{what} is missing: run the stage that makes it")
+        if len(table) != self.denoiser.schedule.steps + 1:
+            raise OcmError(
+                f"{what} has {len(table) - 1} timesteps, the schedule "
+                f"{self.denoiser.schedule.steps}: it was made for another schedule"
+            )
+        return table.to(self.x)[self.t].view(-1, *(1,) * (self.x.ndim - 1))
+
+    def schedule_at(self, name: str) -> Tensor:
+        """ᾱ_t (`alpha_bar`) or b_t (`b`) as factors for the batch."""
+        schedule = self.denoiser.schedule
+        return schedule.at(getattr(schedule, name), self.t, self.x)
+
+    def vjp(self, v: Batch) -> Batch:
+        """Jᵀ v, from a graph that is built once and kept while this prediction lives."""
+        x, eps = self._graph
+        (product,) = torch.autograd.grad(eps, x, v.to(eps.dtype), retain_graph=True)
+        return product.to(self.x.dtype)
+
+    @cached_property
+    def _graph(self) -> tuple[Tensor, Tensor]:
+        if self.eps.requires_grad:  # predicted with a graph, as the training step does
+            return self.x, self.eps
+        with torch.enable_grad():
+            x = self.x.detach().requires_grad_(True)
+            return x, self.denoiser.evaluate(x, self.t, self.label)[1]
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """Network, schedule, time convention, and whatever heads and moments (1 - Γ_t) are at hand."""
+
+    network: ScoreNetwork
+    schedule: Schedule
+    time: TimeConvention = TimeConvention()
+    heads: Mapping[str, nn.Module] = field(default_factory=dict)
+    moments: Float[Tensor, "T+1"] | None = None
+    precision: torch.dtype = torch.float32
+
+    def predict(self, x: Batch, t: int | Times, label: Labels = None) -> Prediction:
+        times = self._times(x, t)
+        features, eps, learned = self.evaluate(x, times, label)
+        return Prediction(self, x, times, label, features, eps, learned)
+
+    def evaluate(
+        self, x: Batch, t: Times, label: Labels
+    ) -> tuple[Features, Batch, Batch | None]:
+        lower = self.precision != torch.float32
+        with torch.autocast(x.device.type, dtype=self.precision, enabled=lower):
+            features = self.network.features(x, self.time(t), label)
+            output = self.network.readout(features).to(x.dtype)
+        if not self.network.learns_variance:
+            return features, output, None
+        eps, learned = output.chunk(2, dim=1)
+        return features, eps, learned
+
+    def _times(self, x: Batch, t: int | Times) -> Times:
+        times = torch.full((len(x),), t, device=x.device) if isinstance(t, int) else t
+        if times.shape != (len(x),):
+            raise OcmError(f"timesteps have shape {tuple(times.shape)}, expected ({len(x)},)")
+        if len(x) and not 1 <= int(times.min()) <= int(times.max()) <= self.schedule.steps:
+            raise OcmError(
+                f"timesteps {int(times.min())} … {int(times.max())} are outside the chain: "
+                f"expected 1 … {self.schedule.steps}"
+            )
+        return times

@@ -1,0 +1,94 @@
+"""Noise schedules in float64, index 0 being data and index T pure noise (docs/mathematics.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int
+from numpy import ndarray
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+
+Table = Float64[ndarray, "T+1"]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """`betas[t]` is the variance of q(x_t | x_{t-1}) for t = 1 … T, and `betas[0]` is 0."""
+
+    betas: Table
+
+    def __post_init__(self) -> None:
+        betas = self.betas
+        if betas.ndim != 1 or len(betas) < 2 or betas[0] != 0:
+            raise OcmError(f"betas must be (0, β_1, …, β_T); got shape {betas.shape}")
+        if not ((betas[1:] > 0) & (betas[1:] < 1)).all():
+            raise OcmError("betas must lie strictly between 0 and 1 for t ≥ 1")
+
+    @property
+    def steps(self) -> int:
+        """T, the length of the full chain."""
+        return len(self.betas) - 1
+
+    @cached_property
+    def alpha_bar(self) -> Table:
+        """ᾱ_t = ∏ (1 - β_i)."""
+        return np.cumprod(1.0 - self.betas)
+
+    @cached_property
+    def b(self) -> Table:
+        """b_t = 1 - ᾱ_t without cancellation: b_t = b_{t-1} (1 - β_t) + β_t."""
+        b = np.zeros_like(self.betas)
+        for t in range(1, len(b)):
+            b[t] = b[t - 1] * (1.0 - self.betas[t]) + self.betas[t]
+        return b
+
+    @lru_cache(maxsize=2)  # noqa: B019 - two columns at most, and schedules are few
+    def skips_to(self, t: int) -> tuple[Float64[ndarray, " t"], Float64[ndarray, " t"]]:
+        """ᾱ_{s:t} and b_{s:t} = Σ_{i>s} β_i ᾱ_{i:t}, for every s < t at once."""
+        self.check(t)
+        alpha_it = np.cumprod(1.0 - self.betas[t:0:-1])[::-1]  # over s: ᾱ_{s:t}, s = 0 … t-1
+        products = np.append(alpha_it[1:], 1.0)  # over i = s+1: ᾱ_{i:t}
+        b_st = np.cumsum((self.betas[1 : t + 1] * products)[::-1])[::-1]
+        return alpha_it, b_st
+
+    def beta_tilde(self, s: int, t: int) -> float:
+        """β̃_{s:t} = b_{s:t} b_s / b_t."""
+        return float(self.skips_to(t)[1][s] * self.b[s] / self.b[t])
+
+    def check(self, t: int, s: int = 0) -> None:
+        if not 0 <= s < t <= self.steps:
+            raise OcmError(
+                f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}"
+            )
+
+    def at(self, table: Table, t: Int[Tensor, " batch"], like: Tensor) -> Tensor:
+        """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
+        values = torch.from_numpy(table).to(t.device)[t].to(like.device)
+        dtype = like.dtype if like.is_floating_point() else torch.float32
+        return values.to(dtype).view(-1, *(1,) * (like.ndim - 1))
+
+
+def linear(steps: int, first: float = 1e-4, last: float = 2e-2) -> Schedule:
+    """β from `first` to `last` at T = 1000, scaled so that other T end equally noisy."""
+    scale = 1000.0 / steps
+    return Schedule(np.append(0.0, np.linspace(scale * first, scale * last, steps)))
+
+
+def cosine(steps: int, offset: float = 0.008, largest: float = 0.999) -> Schedule:
+    """ᾱ_t ∝ cos²((t/T + s) / (1 + s) · π/2), β limited to `largest`."""
+    f = np.cos((np.arange(steps + 1) / steps + offset) / (1 + offset) * np.pi / 2) ** 2
+    return Schedule(np.append(0.0, np.minimum(1.0 - f[1:] / f[:-1], largest)))
+
+
+SCHEDULES = {"linear": linear, "cosine": cosine}
+
+
+def build(kind: str, steps: int) -> Schedule:
+    if kind not in SCHEDULES:
+        raise OcmError(f"schedule.kind: '{kind}' is none of {', '.join(SCHEDULES)}")
+    return SCHEDULES[kind](steps)

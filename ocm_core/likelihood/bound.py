@@ -1,0 +1,165 @@
+"""The likelihood table: all methods and all chains from one network pass per (image, t)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+
+from ocm_core.covariance.interface import (
+    NON_NEGATIVE,
+    Clip,
+    CovarianceMethod,
+    ReverseStep,
+    StepCovariance,
+)
+from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.gaussian import PerSample, dimension
+from ocm_core.diffusion.noise import Noise
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.transition import Ddpm, Transition, transition, transitions
+from ocm_core.errors import OcmError
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.likelihood.terms import decoder_term, diffuse, prior_term, step_term
+from ocm_core.samplers.ancestral import Model, check_defined
+
+Batch = Float[Tensor, "batch *dims"]
+Labels = Int[Tensor, " batch"] | None
+Methods = Mapping[str, CovarianceMethod]
+NoiseAt = Callable[[int], Noise]
+Progress = Callable[[Sequence[int]], Iterable[int]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One chain's terms in nats: row 0 the decoder, then increasing t, the last row the prior."""
+
+    terms: Float[Tensor, "K+1 batch"]
+    dimension: int
+
+    @property
+    def bits_per_dim(self) -> Float[Tensor, " batch"]:
+        """Bits per dimension of the image; for continuous data, of a density in those units."""
+        return self.terms.sum(0) / (self.dimension * log(2.0))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One look of every method at x_t, for as many steps from t as are asked."""
+
+    prediction: AnyPrediction
+    covariances: Mapping[str, StepCovariance]
+    x0: Batch
+    decoder: Decoder
+    clip: Clip
+    tallies: Mapping[str, Counter[str]]
+
+    def terms(self, step: Transition) -> dict[str, PerSample]:
+        return {name: self._term(step, name).cpu() for name in self.covariances}
+
+    def _term(self, transition: Transition, name: str) -> PerSample:
+        step = ReverseStep(transition, Ddpm(), self.clip, self.tallies[name])
+        if transition.s == 0:
+            return decoder_term(step, self.prediction, self.x0, self.decoder)
+        return step_term(step, self.covariances[name], self.prediction, self.x0)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What stays the same over timesteps: the model, the methods, the decoder, the limits."""
+
+    model: Model
+    methods: Methods
+    decoder: Decoder
+    clip: Clip = NON_NEGATIVE
+
+    def __post_init__(self) -> None:
+        for method in self.methods.values():
+            check_defined(method, Ddpm())
+
+    @torch.no_grad()
+    def look(
+        self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Counter[str]]
+    ) -> Pass:
+        x = diffuse(self.model.schedule, x0, t, noise.normal())
+        prediction = self.model.predict(x, t, label)
+        covariances = {name: m.look(prediction, noise) for name, m in self.methods.items()}
+        return Pass(prediction, covariances, x0, self.decoder, self.clip, tallies)
+
+    @torch.no_grad()
+    def bounds(
+        self,
+        chains: Mapping[str, Chain],
+        x0: Batch,
+        noise_at: NoiseAt,
+        label: Labels = None,
+        progress: Progress = iter,
+    ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
+        """(chain, method) → bound, and per method how many entries of C were clamped.
+
+        `noise_at(t)` draws x_t: the same draw serves every chain through t.
+        """
+        visits = _visits(self.model.schedule, chains)
+        tallies = {name: Counter[str]() for name in self.methods}
+        found = {
+            (chain, name): Bound(torch.empty(len(steps) + 1, len(x0)), dimension(x0))
+            for chain, steps in chains.items()
+            for name in self.methods
+        }
+        for t in progress(sorted(visits)):
+            seen = self.look(x0, t, noise_at(t), label, tallies)
+            for step, places in visits[t].items():
+                for name, term in seen.terms(step).items():
+                    for chain, row in places:
+                        found[chain, name].terms[row] = term
+        for bound in found.values():
+            bound.terms[-1] = prior_term(self.model.schedule, x0).cpu()
+        return found, tallies
+
+    @torch.no_grad()
+    def pair_terms(
+        self,
+        grid: Sequence[int],
+        x0: Batch,
+        noise_at: NoiseAt,
+        label: Labels = None,
+        progress: Progress = iter,
+    ) -> dict[str, Float64[Tensor, "T+1 T+1"]]:
+        """F[s, t]: the mean term of every step t → s between the timesteps of `grid` and 0.
+
+        Other pairs are +∞, so that `chains.optimal` keeps to the grid.
+        """
+        size = self.model.schedule.steps + 1
+        costs = {
+            name: torch.full((size, size), torch.inf, dtype=torch.float64) for name in self.methods
+        }
+        tallies = {name: Counter[str]() for name in self.methods}
+        for t in progress(sorted(grid)):
+            seen = self.look(x0, t, noise_at(t), label, tallies)
+            for s in (0, *(s for s in grid if s < t)):
+                step = transition(self.model.schedule, s, t)
+                for name, term in seen.terms(step).items():
+                    costs[name][s, t] = term.double().mean()
+        return costs
+
+
+Places = list[tuple[str, int]]
+
+
+def _visits(
+    schedule: Schedule, chains: Mapping[str, Chain]
+) -> dict[int, dict[Transition, Places]]:
+    """t → the steps that leave from it → which row of which chains they fill."""
+    visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
+    for name, chain in chains.items():
+        if not chain:
+            raise OcmError(f"chain '{name}' has no steps")
+        for row, step in enumerate(reversed(transitions(schedule, chain))):
+            visits[step.t][step].append((name, row))
+    return visits

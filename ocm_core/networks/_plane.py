@@ -1,0 +1,101 @@
+"""What networks for points in the plane share: inputs at unit scale, and the `mlp` head.
+
+The noise level enters as log(b_t / ᾱ_t) / 2, in which the interesting small t are not crowded.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.networks.interface import Features, ScoreNetwork
+
+Points = Float[Tensor, "batch d"]
+PerPoint = Float[Tensor, "batch 1"]
+
+
+class Levels(nn.Module):
+    """The schedule and the data's variance v, as tables over t."""
+
+    alpha_bar: Tensor
+    b: Tensor
+    variance: Tensor
+
+    def __init__(self, schedule: Schedule, variance: float) -> None:
+        super().__init__()
+        self.register_buffer("alpha_bar", torch.from_numpy(schedule.alpha_bar.copy()))
+        self.register_buffer("b", torch.from_numpy(schedule.b.copy()))
+        self.register_buffer("variance", torch.tensor(variance, dtype=torch.float64))
+
+    def at(self, time: Float[Tensor, " batch"]) -> tuple[PerPoint, PerPoint]:
+        """ᾱ_t and b_t in float64."""
+        t = time.long()
+        return self.alpha_bar[t].unsqueeze(1), self.b[t].unsqueeze(1)
+
+    def marginal_variance(self, time: Float[Tensor, " batch"]) -> PerPoint:
+        """ᾱ_t v + b_t."""
+        alpha_bar, b = self.at(time)
+        return alpha_bar * self.variance + b
+
+
+class Mlp(nn.Module):
+    """x_t at unit variance and Fourier features of the noise level, through SiLU layers."""
+
+    frequencies: Tensor
+
+    def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
+        super().__init__()
+        self.levels = levels
+        self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 3), persistent=False)
+        sizes = [dimension + 1 + 2 * len(self.frequencies), *[width] * depth]
+        layers: list[nn.Module] = []
+        for before, after in zip(sizes, sizes[1:], strict=False):
+            layers += [nn.Linear(before, after), nn.SiLU()]
+        last = nn.Linear(width, dimension)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.layers = nn.Sequential(*layers, last)
+
+    def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
+        alpha_bar, b = self.levels.at(time)
+        level = (0.5 * torch.log(b / alpha_bar)).to(x.dtype)
+        angles = level * self.frequencies.to(x.dtype)
+        scaled = x / self.levels.marginal_variance(time).sqrt().to(x.dtype)
+        output: Tensor = self.layers(
+            torch.cat([scaled, 0.25 * level, angles.sin(), angles.cos()], dim=1)
+        )
+        return output
+
+
+class MlpHead(nn.Module):
+    """A covariance head of its own: in the plane there is no trunk worth sharing."""
+
+    def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
+        super().__init__()
+        self.net = Mlp(levels, dimension, width, depth)
+
+    def forward(self, features: Features) -> Points:
+        output: Tensor = self.net(features.hidden, features.embedding)
+        return output
+
+
+class PlaneNetwork(ScoreNetwork):
+    """Features are the point and its time themselves."""
+
+    head_kinds: ClassVar[tuple[str, ...]] = ("mlp",)
+    out_channels_per_input = 1
+
+    def __init__(self, levels: Levels, dimension: int = 2) -> None:
+        super().__init__()
+        self.levels = levels
+        self.dimension = dimension
+
+    def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> Features:
+        return Features(x, time)
+
+    def _build_head(self, kind: str, width: int = 128, depth: int = 3) -> nn.Module:
+        return MlpHead(self.levels, self.dimension, width, depth)

@@ -1,0 +1,222 @@
+"""The graph that both UNet families share; a family supplies the parts.
+
+Levels of residual blocks (with attention at some of them) go down by halving and come up again by
+doubling, and every state on the way down is concatenated to its counterpart on the way up. What
+differs between the families (norms, blocks, padding, time encoding, names) is in their own files.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from ocm_core.errors import OcmError
+from ocm_core.networks._layers import time_mlp, zeroed
+from ocm_core.networks.config import Probability, check_multiple
+from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
+
+
+@dataclass(frozen=True, kw_only=True)
+class UNetConfig:
+    in_channels: PositiveInt
+    base_channels: Annotated[int, Field(ge=4, multiple_of=2)]
+    channel_multipliers: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]  # finest first
+    blocks_per_level: PositiveInt
+    attention_levels: tuple[int, ...]  # level i works at 2^-i of the resolution
+    dropout: Probability = 0.0
+    norm_groups: PositiveInt = 32
+    learns_variance: bool = False
+
+    def __post_init__(self) -> None:
+        check_multiple("base_channels", self.base_channels, "norm_groups", self.norm_groups)
+        if not set(self.attention_levels) <= set(range(self.levels)):
+            raise OcmError(
+                f"attention_levels={list(self.attention_levels)}: channel_multipliers gives"
+                f" levels 0 to {self.levels - 1} only"
+            )
+
+    @property
+    def levels(self) -> int:
+        return len(self.channel_multipliers)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(self.base_channels * multiplier for multiplier in self.channel_multipliers)
+
+
+class Stage(nn.Module):
+    def __init__(self, residual: nn.Module, attention: nn.Module | None) -> None:
+        super().__init__()
+        self.residual = residual
+        self.attention = attention
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        hidden = self.residual(hidden, embedding)
+        return hidden if self.attention is None else self.attention(hidden)
+
+
+class Level(nn.Module):
+    def __init__(self, stages: Sequence[Stage], resample: nn.Module | None) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+        self.resample = resample
+
+
+class DownLevel(Level):
+    def forward(self, hidden: Tensor, embedding: Tensor) -> list[Tensor]:
+        """Every state on the way; the last one leads on."""
+        states = []
+        for stage in self.stages:
+            hidden = stage(hidden, embedding)
+            states.append(hidden)
+        if self.resample is not None:
+            states.append(self.resample(hidden))
+        return states
+
+
+class UpLevel(Level):
+    def forward(self, hidden: Tensor, embedding: Tensor, skips: list[Tensor]) -> Tensor:
+        """Takes the skips it joins off the end of the list."""
+        for stage in self.stages:
+            hidden = stage(torch.cat([hidden, skips.pop()], dim=1), embedding)
+        return hidden if self.resample is None else self.resample(hidden)
+
+
+class Upsample(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        doubled: Tensor = self.conv(F.interpolate(hidden, scale_factor=2.0, mode="nearest"))
+        return doubled
+
+
+class Output(nn.Module):
+    """Norm, SiLU, convolution; the network's last layer, and a head when given its own copy."""
+
+    def __init__(self, norm: nn.Module, conv: nn.Module, residual: nn.Module | None = None) -> None:
+        super().__init__()
+        self.residual = residual
+        self.norm = norm
+        self.conv = conv
+        self.published_names: Mapping[str, str] = {}
+
+    def forward(self, features: Features) -> Tensor:
+        hidden, embedding = features
+        if self.residual is not None:
+            hidden = self.residual(hidden, embedding)
+        image: Tensor = self.conv(F.silu(self.norm(hidden)))
+        return image
+
+
+class UNet(ScoreNetwork):
+    head_kinds = ("simple", "complex")
+    published_heads: ClassVar[Mapping[str, Mapping[str, str]]]
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.out_channels_per_input = 2 if config.learns_variance else 1
+        self.embedding_width = 4 * config.base_channels
+        self.time_mlp = time_mlp(config.base_channels, self.embedding_width)
+        self.stem = nn.Conv2d(config.in_channels, config.base_channels, 3, padding=1)
+        self.encoder, skips = self._encoder()
+        self.middle = self._middle(config.widths[-1])
+        self.decoder = self._decoder(config.widths[-1], skips)
+        self.output = self._output(config.in_channels * self.out_channels_per_input)
+        self.published_names = self._published_names()
+
+    @abstractmethod
+    def norm(self, channels: int) -> nn.Module: ...
+
+    @abstractmethod
+    def residual(self, in_channels: int, out_channels: int) -> nn.Module: ...
+
+    @abstractmethod
+    def attention(self, channels: int) -> nn.Module: ...
+
+    @abstractmethod
+    def downsample(self, channels: int) -> nn.Module: ...
+
+    @abstractmethod
+    def encode_time(self, time: Times) -> Tensor: ...
+
+    @abstractmethod
+    def _published_names(self) -> dict[str, str]: ...
+
+    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features:
+        self._check_input(x, label)
+        embedding = self.time_mlp(self.encode_time(time).to(x.dtype))
+        skips = [self.stem(x)]
+        for level in self.encoder:
+            skips += level(skips[-1], embedding)
+        hidden = skips[-1]
+        for stage in self.middle:
+            hidden = stage(hidden, embedding)
+        for level in self.decoder:
+            hidden = level(hidden, embedding, skips)
+        return Features(hidden, embedding)
+
+    def readout(self, features: Features) -> Images:
+        image: Tensor = self.output(features)
+        return image
+
+    def _check_input(self, x: Images, label: Labels | None) -> None:
+        if label is not None:
+            raise OcmError(f"{type(self).__name__} is unconditional; pass no label")
+        factor = 2 ** (self.config.levels - 1)
+        if x.shape[-2] % factor or x.shape[-1] % factor:
+            raise OcmError(
+                f"image size {tuple(x.shape[-2:])} is not a multiple of {factor}, which"
+                f" {self.config.levels} levels (channel_multipliers) need"
+            )
+
+    def _stage(self, in_channels: int, out_channels: int, level: int) -> Stage:
+        attends = level in self.config.attention_levels
+        attention = self.attention(out_channels) if attends else None
+        return Stage(self.residual(in_channels, out_channels), attention)
+
+    def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
+        """The levels, finest first, and the width of every skip connection in order."""
+        channels = self.config.base_channels
+        levels, skips = nn.ModuleList(), [channels]
+        for level, width in enumerate(self.config.widths):
+            inputs = [channels] + [width] * (self.config.blocks_per_level - 1)
+            stages = [self._stage(channels, width, level) for channels in inputs]
+            coarsest = level == self.config.levels - 1
+            levels.append(DownLevel(stages, None if coarsest else self.downsample(width)))
+            skips += [width] * (self.config.blocks_per_level + (not coarsest))
+            channels = width
+        return levels, skips
+
+    def _middle(self, width: int) -> nn.ModuleList:
+        attending = Stage(self.residual(width, width), self.attention(width))
+        return nn.ModuleList([attending, Stage(self.residual(width, width), None)])
+
+    def _decoder(self, channels: int, skips: list[int]) -> nn.ModuleList:
+        """The levels, coarsest first; one block more than on the way down, for the skip from it."""
+        levels = nn.ModuleList()
+        for level, width in reversed(list(enumerate(self.config.widths))):
+            inputs = [channels] + [width] * self.config.blocks_per_level
+            stages = [self._stage(channels + skips.pop(), width, level) for channels in inputs]
+            levels.append(UpLevel(stages, Upsample(width) if level else None))
+            channels = width
+        return levels
+
+    def _output(self, out_channels: int, residual: nn.Module | None = None) -> Output:
+        width = self.config.widths[0]
+        conv = zeroed(nn.Conv2d(width, out_channels, 3, padding=1))
+        return Output(self.norm(width), conv, residual)
+
+    def _build_head(self, kind: str) -> Output:
+        width = self.config.widths[0]
+        residual = self.residual(width, width) if kind == "complex" else None
+        head = self._output(self.config.in_channels, residual)
+        head.published_names = self.published_heads[kind]
+        return head

@@ -1,0 +1,80 @@
+"""Reading a network's configuration: every mistake is named, none is passed over.
+
+A family has a frozen dataclass with this library's names. `read_config` fills it from a mapping;
+`check_published` vets the constructor arguments of a published implementation before a family
+translates them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ocm_core.errors import OcmError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+def unknown_name(what: str, name: str, valid: Iterable[str]) -> OcmError:
+    names = sorted(valid)
+    nearest = get_close_matches(name, names, n=1, cutoff=0.0)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return OcmError(f"unknown {what}: {name!r}; valid: {', '.join(names)}{hint}")
+
+
+def read_config(kind: type[Config], values: Mapping[str, Any], family: str) -> Config:
+    valid = [field.name for field in fields(kind)]
+    _refuse_unknown(values, valid, f"configuration key of {family}")
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise OcmError(f"configuration of {family}: {key}: {first['msg']}") from None
+
+
+def check_published(
+    arguments: Mapping[str, Any], needed: Collection[str], fixed: Mapping[str, Any], family: str
+) -> None:
+    """Arguments in `fixed` may be absent, but no other value of theirs is implemented here."""
+    _refuse_unknown(arguments, {*needed, *fixed}, f"constructor argument of {family}")
+    for name in needed:
+        if name not in arguments:
+            raise OcmError(f"constructor arguments of {family}: {name!r} is missing; add it")
+    for name, only in fixed.items():
+        if arguments.get(name, only) != only:
+            raise OcmError(
+                f"constructor arguments of {family}: {name}={arguments[name]!r}; only {only!r},"
+                " which every published network uses, is implemented"
+            )
+
+
+def _refuse_unknown(values: Mapping[str, Any], valid: Collection[str], what: str) -> None:
+    for name in values:
+        if name not in valid:
+            raise unknown_name(what, name, valid)
+
+
+def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> None:
+    if value % divisor:
+        raise OcmError(
+            f"{name}={value} is not a multiple of {divisor_name}={divisor}; change either"
+        )
+
+
+def published_variance(arguments: Mapping[str, Any], name: str, family: str) -> bool:
+    """Whether the published output has the noise only, or an interpolation value after it."""
+    inputs, outputs = arguments["in_channels"], arguments[name]
+    if outputs not in (inputs, 2 * inputs):
+        raise OcmError(
+            f"constructor arguments of {family}: {name}={outputs}; expected in_channels={inputs}"
+            f" or {2 * inputs}, with learned variance"
+        )
+    return bool(outputs == 2 * inputs)

@@ -1,0 +1,174 @@
+"""The UNet of DDPM (CelebA 64, LSUN Bedroom), as the PyTorch checkpoints have it.
+
+Its marks: the embedding is added inside the residual block, attention has one head and separate
+projections, GroupNorm's eps is 1e-6, halving pads right and bottom only, and the time encoding is
+sine first with frequencies that reach 1/10000 exactly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from ocm_core.networks._layers import (
+    Attention,
+    map_to_tokens,
+    time_angles,
+    tokens_to_map,
+    zeroed,
+)
+from ocm_core.networks._unet import UNet, UNetConfig
+from ocm_core.networks.config import check_published, published_variance, read_config
+from ocm_core.networks.interface import Times
+
+FAMILY = "ddpm_unet"
+NEEDED = (
+    "in_channels",
+    "out_ch",
+    "ch",
+    "ch_mult",
+    "num_res_blocks",
+    "attn_resolutions",
+    "resolution",
+    "dropout",
+)
+FIXED = {"resamp_with_conv": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(UNetConfig):
+    @classmethod
+    def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        check_published(arguments, NEEDED, FIXED, FAMILY)
+        sizes = [arguments["resolution"] >> level for level in range(len(arguments["ch_mult"]))]
+        attended = arguments["attn_resolutions"]
+        values = {
+            "in_channels": arguments["in_channels"],
+            "base_channels": arguments["ch"],
+            "channel_multipliers": arguments["ch_mult"],
+            "blocks_per_level": arguments["num_res_blocks"],
+            "attention_levels": [i for i, size in enumerate(sizes) if size in attended],
+            "dropout": arguments["dropout"],
+            "learns_variance": published_variance(arguments, "out_ch", FAMILY),
+        }
+        return read_config(cls, values, FAMILY)
+
+
+class ResidualBlock(nn.Module):
+    published_names: ClassVar = {
+        "norm_in": "norm1",
+        "conv_in": "conv1",
+        "embed": "temb_proj",
+        "norm_out": "norm2",
+        "conv_out": "conv2",
+        "shortcut": "nin_shortcut",
+    }
+
+    def __init__(self, channels: tuple[int, int], embedding: int, groups: int, dropout: float):
+        super().__init__()
+        inputs, outputs = channels
+        self.norm_in = _norm(inputs, groups)
+        self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.embed = nn.Linear(embedding, outputs)
+        self.norm_out = _norm(outputs, groups)
+        self.dropout = nn.Dropout(dropout)
+        self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        hidden = self.conv_in(F.silu(self.norm_in(x)))
+        hidden = hidden + self.embed(F.silu(embedding))[:, :, None, None]
+        hidden = self.conv_out(self.dropout(F.silu(self.norm_out(hidden))))
+        updated: Tensor = self.shortcut(x) + hidden
+        return updated
+
+
+class AttentionBlock(nn.Module):
+    published_names: ClassVar = {"query": "q", "key": "k", "value": "v", "output": "proj_out"}
+
+    def __init__(self, channels: int, groups: int) -> None:
+        super().__init__()
+        self.norm = _norm(channels, groups)
+        self.query = nn.Conv2d(channels, channels, 1)
+        self.key = nn.Conv2d(channels, channels, 1)
+        self.value = nn.Conv2d(channels, channels, 1)
+        self.attend = Attention()
+        self.output = zeroed(nn.Conv2d(channels, channels, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.norm(x)
+        projections = (self.query, self.key, self.value)
+        tokens = self.attend(*(map_to_tokens(project(hidden), 1) for project in projections))
+        attended: Tensor = self.output(tokens_to_map(tokens, x.shape))
+        return x + attended
+
+
+class Downsample(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, stride=2)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        halved: Tensor = self.conv(F.pad(hidden, (0, 1, 0, 1)))
+        return halved
+
+
+class DdpmUNet(UNet):
+    published_heads: ClassVar = {
+        "simple": {"norm": "norm_out2", "conv": "conv_out2"},
+        "complex": {"residual": "before_out", "norm": "norm_out2", "conv": "conv_out2"},
+    }
+
+    def norm(self, channels: int) -> nn.Module:
+        return _norm(channels, self.config.norm_groups)
+
+    def residual(self, in_channels: int, out_channels: int) -> nn.Module:
+        channels = (in_channels, out_channels)
+        groups, dropout = self.config.norm_groups, self.config.dropout
+        return ResidualBlock(channels, self.embedding_width, groups, dropout)
+
+    def attention(self, channels: int) -> nn.Module:
+        return AttentionBlock(channels, self.config.norm_groups)
+
+    def downsample(self, channels: int) -> nn.Module:
+        return Downsample(channels)
+
+    def encode_time(self, time: Times) -> Tensor:
+        half = self.config.base_channels // 2
+        angles = time_angles(time, half, half - 1)
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+    def _published_names(self) -> dict[str, str]:
+        names = {
+            "time_mlp.0": "temb.dense.0",
+            "time_mlp.2": "temb.dense.1",
+            "stem": "conv_in",
+            "middle.0.residual": "mid.block_1",
+            "middle.0.attention": "mid.attn_1",
+            "middle.1.residual": "mid.block_2",
+            "output.norm": "norm_out",
+            "output.conv": "conv_out",
+        }
+        for level in range(self.config.levels):
+            coarsest_first = self.config.levels - 1 - level
+            names |= self._level_names(f"encoder.{level}", f"down.{level}", "downsample")
+            names |= self._level_names(f"decoder.{coarsest_first}", f"up.{level}", "upsample")
+        return names
+
+    def _level_names(self, ours: str, theirs: str, resample: str) -> dict[str, str]:
+        names = {f"{ours}.resample": f"{theirs}.{resample}"}
+        for block in range(self.config.blocks_per_level + 1):
+            names[f"{ours}.stages.{block}.residual"] = f"{theirs}.block.{block}"
+            names[f"{ours}.stages.{block}.attention"] = f"{theirs}.attn.{block}"
+        return names
+
+
+def _norm(channels: int, groups: int) -> nn.GroupNorm:
+    return nn.GroupNorm(groups, channels, eps=1e-6)
+
+
+def build(config: Mapping[str, Any]) -> DdpmUNet:
+    return DdpmUNet(read_config(Config, config, FAMILY))

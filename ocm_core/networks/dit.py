@@ -1,0 +1,219 @@
+"""The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
+
+Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
+The last class of the embedding table is the null class of classifier-free guidance: it replaces
+labels at random during training, and stands in for a label that is not given.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from ocm_core.errors import OcmError
+from ocm_core.networks._layers import Attention, Layer, cosine_first_encoding, time_mlp, zeroed
+from ocm_core.networks.config import Probability, check_multiple, check_published, read_config
+from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
+
+FAMILY = "dit"
+TIME_ENCODING_WIDTH = 256
+PUBLISHED_ARGUMENTS = {
+    "input_size": "image_size",
+    "patch_size": "patch_size",
+    "in_channels": "in_channels",
+    "hidden_size": "width",
+    "depth": "depth",
+    "num_heads": "attention_heads",
+    "mlp_ratio": "mlp_ratio",
+    "class_dropout_prob": "label_dropout",
+    "num_classes": "num_classes",
+    "learn_sigma": "learns_variance",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    image_size: PositiveInt
+    patch_size: PositiveInt
+    in_channels: PositiveInt
+    width: Annotated[int, Field(gt=0, multiple_of=4)]  # positions: sine, cosine of two axes
+    depth: PositiveInt
+    attention_heads: PositiveInt
+    num_classes: PositiveInt
+    mlp_ratio: PositiveFloat = 4.0
+    label_dropout: Probability = 0.1  # 0: no null class
+    learns_variance: bool = False
+
+    def __post_init__(self) -> None:
+        check_multiple("image_size", self.image_size, "patch_size", self.patch_size)
+        check_multiple("width", self.width, "attention_heads", self.attention_heads)
+
+    @property
+    def patches_per_side(self) -> int:
+        return self.image_size // self.patch_size
+
+    @classmethod
+    def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        check_published(arguments, PUBLISHED_ARGUMENTS, {}, FAMILY)
+        values = {ours: arguments[name] for name, ours in PUBLISHED_ARGUMENTS.items()}
+        return read_config(cls, values, FAMILY)
+
+
+class SelfAttention(nn.Module):
+    published_names: ClassVar = {"output": "proj"}
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = _drawn(nn.Linear(width, 3 * width))
+        self.attend = Attention()
+        self.output = _drawn(nn.Linear(width, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        split = self.qkv(tokens).unflatten(-1, (3, self.heads, -1))
+        query, key, value = split.permute(2, 0, 3, 1, 4)
+        attended: Tensor = self.output(self.attend(query, key, value).transpose(1, 2).flatten(2))
+        return attended
+
+
+class Block(nn.Module):
+    published_names: ClassVar = {
+        "attention": "attn",
+        "mlp.0": "mlp.fc1",
+        "mlp.2": "mlp.fc2",
+        "modulation": "adaLN_modulation.1",
+    }
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, hidden = config.width, int(config.width * config.mlp_ratio)
+        self.attention = SelfAttention(width, config.attention_heads)
+        self.mlp = nn.Sequential(
+            _drawn(nn.Linear(width, hidden)),
+            nn.GELU(approximate="tanh"),
+            _drawn(nn.Linear(hidden, width)),
+        )
+        self.modulation = zeroed(nn.Linear(width, 6 * width))  # the block starts as the identity
+
+    def forward(self, tokens: Tensor, embedding: Tensor) -> Tensor:
+        modulation = self.modulation(F.silu(embedding)).unsqueeze(1)
+        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = modulation.chunk(6, dim=-1)
+        tokens = tokens + gate * self.attention(_modulated_norm(tokens, shift, scale))
+        update: Tensor = mlp_gate * self.mlp(_modulated_norm(tokens, mlp_shift, mlp_scale))
+        return tokens + update
+
+
+class Output(nn.Module):
+    """Modulated norm, linear map, patches back to an image; a head when given its own copy."""
+
+    def __init__(self, config: Config, out_channels: int) -> None:
+        super().__init__()
+        self.patch_size = config.patch_size
+        self.patches_per_side = config.patches_per_side
+        self.modulation = zeroed(nn.Linear(config.width, 2 * config.width))
+        self.linear = zeroed(nn.Linear(config.width, config.patch_size**2 * out_channels))
+        self.published_names = {"modulation": "adaLN_modulation.1"}
+
+    def forward(self, features: Features) -> Tensor:
+        tokens, embedding = features
+        shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
+        return self._unpatchify(self.linear(_modulated_norm(tokens, shift, scale)))
+
+    def _unpatchify(self, tokens: Tensor) -> Tensor:
+        side, patch = self.patches_per_side, self.patch_size
+        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
+        rows_by_columns = grid.permute(0, 5, 1, 3, 2, 4)
+        return rows_by_columns.reshape(len(tokens), -1, side * patch, side * patch)
+
+
+class DiT(ScoreNetwork):
+    head_kinds = ("adaln",)
+    published_names: ClassVar = {
+        "patchify": "x_embedder.proj",
+        "positions": "pos_embed",
+        "time_mlp": "t_embedder.mlp",
+        "label_table": "y_embedder.embedding_table",
+        "output": "final_layer",
+    }
+    positions: Tensor
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.out_channels_per_input = 2 if config.learns_variance else 1
+        self.null_label = config.num_classes if config.label_dropout > 0 else None
+        patch = config.patch_size
+        self.patchify = _drawn(nn.Conv2d(config.in_channels, config.width, patch, stride=patch))
+        # A buffer, not a frozen parameter: no optimiser can ever pick it up.
+        self.register_buffer("positions", position_table(config.patches_per_side, config.width))
+        self.time_mlp = _drawn(time_mlp(TIME_ENCODING_WIDTH, config.width), std=0.02)
+        classes = config.num_classes + (self.null_label is not None)
+        self.label_table = _drawn(nn.Embedding(classes, config.width), std=0.02)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.output = Output(config, config.in_channels * self.out_channels_per_input)
+
+    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features:
+        encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
+        embedding = self.time_mlp(encoded) + self.label_table(self._labels(x, label))
+        hidden = self.patchify(x).flatten(2).transpose(1, 2) + self.positions
+        for block in self.blocks:
+            hidden = block(hidden, embedding)
+        return Features(hidden, embedding)
+
+    def readout(self, features: Features) -> Images:
+        image: Tensor = self.output(features)
+        return image
+
+    def _labels(self, x: Images, label: Labels | None) -> Labels:
+        if self.null_label is None:
+            if label is None:
+                raise OcmError("DiT with label_dropout=0 has no null class; pass a label")
+            return label
+        nulls = torch.full((len(x),), self.null_label, device=x.device)
+        if label is None:
+            return nulls
+        if not self.training:
+            return label
+        dropped = torch.rand(len(x), device=x.device) < self.config.label_dropout
+        return torch.where(dropped, nulls, label)
+
+    def _build_head(self, kind: str) -> Output:
+        head = Output(self.config, self.config.in_channels)
+        head.published_names = {
+            "modulation": "final_layer2.adaLN_modulation.1",
+            "linear": "final_layer2.linear",
+        }
+        return head
+
+
+def position_table(side: int, width: int) -> Tensor:
+    """Sines and cosines of the column, then of the row; row-major, shaped (1, side², width)."""
+    frequencies = 10_000 ** -(torch.arange(width // 4, dtype=torch.float64) / (width // 4))
+    angles = torch.arange(side, dtype=torch.float64)[:, None] * frequencies
+    axis = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    columns, rows = axis.repeat(side, 1), axis.repeat_interleave(side, dim=0)
+    return torch.cat([columns, rows], dim=-1)[None].to(torch.get_default_dtype())
+
+
+def _drawn(layer: Layer, std: float | None = None) -> Layer:
+    """Weights normal with the given deviation, else Xavier uniform; biases zero."""
+    for parameter in layer.parameters():
+        if parameter.dim() == 1:
+            nn.init.zeros_(parameter)
+        elif std is None:
+            nn.init.xavier_uniform_(parameter.flatten(1))
+        else:
+            nn.init.normal_(parameter, std=std)
+    return layer
+
+
+def _modulated_norm(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    return F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+
+def build(config: Mapping[str, Any]) -> DiT:
+    return DiT(read_config(Config, config, FAMILY))

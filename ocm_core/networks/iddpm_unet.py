@@ -1,0 +1,185 @@
+"""The UNet of improved DDPM (CIFAR10; ImageNet 64, with learned variance).
+
+Its marks: the embedding scales and shifts the second norm of the residual block, attention has
+several heads whose query, key and value lie together head by head, GroupNorm's eps is 1e-5, halving
+pads on all sides, and the time encoding is cosine first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch.nn.functional as F  # noqa: N812
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from ocm_core.networks._layers import (
+    Attention,
+    cosine_first_encoding,
+    map_to_tokens,
+    tokens_to_map,
+    zeroed,
+)
+from ocm_core.networks._unet import UNet, UNetConfig
+from ocm_core.networks.config import (
+    check_multiple,
+    check_published,
+    published_variance,
+    read_config,
+)
+from ocm_core.networks.interface import Times
+
+FAMILY = "iddpm_unet"
+NEEDED = (
+    "in_channels",
+    "out_channels",
+    "model_channels",
+    "channel_mult",
+    "num_res_blocks",
+    "attention_resolutions",
+    "num_heads",
+    "dropout",
+)
+FIXED = {
+    "conv_resample": True,
+    "dims": 2,
+    "num_classes": None,
+    "num_heads_upsample": -1,
+    "use_checkpoint": False,
+    "use_scale_shift_norm": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(UNetConfig):
+    attention_heads: PositiveInt = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple("base_channels", self.base_channels, "attention_heads", self.attention_heads)
+
+    @classmethod
+    def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        check_published(arguments, NEEDED, FIXED, FAMILY)
+        factors = [2**level for level in range(len(arguments["channel_mult"]))]
+        attended = arguments["attention_resolutions"]
+        values = {
+            "in_channels": arguments["in_channels"],
+            "base_channels": arguments["model_channels"],
+            "channel_multipliers": arguments["channel_mult"],
+            "blocks_per_level": arguments["num_res_blocks"],
+            "attention_levels": [i for i, factor in enumerate(factors) if factor in attended],
+            "attention_heads": arguments["num_heads"],
+            "dropout": arguments["dropout"],
+            "learns_variance": published_variance(arguments, "out_channels", FAMILY),
+        }
+        return read_config(cls, values, FAMILY)
+
+
+class ResidualBlock(nn.Module):
+    published_names: ClassVar = {
+        "norm_in": "in_layers.0",
+        "conv_in": "in_layers.2",
+        "embed": "emb_layers.1",
+        "norm_out": "out_layers.0",
+        "conv_out": "out_layers.3",
+        "shortcut": "skip_connection",
+    }
+
+    def __init__(self, channels: tuple[int, int], embedding: int, groups: int, dropout: float):
+        super().__init__()
+        inputs, outputs = channels
+        self.norm_in = _norm(inputs, groups)
+        self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.embed = nn.Linear(embedding, 2 * outputs)
+        self.norm_out = _norm(outputs, groups)
+        self.dropout = nn.Dropout(dropout)
+        self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        hidden = self.conv_in(F.silu(self.norm_in(x)))
+        scale, shift = self.embed(F.silu(embedding))[:, :, None, None].chunk(2, dim=1)
+        hidden = self.norm_out(hidden) * (1 + scale) + shift
+        hidden = self.conv_out(self.dropout(F.silu(hidden)))
+        updated: Tensor = self.shortcut(x) + hidden
+        return updated
+
+
+class AttentionBlock(nn.Module):
+    published_names: ClassVar = {"output": "proj_out"}
+
+    def __init__(self, channels: int, heads: int, groups: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = _norm(channels, groups)
+        self.qkv = nn.Conv1d(channels, 3 * channels, 1)
+        self.attend = Attention()
+        self.output = zeroed(nn.Conv1d(channels, channels, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        projected = self.qkv(self.norm(x).flatten(2))
+        query, key, value = map_to_tokens(projected, self.heads).chunk(3, dim=-1)
+        attended = tokens_to_map(self.attend(query, key, value), x.flatten(2).shape)
+        update: Tensor = self.output(attended)
+        return x + update.reshape(x.shape)
+
+
+class IddpmUNet(UNet):
+    config: Config
+    published_heads: ClassVar = {
+        "simple": {"norm": "out2.0", "conv": "out2.2"},
+        "complex": {"residual": "out2.0", "norm": "out2.1", "conv": "out2.3"},
+    }
+
+    def norm(self, channels: int) -> nn.Module:
+        return _norm(channels, self.config.norm_groups)
+
+    def residual(self, in_channels: int, out_channels: int) -> nn.Module:
+        channels = (in_channels, out_channels)
+        groups, dropout = self.config.norm_groups, self.config.dropout
+        return ResidualBlock(channels, self.embedding_width, groups, dropout)
+
+    def attention(self, channels: int) -> nn.Module:
+        return AttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
+
+    def downsample(self, channels: int) -> nn.Module:
+        return nn.Conv2d(channels, channels, 3, stride=2, padding=1)
+
+    def encode_time(self, time: Times) -> Tensor:
+        return cosine_first_encoding(time, self.config.base_channels)
+
+    def _published_names(self) -> dict[str, str]:
+        """Published blocks are numbered through all levels; a halving is a block of its own."""
+        names = {
+            "time_mlp": "time_embed",
+            "stem": "input_blocks.0.0",
+            "middle.0.residual": "middle_block.0",
+            "middle.0.attention": "middle_block.1",
+            "middle.1.residual": "middle_block.2",
+            "output.norm": "out.0",
+            "output.conv": "out.2",
+        }
+        blocks = self.config.blocks_per_level + 1
+        for level in range(self.config.levels):
+            first, last = level * blocks, (level + 1) * blocks - 1
+            for block in range(blocks):
+                down, up = f"input_blocks.{first + block + 1}", f"output_blocks.{first + block}"
+                names |= _stage_names(f"encoder.{level}.stages.{block}", down)
+                names |= _stage_names(f"decoder.{level}.stages.{block}", up)
+            attends = self.config.levels - 1 - level in self.config.attention_levels
+            names[f"encoder.{level}.resample"] = f"input_blocks.{last + 1}.0.op"
+            names[f"decoder.{level}.resample"] = f"output_blocks.{last}.{2 if attends else 1}"
+        return names
+
+
+def _stage_names(ours: str, theirs: str) -> dict[str, str]:
+    return {f"{ours}.residual": f"{theirs}.0", f"{ours}.attention": f"{theirs}.1"}
+
+
+def _norm(channels: int, groups: int) -> nn.GroupNorm:
+    return nn.GroupNorm(groups, channels, eps=1e-5)
+
+
+def build(config: Mapping[str, Any]) -> IddpmUNet:
+    return IddpmUNet(read_config(Config, config, FAMILY))

@@ -1,0 +1,52 @@
+"""What the rest of the library may know about a score network: features, a readout, and heads.
+
+A network is split where a covariance head is attached: `features` runs the trunk, `readout` turns
+its last hidden state into the noise prediction, and a head reads the same features. One pass of
+the trunk therefore serves the noise prediction and every head.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ocm_core.networks._layers import Times, set_fused_attention
+from ocm_core.networks.config import unknown_name
+
+__all__ = ["Features", "Images", "Labels", "ScoreNetwork", "Times", "set_fused_attention"]
+
+Images = Float[Tensor, "batch channel height width"]
+Labels = Int[Tensor, "batch"]
+
+
+class Features(NamedTuple):
+    hidden: Tensor  # the map (or tokens) that the output layer reads
+    embedding: Tensor  # the time (and class) embedding that conditions the blocks
+
+
+class ScoreNetwork(nn.Module, ABC):
+    head_kinds: ClassVar[tuple[str, ...]]
+    out_channels_per_input: int  # 1: the noise; 2: the noise, then the interpolation value
+    null_label: int | None = None  # the class that stands for "no label", where there is one
+
+    @property
+    def learns_variance(self) -> bool:
+        return self.out_channels_per_input == 2
+
+    @abstractmethod
+    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features: ...
+
+    @abstractmethod
+    def readout(self, features: Features) -> Images: ...
+
+    def forward(self, x: Images, time: Times, label: Labels | None = None) -> Images:
+        return self.readout(self.features(x, time, label))
+
+    def make_head(self, kind: str) -> nn.Module:
+        if kind not in self.head_kinds:
+            raise unknown_name(f"head kind of {type(self).__name__}", kind, self.head_kinds)
+        return self._build_head(kind)
+
+    @abstractmethod
+    def _build_head(self, kind: str) -> nn.Module: ...

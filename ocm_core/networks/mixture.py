@@ -1,0 +1,24 @@
+"""The true score of a Gaussian mixture, as a network without parameters."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ocm_core.data.mixture import Mixture
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.networks._plane import Levels, PlaneNetwork
+from ocm_core.networks.interface import Features
+
+
+class MixtureScore(PlaneNetwork):
+    """ε̂ = E[ε | x_t] = (x_t - √ᾱ_t E[x_0 | x_t]) / √b_t, in float64 inside."""
+
+    def __init__(self, mixture: Mixture, schedule: Schedule) -> None:
+        super().__init__(Levels(schedule, mixture.variance), mixture.means.shape[1])
+        self.mixture = mixture
+
+    def readout(self, features: Features) -> Tensor:
+        alpha_bar, b = self.levels.at(features.embedding)
+        x = features.hidden.double()
+        mean, _ = self.mixture.posterior(x, alpha_bar, b)
+        return ((x - alpha_bar.sqrt() * mean) / b.sqrt()).to(features.hidden.dtype)

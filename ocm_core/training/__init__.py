@@ -1,0 +1,1 @@
+"""Fitting networks: draws, objectives, the loop, and the moments of `analytic`."""

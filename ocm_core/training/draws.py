@@ -1,0 +1,58 @@
+"""The random numbers of one training iteration, a function of (seed, iteration) alone.
+
+Nothing has to be remembered for an exact resume, and a batch is the same whatever the number of
+processes: each draws the whole batch and keeps its rows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+_ITEMS, _TIMES, _NORMALS, _SIGNS = range(4)
+
+
+def _generator(seed: int, index: int, purpose: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, index], counter=[0, 0, 1, purpose]))
+
+
+class Draws:
+    def __init__(self, seed: int, iteration: int, batch_size: int, device: str = "cpu") -> None:
+        self.seed, self.iteration, self.batch_size = seed, iteration, batch_size
+        self.device = device
+        self._signs = self._source(_SIGNS)
+
+    def _source(self, purpose: int) -> np.random.Generator:
+        return _generator(self.seed, self.iteration, purpose)
+
+    def items(self, size: int) -> Int[ndarray, " batch"]:
+        """Positions in a set of `size` items: shuffled epochs, one after another."""
+        first = self.iteration * self.batch_size
+        wanted = np.arange(first, first + self.batch_size)
+        epochs = range(first // size, (first + self.batch_size - 1) // size + 1)
+        orders = {epoch: _permutation(self.seed, epoch, size) for epoch in epochs}
+        return np.array([orders[i // size][i % size] for i in wanted])
+
+    def times(self, steps: int) -> Int[Tensor, " batch"]:
+        times = self._source(_TIMES).integers(1, steps + 1, size=self.batch_size)
+        return torch.from_numpy(times).to(self.device)
+
+    def normals(self, shape: tuple[int, ...]) -> Float[Tensor, "batch *dims"]:
+        shape = (self.batch_size, *shape)
+        drawn = self._source(_NORMALS).standard_normal(shape, dtype=np.float32)
+        return torch.from_numpy(drawn).to(self.device)
+
+    def signs(self, shape: tuple[int, ...]) -> Float[Tensor, "batch *dims"]:
+        """±1; each call draws further ones."""
+        drawn = self._signs.integers(0, 2, size=(self.batch_size, *shape), dtype=np.int8)
+        return torch.from_numpy(drawn * 2 - 1).to(self.device, torch.float32)
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, size: int) -> Int[ndarray, " size"]:
+    return _generator(seed, epoch, _ITEMS).permutation(size)

@@ -1,0 +1,140 @@
+"""The one training loop: AdamW, moving average, accumulation, exact resume, one or many processes.
+
+Everything random is a function of (seed, iteration), so that the state is what the optimiser holds
+and no more: a run killed at any moment continues to the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, distributed
+
+from ocm_core.errors import OcmError
+from ocm_core.params.schema import Optimiser
+from ocm_core.training.draws import Draws
+from ocm_core.training.objectives import Objective
+from ocm_core.training.state import TrainingState
+
+_CURVE_POINTS = 200
+_SMOOTHING = 0.98
+_DIVERGED = 1e3
+
+Progress = Callable[[range], Iterable[int]]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which part of every batch this process works on."""
+
+    rank: int = 0
+    world: int = 1
+
+    def rows(self, batch_size: int, accumulate: int) -> list[slice]:
+        """This process's micro-batches: equal contiguous pieces of the batch."""
+        pieces = self.world * accumulate
+        if batch_size % pieces:
+            raise OcmError(
+                f"batch_size = {batch_size} does not divide into {self.world} processes × "
+                f"accumulate = {accumulate}"
+            )
+        size = batch_size // pieces
+        first = self.rank * accumulate
+        return [slice(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
+
+    def total(self, values: Iterable[Tensor]) -> None:
+        """Sum over the processes, in place."""
+        if self.world > 1:
+            for value in values:
+                distributed.all_reduce(value)
+
+
+def current_shard() -> Shard:
+    """This process's place under `torchrun`, or the whole where there is one process."""
+    if distributed.is_available() and distributed.is_initialized():
+        return Shard(distributed.get_rank(), distributed.get_world_size())
+    return Shard()
+
+
+def learning_rate(settings: Optimiser, iteration: int) -> float:
+    if settings.decay == "constant":
+        return settings.learning_rate
+    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * iteration / settings.iterations))
+
+
+def fit(
+    objective: Objective,
+    settings: Optimiser,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    progress: Progress = iter,
+) -> TrainingState:
+    """Train to the end, from the checkpoint in `folder` if there is one."""
+    shard = current_shard()
+    state = TrainingState.start(objective.networks, settings)
+    state.resume(folder)
+    watch = _Watch(state, folder)
+    for iteration in progress(range(state.iteration, settings.iterations)):
+        losses = _step(objective, settings, state, shard, device)
+        watch.check(iteration, losses)
+        state.update_average(settings.ema)
+        state.iteration = iteration + 1
+        if state.iteration % max(1, settings.iterations // _CURVE_POINTS) == 0:
+            state.record(watch.smoothed)
+        if state.iteration % settings.checkpoint_every == 0 and shard.rank == 0:
+            state.save(folder)
+    return state
+
+
+def _step(
+    objective: Objective, settings: Optimiser, state: TrainingState, shard: Shard, device: str
+) -> dict[str, float]:
+    """One update: the mean over the whole batch, gathered over micro-batches and processes."""
+    state.optimiser.zero_grad(set_to_none=True)
+    totals = {name: torch.zeros((), device=device) for name in objective.networks}
+    for rows in shard.rows(settings.batch_size, settings.accumulate):
+        draws = Draws(settings.seed, state.iteration, settings.batch_size, device)
+        losses = objective.losses(draws, rows)
+        total = torch.stack([loss.sum() for loss in losses.values()]).sum() / settings.batch_size
+        total.backward()
+        for name, loss in losses.items():
+            totals[name] += loss.detach().sum() / settings.batch_size
+    shard.total(totals.values())
+    shard.total(p.grad for p in state.parameters() if p.grad is not None)
+    for group in state.optimiser.param_groups:
+        group["lr"] = learning_rate(settings, state.iteration)
+    state.optimiser.step()
+    return {name: float(value) for name, value in totals.items()}
+
+
+class _Watch:
+    """Stops a run whose loss is no number, or has left all proportion."""
+
+    def __init__(self, state: TrainingState, folder: Path) -> None:
+        self.state, self.folder = state, folder
+        self.smoothed = dict(state.smoothed)
+        self.lowest = dict(state.lowest)
+
+    def check(self, iteration: int, losses: dict[str, float]) -> None:
+        for name, loss in losses.items():
+            if not math.isfinite(loss):
+                raise self._diverged(name, iteration, loss, "is not a finite number")
+            before = self.smoothed.get(name, loss)
+            smoothed = self.smoothed[name] = _SMOOTHING * before + (1 - _SMOOTHING) * loss
+            lowest = self.lowest[name] = min(self.lowest.get(name, smoothed), smoothed)
+            if smoothed > lowest + _DIVERGED * max(abs(lowest), 1.0):
+                raise self._diverged(name, iteration, loss, f"grew {_DIVERGED:.0f}-fold")
+        self.state.smoothed, self.state.lowest = dict(self.smoothed), dict(self.lowest)
+
+    def _diverged(self, name: str, iteration: int, loss: float, what: str) -> OcmError:
+        saved = self.state.saved_at(self.folder)
+        good = f"{self.state.path(self.folder)} (iteration {saved})" if saved else "none yet"
+        return OcmError(
+            f"training of '{name}' diverged at iteration {iteration}: loss {loss:.6g} {what}. "
+            f"Last good checkpoint: {good}. Lower the learning rate or use float32"
+        )

@@ -1,0 +1,127 @@
+"""What a training run holds: weights, their moving average, the optimiser's moments, the curve.
+
+Saved as one safetensors file, written to a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from ocm_core.errors import OcmError
+from ocm_core.params.schema import Optimiser
+
+_FILE = "training.safetensors"
+
+
+@dataclass
+class TrainingState:
+    networks: Mapping[str, nn.Module]
+    optimiser: AdamW
+    average: dict[str, Tensor]
+    iteration: int = 0
+    smoothed: dict[str, float] = field(default_factory=dict)
+    lowest: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, networks: Mapping[str, nn.Module], settings: Optimiser) -> TrainingState:
+        named = dict(_named_parameters(networks))
+        optimiser = AdamW(
+            named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        return cls(networks, optimiser, {name: p.detach().clone() for name, p in named.items()})
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return (parameter for _, parameter in _named_parameters(self.networks))
+
+    @torch.no_grad()
+    def update_average(self, rate: float) -> None:
+        """ema ← rate · ema + (1 - rate) · weights."""
+        for name, parameter in _named_parameters(self.networks):
+            self.average[name].lerp_(parameter, 1.0 - rate)
+
+    def record(self, losses: dict[str, float]) -> None:
+        self.curve.append({"iteration": self.iteration, **losses})
+
+    @torch.no_grad()
+    def use_average(self) -> None:
+        """Put the moving average in the place of the weights."""
+        for name, parameter in _named_parameters(self.networks):
+            parameter.copy_(self.average[name])
+
+    def path(self, folder: Path) -> Path:
+        return folder / _FILE
+
+    def saved_at(self, folder: Path) -> int | None:
+        """The iteration of the checkpoint in `folder`, if there is one."""
+        if not self.path(folder).exists():
+            return None
+        with safe_open(self.path(folder), "pt") as file:
+            return int(json.loads(file.metadata()["state"])["iteration"])
+
+    def save(self, folder: Path) -> None:
+        temporary = folder / f"{_FILE}.tmp"
+        facts = {
+            "iteration": self.iteration,
+            "smoothed": self.smoothed,
+            "lowest": self.lowest,
+            "curve": self.curve,
+        }
+        save_file(self._tensors(), temporary, metadata={"state": json.dumps(facts)})
+        os.replace(temporary, self.path(folder))
+
+    @torch.no_grad()
+    def resume(self, folder: Path) -> None:
+        if not self.path(folder).exists():
+            return
+        self._prepare_moments()
+        with safe_open(self.path(folder), "pt") as file:
+            expected = self._tensors()
+            if set(file.keys()) != set(expected):
+                raise OcmError(
+                    f"{self.path(folder)}: holds other networks than the ones to be trained; "
+                    "delete it to start anew"
+                )
+            for name, tensor in expected.items():
+                tensor.copy_(file.get_tensor(name))
+            facts = json.loads(file.metadata()["state"])
+        self.iteration = facts["iteration"]
+        self.smoothed, self.lowest = facts["smoothed"], facts["lowest"]
+        self.curve = facts["curve"]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything that training changes, by name; the tensors themselves, not copies."""
+        found = {f"average/{name}": tensor for name, tensor in self.average.items()}
+        for name, parameter in _named_parameters(self.networks):
+            found[f"weights/{name}"] = parameter.detach()
+            for key, value in self.optimiser.state[parameter].items():
+                found[f"{key}/{name}"] = value
+        return found
+
+    def _prepare_moments(self) -> None:
+        for parameter in self.parameters():
+            self.optimiser.state[parameter] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+
+def _named_parameters(
+    networks: Mapping[str, nn.Module],
+) -> Iterator[tuple[str, nn.Parameter]]:
+    """The trainable ones, under the name of their network."""
+    for label, network in networks.items():
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad:
+                yield f"{label}.{name}", parameter

@@ -1,0 +1,1 @@
+"""Tests of the network families against outputs of the public reference implementations."""

@@ -3,7 +3,7 @@
 Each such method has a random target whose mean given x_t is c; the head is fitted to it by least
 squares. As published, the raw output is method-specific (h for `ocm`, E[ε²] for `sn`, the residual
 for `npr`). Relative to a baseline c̄_t it is c = c̄_t · link(r), zero output meaning the baseline,
-and errors are measured in units of c̄_t: c spans four orders of magnitude over t.
+and errors are weighted by how noisy the target is there: c spans four orders of magnitude over t.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import e, log
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -99,16 +99,25 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         """A random value with E[target | x_t] = c."""
 
     def c(self, prediction: Prediction) -> Tensor:
-        raw = prediction.head(self.label)
-        head = prediction.denoiser.heads[self.label]
-        baseline = getattr(head, "baseline", None)
+        raw, baseline = prediction.head(self.label), self._baseline(prediction)
         if baseline is None:
             return self.published(raw, prediction)
-        return prediction.at(baseline, f"the baseline of head '{self.label}'") * head.link(raw)
+        link = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link
+        return baseline * link(raw)
 
     def loss(self, batch: Noised) -> PerSample:
-        baseline = getattr(batch.prediction.denoiser.heads[self.label], "baseline", None)
-        unit = 1.0 if baseline is None else batch.prediction.at(baseline, "the baseline")
+        baseline = self._baseline(batch.prediction)
+        unit = 1.0 if baseline is None else self.unit(baseline)
         with torch.no_grad():
             target = self.target(batch)
         return sum_dims(((self.c(batch.prediction) - target) / unit) ** 2)
+
+    def unit(self, baseline: Tensor) -> Tensor:
+        """How the target's standard deviation given x_t grows with c̄_t."""
+        return baseline
+
+    def _baseline(self, prediction: Prediction) -> Tensor | None:
+        table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)
+        if table is None:
+            return None
+        return prediction.at(table, f"the baseline of head '{self.label}'")

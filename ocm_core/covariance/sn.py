@@ -10,5 +10,9 @@ class Method(RegressionMethod):
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
         return raw - prediction.eps.detach() ** 2
 
+    def unit(self, baseline: Tensor) -> Tensor:
+        # ε² - ε̂² ≈ 2 ε̂ (ε - ε̂), whose spread goes with the root of c
+        return baseline.sqrt()
+
     def target(self, batch: Noised) -> Tensor:
         return batch.eps**2 - batch.predicted_eps**2

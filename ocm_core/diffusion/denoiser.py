@@ -108,7 +108,7 @@ class Prediction:
 
     @cached_property
     def _graph(self) -> tuple[Tensor, Tensor]:
-        if self.eps.requires_grad:  # predicted with a graph, as the training step does
+        if self.x.requires_grad:  # predicted with a graph, as the training step does
             return self.x, self.eps
         with torch.enable_grad():
             x = self.x.detach().requires_grad_(True)

@@ -65,9 +65,10 @@ class Pass:
 
     def _term(self, transition: Transition, name: str) -> PerSample:
         step = ReverseStep(transition, Ddpm(), self.clip, self.tallies[name])
+        covariance = self.covariances[name]
         if transition.s == 0:
-            return decoder_term(step, self.prediction, self.x0, self.decoder)
-        return step_term(step, self.covariances[name], self.prediction, self.x0)
+            return decoder_term(step, covariance, self.prediction, self.x0, self.decoder)
+        return step_term(step, covariance, self.prediction, self.x0)
 
 
 @dataclass(frozen=True)

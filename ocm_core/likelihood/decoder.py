@@ -1,7 +1,8 @@
 """The last term of the bound, log p(x_0 | x_{τ_1}): over bins for images, a density otherwise.
 
 The published figures integrate the Gaussian over each bin with a tanh approximation of Φ, which
-costs about 0.01 bits/dim against the exact integral; `cdf` says which one is meant.
+costs about 0.01 bits/dim against the exact integral; `cdf` says which one is meant. Its variance
+is β̃_{1:2} whatever the method in the covariance papers, and the method's own in OpenAI's code.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Decoder:
 
     levels: int | None
     cdf: Literal["exact", "tanh"] = "exact"
+    variance: Literal["fixed", "method"] = "fixed"
 
     def log_likelihood(self, x0: Batch, mean: Batch, variance: Tensor) -> Batch:
         """Per element, in nats."""

@@ -45,12 +45,14 @@ def step_term(
 
 def decoder_term(
     step: ReverseStep,
+    covariance: StepCovariance,
     prediction: AnyPrediction,
     x0: Batch,
     decoder: Decoder,
-    variance: Tensor | None = None,
 ) -> PerSample:
-    """-log p(x_0|x_{τ_1}), with variance β̃_{1:2} whatever the method unless one is given."""
-    if variance is None:
-        variance = torch.full_like(x0, step.transition.beta_tilde_schedule_start)
+    """-log p(x_0|x_{τ_1}); a method that has no variance there (β̃_{0:t} = 0) takes β̃_{1:2}."""
+    variance = torch.full_like(x0, step.transition.beta_tilde_schedule_start)
+    if decoder.variance == "method":
+        own = covariance(step).diagonal(x0)
+        variance = torch.where(own > 0, own, variance)
     return -sum_dims(decoder.log_likelihood(x0, step.mean(prediction), variance))

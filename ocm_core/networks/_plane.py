@@ -5,6 +5,7 @@ The noise level enters as log(b_t / ᾱ_t) / 2, in which the interesting small t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.errors import OcmError
 from ocm_core.networks.interface import Features, ScoreNetwork
 
 Points = Float[Tensor, "batch d"]
@@ -27,8 +29,8 @@ class Levels(nn.Module):
 
     def __init__(self, schedule: Schedule, variance: float) -> None:
         super().__init__()
-        self.register_buffer("alpha_bar", torch.from_numpy(schedule.alpha_bar.copy()))
-        self.register_buffer("b", torch.from_numpy(schedule.b.copy()))
+        self.register_buffer("alpha_bar", torch.from_numpy(schedule.alpha_bar), persistent=False)
+        self.register_buffer("b", torch.from_numpy(schedule.b), persistent=False)
         self.register_buffer("variance", torch.tensor(variance, dtype=torch.float64))
 
     def at(self, time: Float[Tensor, " batch"]) -> tuple[PerPoint, PerPoint]:
@@ -53,7 +55,7 @@ class Mlp(nn.Module):
         self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 3), persistent=False)
         sizes = [dimension + 1 + 2 * len(self.frequencies), *[width] * depth]
         layers: list[nn.Module] = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.SiLU()]
         last = nn.Linear(width, dimension)
         nn.init.zeros_(last.weight)
@@ -97,5 +99,7 @@ class PlaneNetwork(ScoreNetwork):
     def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> Features:
         return Features(x, time)
 
-    def _build_head(self, kind: str, width: int = 128, depth: int = 3) -> nn.Module:
-        return MlpHead(self.levels, self.dimension, width, depth)
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        if sizes.keys() != {"width", "depth"}:
+            raise OcmError(f"head.sizes of '{kind}': expected width and depth, got {dict(sizes)}")
+        return MlpHead(self.levels, self.dimension, sizes["width"], sizes["depth"])

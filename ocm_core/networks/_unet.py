@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import time_mlp, zeroed
-from ocm_core.networks.config import Probability, check_multiple
+from ocm_core.networks.config import Probability, check_multiple, refuse_sizes
 from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
 
 
@@ -188,7 +188,7 @@ class UNet(ScoreNetwork):
         levels, skips = nn.ModuleList(), [channels]
         for level, width in enumerate(self.config.widths):
             inputs = [channels] + [width] * (self.config.blocks_per_level - 1)
-            stages = [self._stage(channels, width, level) for channels in inputs]
+            stages = [self._stage(before, width, level) for before in inputs]
             coarsest = level == self.config.levels - 1
             levels.append(DownLevel(stages, None if coarsest else self.downsample(width)))
             skips += [width] * (self.config.blocks_per_level + (not coarsest))
@@ -204,7 +204,7 @@ class UNet(ScoreNetwork):
         levels = nn.ModuleList()
         for level, width in reversed(list(enumerate(self.config.widths))):
             inputs = [channels] + [width] * self.config.blocks_per_level
-            stages = [self._stage(channels + skips.pop(), width, level) for channels in inputs]
+            stages = [self._stage(before + skips.pop(), width, level) for before in inputs]
             levels.append(UpLevel(stages, Upsample(width) if level else None))
             channels = width
         return levels
@@ -214,7 +214,8 @@ class UNet(ScoreNetwork):
         conv = zeroed(nn.Conv2d(width, out_channels, 3, padding=1))
         return Output(self.norm(width), conv, residual)
 
-    def _build_head(self, kind: str) -> Output:
+    def _build_head(self, kind: str, **sizes: int) -> Output:
+        refuse_sizes(kind, sizes)
         width = self.config.widths[0]
         residual = self.residual(width, width) if kind == "complex" else None
         head = self._output(self.config.in_channels, residual)

@@ -69,6 +69,13 @@ def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> No
         )
 
 
+def refuse_sizes(kind: str, sizes: Mapping[str, int]) -> None:
+    if sizes:
+        raise OcmError(
+            f"head kind {kind!r} takes its size from the network; leave out {', '.join(sizes)}"
+        )
+
+
 def published_variance(arguments: Mapping[str, Any], name: str, family: str) -> bool:
     """Whether the published output has the noise only, or an interpolation value after it."""
     inputs, outputs = arguments["in_channels"], arguments[name]

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import Attention, Layer, cosine_first_encoding, time_mlp, zeroed
-from ocm_core.networks.config import Probability, check_multiple, check_published, read_config
+from ocm_core.networks.config import (
+    Probability,
+    check_multiple,
+    check_published,
+    read_config,
+    refuse_sizes,
+)
 from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
 
 FAMILY = "dit"
@@ -181,7 +187,8 @@ class DiT(ScoreNetwork):
         dropped = torch.rand(len(x), device=x.device) < self.config.label_dropout
         return torch.where(dropped, nulls, label)
 
-    def _build_head(self, kind: str) -> Output:
+    def _build_head(self, kind: str, **sizes: int) -> Output:
+        refuse_sizes(kind, sizes)
         head = Output(self.config, self.config.in_channels)
         head.published_names = {
             "modulation": "final_layer2.adaLN_modulation.1",

@@ -43,10 +43,11 @@ class ScoreNetwork(nn.Module, ABC):
     def forward(self, x: Images, time: Times, label: Labels | None = None) -> Images:
         return self.readout(self.features(x, time, label))
 
-    def make_head(self, kind: str) -> nn.Module:
+    def make_head(self, kind: str, **sizes: int) -> nn.Module:
+        """A head for these features; `sizes` are those that its kind leaves open."""
         if kind not in self.head_kinds:
             raise unknown_name(f"head kind of {type(self).__name__}", kind, self.head_kinds)
-        return self._build_head(kind)
+        return self._build_head(kind, **sizes)
 
     @abstractmethod
-    def _build_head(self, kind: str) -> nn.Module: ...
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module: ...

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ocm_core.data.mixture import Mixture
+from ocm_core.data.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.networks._plane import Levels, PlaneNetwork
 from ocm_core.networks.interface import Features
+from ocm_core.params.schema import MixtureData
 
 
 class MixtureScore(PlaneNetwork):
@@ -22,3 +23,7 @@ class MixtureScore(PlaneNetwork):
         x = features.hidden.double()
         mean, _ = self.mixture.posterior(x, alpha_bar, b)
         return ((x - alpha_bar.sqrt() * mean) / b.sqrt()).to(features.hidden.dtype)
+
+
+def true_score(data: MixtureData, schedule: Schedule) -> MixtureScore:
+    return MixtureScore(mixture(data), schedule)

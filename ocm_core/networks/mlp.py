@@ -14,6 +14,7 @@ from torch import Tensor
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.networks._plane import Levels, Mlp, PlaneNetwork
 from ocm_core.networks.interface import Features
+from ocm_core.params.schema import MlpNetwork
 
 
 class MlpScore(PlaneNetwork):
@@ -38,3 +39,7 @@ class MlpScore(PlaneNetwork):
         total = self.levels.marginal_variance(time)
         left = ((total - b) / total).sqrt()
         return (b.sqrt() / total).to(x.dtype) * x + left.to(x.dtype) * correction
+
+
+def create(params: MlpNetwork, schedule: Schedule, variance: float) -> MlpScore:
+    return MlpScore(schedule, variance, params.width, params.depth, params.precondition)

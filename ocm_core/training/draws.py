@@ -33,10 +33,10 @@ class Draws:
     def items(self, size: int) -> Int[ndarray, " batch"]:
         """Positions in a set of `size` items: shuffled epochs, one after another."""
         first = self.iteration * self.batch_size
-        wanted = np.arange(first, first + self.batch_size)
         epochs = range(first // size, (first + self.batch_size - 1) // size + 1)
-        orders = {epoch: _permutation(self.seed, epoch, size) for epoch in epochs}
-        return np.array([orders[i // size][i % size] for i in wanted])
+        order = np.concatenate([_permutation(self.seed, epoch, size) for epoch in epochs])
+        start = first - epochs[0] * size
+        return order[start : start + self.batch_size]
 
     def times(self, steps: int) -> Int[Tensor, " batch"]:
         times = self._source(_TIMES).integers(1, steps + 1, size=self.batch_size)

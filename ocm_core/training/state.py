@@ -70,6 +70,7 @@ class TrainingState:
             return int(json.loads(file.metadata()["state"])["iteration"])
 
     def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f"{_FILE}.tmp"
         facts = {
             "iteration": self.iteration,

@@ -86,8 +86,19 @@ class NetworkContract:
         with pytest.raises(OcmError, match=r"'simpel'.*valid: .*" + network.head_kinds[0]):
             network.make_head("simpel")
 
+    def test_sizes_that_a_head_does_not_have_are_refused(self, network: ScoreNetwork) -> None:
+        with pytest.raises(OcmError, match="leave out width"):
+            network.make_head(network.head_kinds[0], width=8)
+
     def test_untrained_network_predicts_zero(self, first: Golden) -> None:
         assert not first.fresh().eval()(*first.inputs).any()
+
+    def test_untrained_blocks_pass_their_input_on(self, first: Golden) -> None:
+        network, (x, time, label) = first.fresh().eval(), first.inputs
+        with torch.no_grad():
+            early, late = network.features(x, time, label), network.features(x, time + 100, label)
+        assert not torch.equal(early.embedding, late.embedding)
+        assert torch.equal(early.hidden, late.hidden)
 
     def test_published_round_trip(self, case: Golden) -> None:
         network, other = case.network(), case.fresh().eval()
@@ -107,10 +118,8 @@ class NetworkContract:
         _, forward = torch.func.jvp(predict, (x.detach(),), (v,))
         (backward,) = torch.autograd.grad(output, x, w)
         assert forward.abs().max() > 1e-3
-        per_row = {"dim": (1, 2, 3)}
-        assert_close(
-            (w * forward).sum(**per_row), (v * backward).sum(**per_row), rtol=1e-9, atol=1e-9
-        )
+        by_row = [(w * forward).flatten(1).sum(1), (v * backward).flatten(1).sum(1)]
+        assert_close(*by_row, rtol=1e-9, atol=1e-9)
 
     def test_fused_attention_agrees(self, first: Golden, network: ScoreNetwork) -> None:
         plain = network(*first.inputs)

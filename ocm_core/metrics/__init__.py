@@ -1,0 +1,1 @@
+"""How far samples are from the data, and a predicted covariance from the true one."""

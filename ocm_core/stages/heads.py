@@ -1,0 +1,72 @@
+"""Train the covariance heads on the frozen score network, all in one pass of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from ocm_core import covariance
+from ocm_core.covariance._head import LearnedMethod
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.stages._model import (
+    HEADS_FILE,
+    finish_training,
+    label_seed,
+    load_denoiser,
+    new_head,
+    read_items,
+    save_networks,
+)
+from ocm_core.training.loop import fit
+from ocm_core.training.moments import baseline_gaussian
+from ocm_core.training.objectives import HeadFitting, Items
+
+if TYPE_CHECKING:
+    from ocm_core.params.schema import Experiment
+    from ocm_core.pipeline.job import Job
+
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def run(job: Job) -> None:
+    experiment, settings = job.experiment, job.experiment.train.heads
+    x0 = read_items(job, "train")
+    denoiser = load_denoiser(job, job.part)
+    baseline = _baseline(experiment, denoiser, float(x0.var(0).mean()))
+    heads = {}
+    for label in experiment.methods:
+        torch.manual_seed(label_seed(settings.seed, label))
+        heads[label] = new_head(experiment, denoiser.network, baseline).to(job.device)
+    methods = {
+        label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
+        for label, method in experiment.methods.items()
+    }
+    denoiser = replace(denoiser, heads=heads, precision=_PRECISIONS[settings.precision])
+    state = fit(
+        HeadFitting(denoiser, methods, Items(x0), Decoder(levels=None)),
+        settings,
+        job.folder,
+        device=job.device,
+        progress=lambda steps: job.progress(steps, f"heads on the {job.part} score"),
+    )
+    finish_training(job, state)
+    save_networks(job.folder / HEADS_FILE, heads)
+    counts = {label: sum(p.numel() for p in head.parameters()) for label, head in heads.items()}
+    job.note(parameters=counts)
+
+
+def _baseline(experiment: Experiment, denoiser: Denoiser, variance: float) -> Tensor | None:
+    """c̄_t, to which heads are relative: that of a Gaussian, or the moments', or none."""
+    kind = experiment.head.baseline
+    if kind == "none":
+        return None
+    schedule = denoiser.schedule
+    gaussian = torch.from_numpy(baseline_gaussian(schedule.alpha_bar, schedule.b, variance))
+    if kind == "gaussian" or denoiser.moments is None:
+        return gaussian
+    # an estimate that is not positive within its noise cannot be a unit
+    return torch.where(denoiser.moments > 0, denoiser.moments, gaussian)

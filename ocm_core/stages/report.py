@@ -1,0 +1,100 @@
+"""Turn the results into the page, the metrics that commits are compared by, and plot data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from ocm_core.data import store
+from ocm_core.pipeline.cells import parts
+from ocm_core.pipeline.state import fingerprint
+from ocm_core.pipeline.table import Task
+from ocm_core.report import metrics, plot_data, toy
+from ocm_core.report.curves import Curve
+from ocm_core.report.page import render
+from ocm_core.report.panels import SHOWN, Points, Samples
+from ocm_core.report.provenance import provenance
+from ocm_core.report.summary import headline_steps
+from ocm_core.results import load
+from ocm_core.stages import sample
+from ocm_core.stages._model import load_curve
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+
+def run(job: Job) -> None:
+    results = xr.merge(
+        [load(folder) for name, folder in job.inputs.items() if name.startswith("evaluate_")],
+        join="outer",
+        compat="no_conflicts",
+    )
+    nested = metrics.nested(results)
+    job.outputs["metrics"].write_text(json.dumps(nested, indent=2) + "\n")
+    for name, table in plot_data.frames(results).items():
+        job.outputs[f"{name}.csv"].write_text(table.csv)
+    job.outputs["html"].write_text(render(toy.page(_toy(job, results))))
+
+
+def _toy(job: Job, results: xr.Dataset) -> toy.Toy:
+    experiment = job.experiment
+    manifests = {name: _manifest(folder) for name, folder in job.inputs.items()}
+    versions = {k: v for manifest in manifests.values() for k, v in manifest["versions"].items()}
+    return toy.Toy(
+        experiment=experiment,
+        results=results,
+        truth=import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data),
+        test=store.read(job.inputs["encode/all"], "test"),
+        samples=_samples(job, results),
+        curves=_curves(job.inputs),
+        head_parameters=_head_parameters(manifests),
+        provenance=provenance(
+            experiment, fingerprint(experiment, Task(job.stage, job.part)), versions
+        ),
+    )
+
+
+def _samples(job: Job, results: xr.Dataset) -> Samples:
+    """The first seed of the methods and steps that the page shows, with the last score."""
+    experiment = job.experiment
+    chosen: dict[tuple[str, int], dict[str, Points]] = {}
+    for part, cells in parts(experiment).items():
+        for cell in cells:
+            wanted = (
+                cell.score == experiment.network.scores[-1]
+                and cell.seed == experiment.sample.seeds[0]
+                and cell.method in SHOWN
+                and cell.steps in headline_steps(results)
+            )
+            if wanted and f"sample/{part}" in job.inputs:
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell).sel(seed=cell.seed)
+                chosen.setdefault((cell.sampler, cell.steps), {})[cell.method] = drawn["x"].values
+    return chosen
+
+
+def _curves(inputs: Mapping[str, Path]) -> dict[str, Curve]:
+    titles = {"score": "score network", "heads": "heads on the {} score"}
+    found: dict[str, Curve] = {}
+    for name, folder in inputs.items():
+        stage, part = name.split("/")
+        if stage in titles:
+            found[titles[stage].format(part)] = load_curve(folder)
+    return found
+
+
+def _head_parameters(manifests: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        label: count
+        for name, manifest in manifests.items()
+        if name.startswith("heads/")
+        for label, count in manifest["notes"]["parameters"].items()
+    }
+
+
+def _manifest(folder: Path) -> Any:
+    return json.loads((folder / "manifest.json").read_text())

@@ -1,0 +1,71 @@
+"""Small networks whose Jacobians are known, for tests of the machinery around them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from ocm_core.networks.interface import Features, ScoreNetwork
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class LinearHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
+
+    def forward(self, features: Features) -> torch.Tensor:
+        return self.weight * features.hidden.sin()
+
+
+class QuadraticNetwork(ScoreNetwork):
+    """ε̂(x) = A x + (B x)², in float64."""
+
+    head_kinds: ClassVar[tuple[str, ...]] = ("linear",)
+    out_channels_per_input = 1
+
+    def __init__(self, dimension: int, seed: int) -> None:
+        super().__init__()
+        draw = _generator(seed)
+        size = (2, dimension, dimension)
+        self.weights = nn.Parameter(torch.randn(size, generator=draw, dtype=torch.float64))
+
+    def features(self, x, time, label=None):
+        return Features(x, time)
+
+    def readout(self, features):
+        linear, square = self.weights
+        return features.hidden @ linear.T + (features.hidden @ square.T) ** 2
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        return LinearHead()
+
+
+class LabelledNetwork(ScoreNetwork):
+    """A convolution and a tanh whose offset depends on the class; 4 channels, 3 classes + null."""
+
+    head_kinds: ClassVar[tuple[str, ...]] = ("linear",)
+    out_channels_per_input = 1
+    null_label = 3
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = _generator(seed)
+        self.kernel = nn.Parameter(torch.randn(4, 4, 3, 3, generator=draw, dtype=torch.float64))
+        self.classes = nn.Parameter(torch.randn(4, 4, generator=draw, dtype=torch.float64))
+
+    def features(self, x, time, label=None):
+        offset = self.classes[label][:, :, None, None]
+        mixed = nn.functional.conv2d(x, self.kernel, padding=1)
+        return Features(torch.tanh(mixed + offset) + 0.1 * offset * x, self.classes[label])
+
+    def readout(self, features):
+        return features.hidden
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        return LinearHead()

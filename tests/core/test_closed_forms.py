@@ -1,0 +1,151 @@
+"""Data for which everything is known: a Gaussian, and a mixture."""
+
+from math import e, log, pi
+
+import numpy as np
+import pytest
+import torch
+
+from ocm_core import covariance
+from ocm_core.data.mixture import Mixture
+from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.transition import Ddim, Ddpm
+from ocm_core.likelihood.bound import Likelihood
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.mixture import MixtureScore
+from ocm_core.samplers.ancestral import ancestral
+
+T = 1000
+
+
+def denoiser(mixture):
+    return Denoiser(MixtureScore(mixture, schedule.linear(T)), schedule.linear(T))
+
+
+GAUSSIAN = Mixture(torch.zeros(1, 2, dtype=torch.float64), 0.7)
+PAIR = Mixture(torch.tensor([[-1.0, 0.5], [1.0, -0.5]], dtype=torch.float64), 0.3)
+
+
+def draw(model, name, length, kernel, count=4000, seed=1):
+    return ancestral(
+        model,
+        covariance.build(name),
+        chains.even(T, length),
+        SampleStreams(seed, range(count), (2,)),
+        kernel=kernel,
+    ).x.double()
+
+
+@pytest.mark.parametrize("length", [2, 5, 20])
+@pytest.mark.parametrize("name", ["exact_diag", "exact_full"])
+@pytest.mark.parametrize("kernel", [Ddpm(), Ddim(0.0), Ddim(0.5)])
+def test_gaussian_samples_have_the_right_covariance_at_any_number_of_steps(kernel, name, length):
+    """With the exact covariance every step is exact, but for x_1, whose mean is shown."""
+    x = draw(denoiser(GAUSSIAN), name, length, kernel)
+    standard_error = 0.49 * np.sqrt(2 / len(x))
+    assert np.abs(np.cov(x.numpy().T) - 0.49 * np.eye(2)).max() < 5 * standard_error
+
+
+def test_fixed_variances_are_wrong_where_the_exact_one_is_right():
+    model = denoiser(GAUSSIAN)
+    too_small = draw(model, "beta_tilde", 5, Ddpm()).var()
+    too_large = draw(model, "beta", 5, Ddpm()).var()
+    assert too_small < 0.44 and too_large > 0.54
+
+
+def test_correlated_mixture_wants_the_full_matrix():
+    """Two modes on a diagonal: the full covariance is closer to the truth in a few steps."""
+    model, truth = denoiser(PAIR), np.array([[1.09, -0.5], [-0.5, 0.34]])
+    error = {
+        name: np.abs(np.cov(draw(model, name, 5, Ddpm()).numpy().T) - truth).max()
+        for name in ("exact_diag", "exact_full")
+    }
+    assert error["exact_full"] < error["exact_diag"]
+
+
+def bound_in_nats(mixture, x0, length, name="exact_diag"):
+    likelihood = Likelihood(
+        denoiser(mixture), {name: covariance.build(name)}, Decoder(None, variance="method")
+    )
+    found, _ = likelihood.bounds(
+        {"K": chains.even(T, length)},
+        x0,
+        lambda t: SampleStreams(t, range(len(x0)), (2,)),
+    )
+    return float(found["K", name].terms.sum(0).mean())
+
+
+def gaps(mixture, lengths, name="exact_diag"):
+    """How far the bound is above the entropy of the same points."""
+    x0 = torch.from_numpy(mixture.draw(400, np.random.default_rng(0)))
+    zero = torch.zeros(len(x0), 1, dtype=torch.float64)
+    entropy = -float(mixture.log_density(x0, zero + 1.0, zero).mean())
+    return [bound_in_nats(mixture, x0, length, name) - entropy for length in lengths]
+
+
+def test_gaussian_bound_is_tight_at_any_number_of_steps():
+    np.testing.assert_allclose(gaps(GAUSSIAN, [1000]), 0.0, atol=0.08)
+    assert gaps(GAUSSIAN, [10], "beta_tilde")[0] > 1.0
+
+
+def test_mixture_bound_approaches_the_entropy_as_the_chain_grows():
+    few, more, many = gaps(PAIR, [5, 25, 1000])
+    assert few > more > many > -0.05
+    assert many < 0.1
+    assert gaps(PAIR, [25], "beta_tilde")[0] > more
+
+
+def test_gaussian_entropy_in_closed_form():
+    x0 = torch.from_numpy(GAUSSIAN.draw(20000, np.random.default_rng(0)))
+    zero = torch.zeros(len(x0), 1, dtype=torch.float64)
+    estimate = -float(GAUSSIAN.log_density(x0, zero + 1.0, zero).mean())
+    assert estimate == pytest.approx(log(2 * pi * e * 0.49), abs=0.03)
+
+
+@pytest.mark.parametrize("t", [1, 10, 300, 1000])
+def test_mixture_posterior_by_brute_force(t):
+    """E and Cov of x_0 given x_t against self-normalised importance sampling over the prior."""
+    levels = schedule.linear(T)
+    alpha_bar, b = float(levels.alpha_bar[t]), float(levels.b[t])
+    source = np.random.default_rng(3)
+    x = torch.tensor(np.sqrt(alpha_bar) * PAIR.draw(1, source) + np.sqrt(b) * 0.5)
+    prior = torch.from_numpy(PAIR.draw(400_000, source))
+    weights = torch.softmax(-0.5 * ((x - np.sqrt(alpha_bar) * prior) ** 2).sum(1) / b, dim=0)
+    mean = weights @ prior
+    spread = prior - mean
+    ones = torch.ones(1, 1, dtype=torch.float64)
+    ours_mean, ours_covariance = PAIR.posterior(x, alpha_bar * ones, b * ones)
+    torch.testing.assert_close(ours_mean[0], mean, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(
+        ours_covariance[0], (weights[:, None] * spread).T @ spread, rtol=0.05, atol=0.01
+    )
+
+
+def test_true_score_is_the_gradient_of_the_log_density():
+    levels = schedule.linear(T)
+    model = MixtureScore(PAIR, levels)
+    x = torch.randn(50, 2, dtype=torch.float64, requires_grad=True)
+    t = torch.randint(1, T + 1, (50,))
+    alpha_bar = torch.from_numpy(levels.alpha_bar)[t][:, None]
+    b = torch.from_numpy(levels.b)[t][:, None]
+    (score,) = torch.autograd.grad(PAIR.log_density(x, alpha_bar, b).sum(), x)
+    eps = model(x, t.float())
+    torch.testing.assert_close(eps, -b.sqrt() * score, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("cdf", ["exact", "tanh"])
+@pytest.mark.parametrize("levels", [17, 256])
+def test_binned_likelihood_sums_to_one(levels, cdf):
+    grid = torch.linspace(-1, 1, levels, dtype=torch.float64)[:, None]
+    mean = torch.tensor([[0.3, -1.2, 0.999]], dtype=torch.float64).expand(levels, 3)
+    variance = torch.tensor([[0.05, 0.3, 0.01]], dtype=torch.float64).expand(levels, 3)
+    masses = Decoder(levels, cdf).log_likelihood(grid.expand(levels, 3), mean, variance).exp()
+    torch.testing.assert_close(masses.sum(0), torch.ones(3, dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+def test_exact_bin_mass_far_in_the_tail_is_finite():
+    decoder = Decoder(256)
+    far = decoder.log_likelihood(torch.tensor([[0.5]]), torch.tensor([[-0.5]]), torch.tensor([[1e-4]]))
+    assert torch.isfinite(far).all() and float(far) < -4000

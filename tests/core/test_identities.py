@@ -1,0 +1,205 @@
+"""Identities that hold for every schedule, step and shape."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ocm_core import covariance
+from ocm_core.covariance._probes import hutchinson
+from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep
+from ocm_core.data.mixture import Mixture
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Diagonal, full
+from ocm_core.diffusion.guidance import GuidedDenoiser
+from ocm_core.diffusion.noise import Replay, SampleStreams
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.likelihood.bound import Likelihood
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.mixture import MixtureScore
+from tests.core.doubles import LabelledNetwork, QuadraticNetwork
+
+betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
+seeds = st.integers(0, 2**31)
+dimensions = st.integers(1, 5)
+
+
+def a_step(betas, data):
+    schedule = Schedule(np.append(0.0, betas))
+    t = data.draw(st.integers(2, schedule.steps))
+    return schedule, transition(schedule, data.draw(st.integers(1, t - 1)), t)
+
+
+def points(seed, *shape):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+
+
+@given(betas, seeds, st.data())
+def test_two_forms_of_the_ocm_covariance(betas, seed, data):
+    """β̃ + a² (b/ᾱ)(1 + b diag H) equals the paper's (b_{s:t}² diag H + b_{s:t}) / ᾱ_{s:t}."""
+    _, step = a_step(betas, data)
+    hessian = points(seed, 4, 3)
+    ours = ReverseStep(step, Ddpm()).through(1.0 + step.b_t * hessian).variance
+    paper = (step.b_st**2 * hessian + step.b_st) / step.alpha_bar_st
+    torch.testing.assert_close(ours, paper, rtol=1e-8, atol=1e-10)
+
+
+@given(betas, seeds, st.data())
+def test_ddpm_is_ddim_with_eta_one(betas, seed, data):
+    _, step = a_step(betas, data)
+    x, eps = points(seed, 2, 3), points(seed + 1, 2, 3)
+    x0 = step.predict_x0(x, eps)
+    ddpm, ddim = Ddpm(), Ddim(1.0)
+    torch.testing.assert_close(
+        ddpm.mean(step, x, x0, eps), ddim.mean(step, x, x0, eps), rtol=1e-7, atol=1e-9
+    )
+    assert ddpm.floor(step) == pytest.approx(ddim.floor(step))
+    assert ddpm.gain(step) == pytest.approx(ddim.gain(step), rel=1e-6, abs=1e-12)
+
+
+@given(betas, seeds, dimensions, st.data())
+def test_exact_diagonal_is_the_mean_over_all_sign_probes(betas, seed, dimension, data):
+    schedule, step = a_step(betas, data)
+    model = Denoiser(QuadraticNetwork(dimension, seed), schedule)
+    seen = model.predict(points(seed, 3, dimension), step.t)
+    probes = [torch.tensor(v).expand(3, -1) for v in product([-1.0, 1.0], repeat=dimension)]
+    probes = [v.double() for v in probes]
+    exact = covariance.build("exact_diag").c(seen)
+    torch.testing.assert_close(hutchinson(seen, probes), exact, rtol=1e-9, atol=1e-9)
+
+
+@given(betas, seeds, dimensions, st.integers(1, 8), st.data())
+def test_probes_through_the_jacobian_equal_probes_one_by_one(betas, seed, dimension, count, data):
+    schedule, step = a_step(betas, data)
+    model = Denoiser(QuadraticNetwork(dimension, seed), schedule)
+    seen = model.predict(points(seed, 2, dimension), step.t)
+    probes = [torch.sign(points(seed + i, 2, dimension)) for i in range(count)]
+    one_by_one = torch.stack([hutchinson(seen, [v]) for v in probes]).mean(0)
+    torch.testing.assert_close(hutchinson(seen, probes), one_by_one, rtol=1e-9, atol=1e-9)
+
+
+@given(betas, seeds, st.floats(0.05, 3.0), st.data())
+def test_sn_equals_ocm_for_a_gaussian(betas, seed, std, data):
+    """E[ε² | x_t] - ε̂² = 1 - √b diag J where both are known in closed form."""
+    schedule, step = a_step(betas, data)
+    gaussian = Mixture(torch.zeros(1, 2, dtype=torch.float64), std)
+    model = Denoiser(MixtureScore(gaussian, schedule), schedule)
+    seen = model.predict(points(seed, 4, 2), step.t)
+    posterior = std**2 * step.b_t / (step.alpha_bar_t * std**2 + step.b_t)
+    second_moment = step.alpha_bar_t / step.b_t * posterior + seen.eps**2  # E[ε² | x_t]
+    ocm = covariance.build("exact_diag").c(seen)
+    torch.testing.assert_close(second_moment - seen.eps**2, ocm, rtol=1e-7, atol=1e-9)
+
+
+@given(seeds, st.floats(1e-6, 1.0), st.integers(1, 6))
+def test_divergence_is_non_negative_and_zero_at_equality(seed, beta_tilde, dimension):
+    difference = points(seed, 3, dimension)
+    variance = points(seed + 1, 3, dimension).exp()
+    assert (Diagonal(variance).divergence(beta_tilde, difference) >= -1e-12).all()
+    same = Diagonal(torch.full((3, dimension), beta_tilde, dtype=torch.float64))
+    zero = same.divergence(beta_tilde, torch.zeros_like(difference))
+    torch.testing.assert_close(zero, torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+@given(seeds, st.integers(1, 5))
+def test_full_covariance_agrees_with_its_diagonal_case(seed, dimension):
+    variance = points(seed, 3, dimension).exp()
+    difference = points(seed + 1, 3, dimension)
+    matrix, diagonal = full(torch.diag_embed(variance)), Diagonal(variance)
+    torch.testing.assert_close(matrix.diagonal(difference), variance)
+    torch.testing.assert_close(
+        matrix.divergence(0.3, difference), diagonal.divergence(0.3, difference)
+    )
+    torch.testing.assert_close(matrix.matrix(), torch.diag_embed(variance))
+
+
+@given(betas, seeds, st.sampled_from(["ocm", "exact_diag", "rademacher", "analytic"]), st.data())
+@settings(max_examples=40)
+def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
+    schedule, step = a_step(betas, data)
+    model = Denoiser(
+        network := LabelledNetwork(seed),
+        schedule,
+        heads={"ocm": network.make_head("linear")},
+        moments=torch.rand(schedule.steps + 1),
+    )
+    x, label = points(seed, 3, 4, 2, 2), torch.tensor([0, 1, 2])
+    method = covariance.build(name)
+    channels = data.draw(st.sampled_from([None, 3]))
+    guided = GuidedDenoiser(model, 1.0, null_label=3, channels=channels).predict(x, step.t, label)
+    plain = model.predict(x, step.t, label)
+    torch.testing.assert_close(guided.eps, plain.eps)
+    probe = torch.sign(points(seed + 1, 3, 4, 2, 2))
+    reverse = ReverseStep(step, Ddpm(), UNCLIPPED)
+    torch.testing.assert_close(
+        method.look(guided, Replay([], [probe]))(reverse).diagonal(x),
+        method.look(plain, Replay([], [probe]))(reverse).diagonal(x),
+    )
+
+
+@given(seeds, st.floats(0.0, 6.0), st.sampled_from([None, 3]))
+@settings(max_examples=30)
+def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels):
+    """The Jacobian is linear in ε̂: mixing c equals differentiating the mixed prediction."""
+    schedule = Schedule(np.linspace(0.0, 0.3, 6))
+    model = Denoiser(LabelledNetwork(seed), schedule)
+    x, label = points(seed, 2, 4, 2, 2), torch.tensor([0, 2])
+    guided = GuidedDenoiser(model, scale, null_label=3, channels=channels)
+    reverse = ReverseStep(transition(schedule, 1, 4), Ddpm(), UNCLIPPED)
+    seen = guided.predict(x, 4, label)
+    mixed = covariance.build("exact_diag").look(seen, Replay([]))(reverse).diagonal(x)
+
+    def prediction(point, row):
+        return guided.predict(point[None], 4, label[row : row + 1]).eps[0].flatten()
+
+    jacobians = [
+        torch.autograd.functional.jacobian(lambda p, row=row: prediction(p, row), x[row])
+        for row in range(2)
+    ]
+    diagonals = torch.stack([j.reshape(16, 16).diagonal() for j in jacobians])
+    c = (1.0 - np.sqrt(schedule.b[4]) * diagonals).view_as(x)
+    torch.testing.assert_close(mixed, reverse.through(c).diagonal(x), rtol=1e-7, atol=1e-9)
+    whole = covariance.build("exact_full").look(seen, Replay([]))(reverse)
+    assert whole.matrix().shape == (2, 16, 16)
+
+
+@given(seeds)
+@settings(max_examples=20)
+def test_shared_likelihood_pass_equals_method_by_method(seed):
+    schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 30)))
+    mixture = Mixture(points(seed, 3, 2), 0.3)
+    model = Denoiser(
+        MixtureScore(mixture, schedule), schedule, moments=torch.rand(31).double()
+    )
+    names = ["beta", "beta_tilde", "analytic", "exact_diag", "exact_full", "rademacher"]
+    methods = {name: covariance.build(name) for name in names}
+    chains = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}
+    x0 = points(seed + 1, 5, 2)
+
+    def noise_at(t):
+        return SampleStreams(seed % 1000 + t, range(5), (2,))
+
+    together, _ = Likelihood(model, methods, Decoder(None)).bounds(chains, x0, noise_at)
+    for chain, steps in chains.items():
+        for name, method in methods.items():
+            alone, _ = Likelihood(model, {name: method}, Decoder(None)).bounds(
+                {chain: steps}, x0, noise_at
+            )
+            torch.testing.assert_close(together[chain, name].terms, alone[chain, name].terms)
+            assert (together[chain, name].terms[1:-1] >= -1e-6).all()
+
+
+def test_clamped_entries_are_counted():
+    schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 10)))
+    step = ReverseStep(transition(schedule, 1, 5), Ddpm(), Clip(c_min=0.0, c_max=1.0))
+    scale = step.transition.posterior_scale
+    posterior = step.through(torch.tensor([[-1.0, 0.5, 3.0, 2.0]]) / scale)
+    assert step.tally == {"entries": 4, "below": 1, "above": 2}
+    floor, gain = step.kernel.floor(step.transition), step.kernel.gain(step.transition)
+    torch.testing.assert_close(
+        posterior.variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]])
+    )

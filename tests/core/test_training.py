@@ -1,0 +1,308 @@
+"""The training loop: published updates, exact resume, accumulation, processes, divergence."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ocm_core import covariance
+from ocm_core.covariance._head import CovarianceHead
+from ocm_core.data.mixture import Mixture
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.errors import OcmError
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.keys import published_keys
+from ocm_core.networks.mixture import MixtureScore
+from ocm_core.networks.mlp import MlpScore
+from ocm_core.params.schema import Optimiser
+from ocm_core.training.draws import Draws
+from ocm_core.training.loop import Shard, fit, learning_rate
+from ocm_core.training.moments import baseline_gaussian
+from ocm_core.training.objectives import HeadFitting, Items, ScoreMatching
+from ocm_core.training.state import TrainingState
+from tests.core.published import case_denoiser
+from tests.core.test_published_runs import training_batch
+from tests.goldens_io import arrays, facts
+
+SETTINGS = Optimiser(
+    iterations=12,
+    batch_size=16,
+    accumulate=1,
+    learning_rate=1e-3,
+    decay="cosine",
+    weight_decay=0.01,
+    ema=0.9,
+    precision="float32",
+    seed=7,
+    checkpoint_every=5,
+)
+PAIR = Mixture(torch.tensor([[-1.0, 0.5], [1.0, -0.5]], dtype=torch.float64), 0.3)
+LEARNED = ("ocm", "sn", "npr", "iddpm")
+
+
+def changed(**values):
+    return SETTINGS.model_copy(update=values)
+
+
+def head_fitting(labels=LEARNED, score=None):
+    levels = schedule.linear(100)
+    network = score or MixtureScore(PAIR, levels)
+    baseline = torch.from_numpy(baseline_gaussian(levels.alpha_bar, levels.b, PAIR.variance))
+    heads = {}
+    for label in labels:
+        torch.manual_seed(len(label))
+        net = network.make_head("mlp", width=16, depth=2)
+        heads[label] = CovarianceHead(net, baseline, "positive")
+    x0 = torch.from_numpy(PAIR.draw(100, np.random.default_rng(0))).float()
+    methods = {label: covariance.build(label) for label in labels}
+    denoiser = Denoiser(network.eval().requires_grad_(False), levels, heads=heads)
+    return HeadFitting(denoiser, methods, Items(x0), Decoder(None))
+
+
+def weights(state: TrainingState) -> dict[str, torch.Tensor]:
+    return {k: v.clone() for k, v in state._tensors().items()}
+
+
+def assert_same_bytes(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+@pytest.mark.parametrize("case", ["ocm", "sn", "npr"])
+def test_updates_and_average_equal_the_published_ones(case, tmp_path):
+    """Adam without decay and the moving average, driven by the golden batches."""
+    meta, golden = facts("training")["cases"][case], arrays("training")
+    model = case_denoiser(meta)
+    method = covariance.build(meta["method"])
+    head = model.heads[case]
+    before = {k: v.clone() for k, v in head.state_dict().items()}
+
+    class Recorded:
+        networks = {case: head}
+
+        def losses(self, draws, rows):
+            batch = training_batch(model, "training", case, [method], step=draws.iteration)
+            return {case: method.loss(batch)}
+
+    settings = changed(
+        iterations=meta["steps"],
+        batch_size=meta["batch"],
+        learning_rate=meta["lr"],
+        decay="constant",
+        weight_decay=0.0,
+        ema=meta["ema_rate"],
+    )
+    try:
+        state = fit(Recorded(), settings, tmp_path)
+        names = published_keys(head.net)
+        # Adam turns the rounding noise of a zero gradient into full steps: nothing to compare
+        idle = facts(f"networks/{meta['network']}")["parameters_without_influence"]
+        influential = {k: v for k, v in head.net.state_dict().items() if names[k] not in idle}
+        assert len(influential) > 2
+        for key, value in influential.items():
+            for kind, ours in (("final", value), ("ema", state.average[f"{case}.net.{key}"])):
+                expected = golden[f"{case}/{kind}/{names[key]}"]
+                np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=2e-7)
+    finally:
+        head.load_state_dict(before)
+
+
+@pytest.mark.parametrize("killed_at", range(1, 12))
+def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
+    whole = weights(fit(head_fitting(), SETTINGS, tmp_path / "unused"))
+
+    def die_at(steps):
+        for step in steps:
+            if step == killed_at:
+                raise KeyboardInterrupt
+            yield step
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(head_fitting(), SETTINGS, tmp_path, progress=die_at)
+    resumed = fit(head_fitting(), SETTINGS, tmp_path)
+    assert_same_bytes(whole, weights(resumed))
+    assert resumed.curve[-1]["iteration"] == 12
+
+
+SLOW_RUN = """
+import sys, time
+from pathlib import Path
+from tests.core.test_training import changed, fit, head_fitting
+def slowly(steps):
+    for step in steps:
+        time.sleep(0.05)
+        yield step
+fit(head_fitting(), changed(iterations=40, checkpoint_every=3), Path(sys.argv[1]), progress=slowly)
+"""
+
+
+def test_kill_nine_and_resume(tmp_path):
+    settings = changed(iterations=40, checkpoint_every=3)
+    job = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(tmp_path)], cwd=Path.cwd())
+    while not (tmp_path / "training.safetensors").exists():
+        assert job.poll() is None
+        time.sleep(0.01)
+    os.kill(job.pid, signal.SIGKILL)
+    assert job.wait() == -signal.SIGKILL
+    resumed = fit(head_fitting(), settings, tmp_path)
+    (tmp_path / "whole").mkdir()
+    assert_same_bytes(weights(resumed), weights(fit(head_fitting(), settings, tmp_path / "whole")))
+
+
+def test_heads_trained_together_equal_heads_trained_alone(tmp_path):
+    together = weights(fit(head_fitting(), changed(checkpoint_every=100), tmp_path))
+    for label in LEARNED:
+        alone = weights(fit(head_fitting([label]), changed(checkpoint_every=100), tmp_path))
+        assert_same_bytes(alone, {k: v for k, v in together.items() if f"/{label}." in k})
+
+
+def test_accumulation_equals_one_large_batch(tmp_path):
+    settings = changed(checkpoint_every=100)
+    whole = weights(fit(head_fitting(), settings, tmp_path))
+    parts = weights(fit(head_fitting(), settings.model_copy(update={"accumulate": 4}), tmp_path))
+    for name, value in whole.items():
+        torch.testing.assert_close(parts[name], value, rtol=2e-4, atol=2e-6)
+
+
+DISTRIBUTED = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from safetensors.torch import save_file
+torch.distributed.init_process_group("gloo")
+from tests.core.test_training import changed, fit, head_fitting, weights
+found = weights(fit(head_fitting(), changed(checkpoint_every=100), Path(sys.argv[1])))
+save_file(found, f"{sys.argv[1]}/rank{torch.distributed.get_rank()}.safetensors")
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_two_processes_train_what_one_trains(tmp_path):
+    from safetensors.torch import load_file
+
+    script = tmp_path / "run.py"
+    script.write_text(DISTRIBUTED)
+    subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        + ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+        + [str(script), str(tmp_path)],
+        check=True,
+        timeout=300,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path.cwd()),
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+        },
+    )
+    one = weights(fit(head_fitting(), changed(checkpoint_every=100), tmp_path))
+    ranks = [load_file(tmp_path / f"rank{rank}.safetensors") for rank in (0, 1)]
+    assert_same_bytes(*ranks)
+    for name, value in one.items():
+        torch.testing.assert_close(ranks[0][name], value, rtol=2e-4, atol=2e-6)
+
+
+def test_gradient_never_reaches_the_trunk():
+    levels = schedule.linear(100)
+    score = MlpScore(levels, 1.0, 16, 2, "gaussian")
+    fitting = head_fitting(score=score)
+    score.requires_grad_(True)
+    losses = fitting.losses(Draws(0, 0, 8), slice(0, 8))
+    torch.stack([loss.sum() for loss in losses.values()]).sum().backward()
+    assert all(parameter.grad is None for parameter in score.parameters())
+    assert all(p.grad is not None for h in fitting.networks.values() for p in h.parameters())
+
+
+def test_mixed_precision_trains_close_to_full(tmp_path):
+    score = MlpScore(schedule.linear(100), 1.0, 16, 2, "gaussian")
+    full = fit(head_fitting(["ocm"], score), SETTINGS, tmp_path / "a")
+    lower = head_fitting(["ocm"], score)
+    lower = replace(lower, denoiser=replace(lower.denoiser, precision=torch.bfloat16))
+    half = fit(lower, SETTINGS, tmp_path / "b")
+    assert half.smoothed["ocm"] == pytest.approx(full.smoothed["ocm"], rel=0.05)
+
+
+def test_score_matching_learns(tmp_path):
+    torch.manual_seed(0)
+    levels = schedule.linear(100)
+    score = MlpScore(levels, PAIR.variance, 32, 2, "none")
+    x0 = torch.from_numpy(PAIR.draw(500, np.random.default_rng(0))).float()
+    objective = ScoreMatching(Denoiser(score, levels), Items(x0))
+    state = fit(objective, changed(iterations=300, batch_size=64, learning_rate=5e-3), tmp_path)
+    assert state.curve[0]["score"] == pytest.approx(2.0, abs=0.3)  # E‖ε‖² in the plane
+    assert state.curve[-1]["score"] < 1.0
+
+
+class Broken(nn.Module):
+    def __init__(self, values):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+        self.values = values
+
+
+class Scripted:
+    """An objective whose loss follows a script."""
+
+    def __init__(self, values):
+        self.networks = {"ocm": Broken(values)}
+        self.values = values
+
+    def losses(self, draws, rows):
+        size = rows.stop - rows.start
+        value = self.values[draws.iteration]
+        return {"ocm": self.networks["ocm"].weight * torch.full((size,), value)}
+
+
+def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path):
+    losses = [1.0] * 8 + [float("nan")] * 4
+    with pytest.raises(OcmError) as refusal:
+        fit(Scripted(losses), SETTINGS, tmp_path)
+    message = str(refusal.value)
+    assert "training of 'ocm' diverged at iteration 8" in message and "nan" in message
+    assert f"{tmp_path}/training.safetensors (iteration 5)" in message
+
+
+def test_a_loss_that_explodes_stops(tmp_path):
+    losses = [1.0] * 6 + [1e8] * 6
+    with pytest.raises(OcmError, match="diverged at iteration 6.*grew 1000-fold"):
+        fit(Scripted(losses), changed(checkpoint_every=100), tmp_path)
+
+
+def test_a_checkpoint_of_other_networks_is_refused(tmp_path):
+    fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
+    with pytest.raises(OcmError, match="holds other networks"):
+        fit(head_fitting(["sn"]), SETTINGS, tmp_path)
+
+
+def test_batches_that_do_not_divide_are_refused():
+    with pytest.raises(OcmError, match="batch_size = 10 does not divide into 3 processes"):
+        Shard(0, 3).rows(10, 1)
+
+
+def test_every_item_is_visited_once_per_epoch():
+    items = np.concatenate([Draws(3, i, 10).items(25) for i in range(5)])
+    assert sorted(items[:25]) == list(range(25)) and sorted(items[25:]) == list(range(25))
+    assert not np.array_equal(items[:25], items[25:])
+
+
+def test_cosine_decay_goes_from_the_full_rate_to_nothing():
+    rates = [learning_rate(SETTINGS, i) for i in range(12)]
+    assert rates[0] == SETTINGS.learning_rate and rates == sorted(rates, reverse=True)
+    assert learning_rate(changed(decay="constant"), 11) == SETTINGS.learning_rate

@@ -7,7 +7,6 @@ class `Method` and name it in an experiment; README.md shows an example.
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ocm_core.covariance.interface import CovarianceMethod
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 __all__ = ["CovarianceMethod", "Description", "available", "build", "describe"]
 
@@ -59,8 +58,6 @@ def describe(kind: str, options: dict[str, Any]) -> Description:
 def _class_of(kind: str) -> type[CovarianceMethod]:
     names = available()
     if kind not in names:
-        close = difflib.get_close_matches(kind, names, n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise OcmError(f"covariance method '{kind}' is none of {', '.join(names)}{hint}")
+        raise OcmError(f"covariance method {unknown(kind, names)}")
     cls: type[CovarianceMethod] = import_module(f"{__name__}.{kind}").Method
     return cls

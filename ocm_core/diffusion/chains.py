@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 Chain = tuple[int, ...]
 
@@ -88,7 +88,7 @@ CHAINS = {"even": even, "quadratic": quadratic, "strided": strided, "dit": dit}
 
 def build(kind: str, steps: int, length: int) -> Chain:
     if kind not in CHAINS:
-        raise OcmError(f"chain: '{kind}' is none of {', '.join(CHAINS)}")
+        raise OcmError(f"chain: {unknown(kind, CHAINS)}")
     chain = CHAINS[kind](steps, length)
     if any(later <= earlier for earlier, later in pairwise(chain)):
         raise OcmError(

@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 Table = Float64[ndarray, "T+1"]
 
@@ -90,5 +90,5 @@ SCHEDULES = {"linear": linear, "cosine": cosine}
 
 def build(kind: str, steps: int) -> Schedule:
     if kind not in SCHEDULES:
-        raise OcmError(f"schedule.kind: '{kind}' is none of {', '.join(SCHEDULES)}")
+        raise OcmError(f"schedule.kind: {unknown(kind, SCHEDULES)}")
     return SCHEDULES[kind](steps)

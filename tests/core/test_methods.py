@@ -1,0 +1,219 @@
+"""One contract that every covariance method keeps, and what is said when something is missing."""
+
+import shutil
+from importlib import import_module, invalidate_caches
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ocm_core import covariance
+from ocm_core.covariance._head import CovarianceHead, LearnedMethod, Noised
+from ocm_core.covariance.interface import Clip, ReverseStep
+from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.errors import OcmError
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.mlp import MlpScore
+from ocm_core.samplers.ancestral import ancestral, ddim, ddpm
+
+STEPS = 50
+KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(0.3)}
+
+
+def a_model(labels=(), moments=True, width=8):
+    torch.manual_seed(0)
+    levels = schedule.linear(STEPS)
+    network = MlpScore(levels, 1.0, width, 2, "gaussian").eval()
+    torch.nn.init.normal_(network.net.layers[-1].weight, std=0.3)
+    heads = {}
+    for label in labels:
+        net = network.make_head("mlp", width=width, depth=1)
+        torch.nn.init.normal_(net.net.layers[-1].weight, std=0.3)
+        heads[label] = CovarianceHead(net)
+    table = torch.linspace(1, 0, STEPS + 1) if moments else None
+    return Denoiser(network, levels, heads=heads, moments=table)
+
+
+class MethodContract:
+    """Inherit, set `kind` (and `options`), and a method is held to all of this."""
+
+    kind: str
+    options: dict = {}
+
+    @pytest.fixture
+    def method(self):
+        return covariance.build(self.kind, **self.options)
+
+    @pytest.fixture
+    def model(self, method):
+        return a_model([self.kind] if method.needs == "head" else [])
+
+    def noise(self, count=6):
+        return SampleStreams(0, range(count), (2,))
+
+    def test_declares_what_the_pipeline_must_know(self, method):
+        described = covariance.describe(self.kind, self.options)
+        assert described.needs in ("head", "moments", "nothing")
+        assert described.samplers and described.samplers <= {"ddpm", "ddim"}
+        assert covariance.build(self.kind, **described.options) == method
+
+    def test_covariance_has_the_batch_shape_and_no_negative_entry(self, method, model):
+        x = torch.randn(6, 2)
+        for name in method.samplers:
+            step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
+            with torch.no_grad():
+                found = method.look(model.predict(x, 20), self.noise())(step)
+            assert found.diagonal(x).shape == x.shape
+            assert (found.diagonal(x) >= 0).all() and torch.isfinite(found.diagonal(x)).all()
+            assert found.scale(x).shape == x.shape
+
+    def test_one_look_serves_every_step(self, method, model):
+        seen = model.predict(torch.randn(6, 2), 20)
+        together = method.look(seen, self.noise())
+        for s in (1, 10, 19):
+            step = ReverseStep(transition(model.schedule, s, 20), Ddpm(), Clip())
+            if "ddpm" in method.samplers:
+                alone = method.look(seen, self.noise())(step).diagonal(seen.x)
+                torch.testing.assert_close(together(step).diagonal(seen.x), alone)
+
+    def test_samples_are_finite_and_repeatable(self, method, model):
+        for name in method.samplers:
+            runs = [
+                ancestral(
+                    model,
+                    method,
+                    chains.even(STEPS, 5),
+                    self.noise(),
+                    kernel=KERNELS[name],
+                ).x
+                for _ in range(2)
+            ]
+            assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
+
+    def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
+        for name in {"ddpm", "ddim"} - method.samplers:
+            with pytest.raises(OcmError, match=f"not defined for {name}"):
+                ancestral(
+                    model, method, chains.even(STEPS, 5), self.noise(), kernel=KERNELS[name]
+                )
+
+    def test_says_what_is_missing(self, method):
+        bare = a_model(moments=False)
+        if method.needs != "nothing":
+            with pytest.raises(OcmError, match="needs a trained head|is missing"):
+                method.look(bare.predict(torch.randn(6, 2), 20), self.noise())
+
+    def test_loss_trains_its_own_head_only(self, method, model):
+        if not isinstance(method, LearnedMethod):
+            return
+        x = torch.randn(6, 2, requires_grad=True)
+        t = torch.randint(1, STEPS + 1, (6,))
+        seen = model.predict(x, t)
+        loss = method.loss(
+            Noised(seen, torch.randn(6, 2), torch.randn(6, 2), self.noise().signs, Decoder(None))
+        )
+        assert loss.shape == (6,) and torch.isfinite(loss).all()
+        loss.sum().backward()
+        assert all(p.grad is not None for p in model.heads[self.kind].parameters())
+        assert all(p.grad is None for p in model.network.parameters())
+
+
+OPTIONS = {"rademacher": {"probes": 3}, "ocm": {"probes": 2}}
+for _kind in covariance.available():
+    _name = f"Test{_kind.title().replace('_', '')}"
+    globals()[_name] = type(
+        _name, (MethodContract,), {"kind": _kind, "options": OPTIONS.get(_kind, {})}
+    )
+
+
+def test_the_methods_of_the_paper_are_there():
+    assert set(covariance.available()) == {
+        *("beta", "beta_tilde", "delta", "analytic", "iddpm", "npr", "sn", "ocm"),
+        *("rademacher", "exact_diag", "exact_full"),
+    }
+
+
+def test_unknown_methods_and_options_are_refused_by_name():
+    with pytest.raises(OcmError, match="'ocn' is unknown; did you mean 'ocm'"):
+        covariance.build("ocn")
+    with pytest.raises(OcmError, match=r"methods.rademacher.probs.*options of 'rademacher' are: probes"):
+        covariance.build("rademacher", probs=3)
+    with pytest.raises(OcmError, match=r"methods.quick.probes.*greater than or equal to 1"):
+        covariance.build("rademacher", "quick", probes=0)
+
+
+def test_a_head_for_another_network_is_refused():
+    model = a_model(["ocm"])
+    wrong = torch.nn.Module()
+    wrong.forward = lambda features: torch.zeros(6, 3)
+    model.heads["ocm"].net = wrong
+    with pytest.raises(OcmError, match=r"head 'ocm' gives \(3,\).*belongs to another network"):
+        covariance.build("ocm").c(model.predict(torch.randn(6, 2), 5))
+
+
+def test_a_table_for_another_schedule_is_refused():
+    model = a_model()
+    model.__dict__["moments"] = torch.ones(11)
+    with pytest.raises(OcmError, match="has 10 timesteps, the schedule 50"):
+        covariance.build("analytic").c(model.predict(torch.randn(2, 2), 5))
+
+
+def test_timesteps_outside_the_chain_are_refused():
+    model = a_model()
+    for t in (0, STEPS + 1):
+        with pytest.raises(OcmError, match=f"outside the chain: expected 1 … {STEPS}"):
+            model.predict(torch.randn(2, 2), t)
+    with pytest.raises(OcmError, match=r"timesteps have shape \(3,\), expected \(2,\)"):
+        model.predict(torch.randn(2, 2), torch.ones(3, dtype=torch.long))
+
+
+def test_a_negative_variance_is_clamped_and_counted():
+    model = a_model(["ocm"])
+    torch.nn.init.constant_(model.heads["ocm"].net.net.layers[-1].bias, -5.0)
+    noise = SampleStreams(0, range(6), (2,))
+    drawn = ddpm(model, covariance.build("ocm"), chains.even(STEPS, 5), noise)
+    assert torch.isfinite(drawn.x).all()
+    assert drawn.tally["below"] == drawn.tally["entries"] == 4 * 6 * 2
+    assert ddim(
+        model, covariance.build("delta"), chains.even(STEPS, 5), SampleStreams(0, range(6), (2,))
+    ).tally == {}
+
+
+NEW_METHOD = '''
+"""Half of the way between nothing and everything known."""
+
+from torch import Tensor
+
+from ocm_core.covariance.interface import PosteriorMethod
+from ocm_core.diffusion.denoiser import Prediction
+
+
+class Method(PosteriorMethod):
+    share: float = 0.5
+
+    def c(self, prediction: Prediction) -> Tensor:
+        return self.share * prediction.schedule_at("alpha_bar")
+'''
+
+
+def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
+    """The file of README.md, put beside the others."""
+    package = Path(covariance.__path__[0])
+    shutil.copytree(package, tmp_path / "covariance", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "covariance" / "halfway.py").write_text(NEW_METHOD)
+    monkeypatch.setattr(covariance, "__path__", [str(tmp_path / "covariance")])
+    invalidate_caches()
+    assert "halfway" in covariance.available()
+    assert covariance.describe("halfway", {"share": 0.25}).options == {"share": 0.25}
+    drawn = ddpm(
+        a_model(),
+        covariance.build("halfway"),
+        chains.even(STEPS, 5),
+        SampleStreams(0, range(6), (2,)),
+    )
+    assert np.isfinite(drawn.x.detach().numpy()).all()
+    assert import_module("ocm_core.covariance.halfway").Method is not None

@@ -32,4 +32,5 @@ def save(folder: Path, results: xr.Dataset) -> None:
 
 
 def load(folder: Path) -> xr.Dataset:
-    return xr.open_zarr(folder / FILE, consolidated=False).load()
+    results: xr.Dataset = xr.open_zarr(folder / FILE, consolidated=False).load()
+    return results

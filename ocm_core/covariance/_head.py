@@ -27,6 +27,7 @@ from ocm_core.networks.interface import Features
 
 Batch = Float[Tensor, "batch *dims"]
 PerSample = Float[Tensor, " batch"]
+OverTime = Float[Tensor, "T+1"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class CovarianceHead(nn.Module):
     baseline: Tensor | None
 
     def __init__(
-        self, net: nn.Module, baseline: Float[Tensor, "T+1"] | None = None, link: str = "identity"
+        self, net: nn.Module, baseline: OverTime | None = None, link: str = "identity"
     ) -> None:
         super().__init__()
         self.net = net

@@ -89,6 +89,7 @@ def _adjacent(prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
     tilde[0] = tilde[1]
     a = np.sqrt(schedule.alpha_bar[:-1]) * betas / b[1:]
     low, high, factor = (
-        schedule.at(np.append(0.0, table), prediction.t, prediction.x) for table in (tilde, betas, a)
+        schedule.at(np.append(0.0, table), prediction.t, prediction.x)
+        for table in (tilde, betas, a)
     )
     return low, high, factor

@@ -65,7 +65,9 @@ class ReverseStep:
         return Diagonal(kernel.floor(step) + kernel.gain(step) * posterior)
 
     def fixed(self, variance: float, like: Batch) -> Diagonal:
-        return Diagonal(torch.full((1,) * like.ndim, variance, dtype=like.dtype, device=like.device))
+        return Diagonal(
+            torch.full((1,) * like.ndim, variance, dtype=like.dtype, device=like.device)
+        )
 
     def mean(self, prediction: AnyPrediction) -> Batch:
         step = self.transition

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import log, pi
 
 import numpy as np
 import torch
@@ -34,13 +35,14 @@ class Mixture:
     def draw(self, count: int, source: np.random.Generator) -> Float64[ndarray, "count d"]:
         modes = source.integers(len(self.means), size=count)
         noise = source.standard_normal((count, self.means.shape[1]))
-        return self.means.numpy()[modes] + self.std * noise
+        drawn: ndarray = self.means.numpy()[modes] + self.std * noise
+        return drawn
 
     def log_density(self, x: Points, alpha_bar: PerPoint, b: PerPoint) -> Float[Tensor, " batch"]:
         s2 = (alpha_bar * self.std**2 + b).squeeze(-1)
         logits, _ = self._components(x, alpha_bar, b)
         d = x.shape[1]
-        normaliser = np.log(len(self.means)) + 0.5 * d * torch.log(2 * np.pi * s2)
+        normaliser = log(len(self.means)) + 0.5 * d * torch.log(2 * pi * s2)
         return torch.logsumexp(logits, dim=1) - normaliser
 
     def posterior(

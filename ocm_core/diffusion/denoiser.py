@@ -21,6 +21,7 @@ from ocm_core.networks.interface import Features, ScoreNetwork
 
 Batch = Float[Tensor, "batch *dims"]
 Times = Int[Tensor, " batch"]
+OverTime = Float[Tensor, "T+1"]
 Labels = Int[Tensor, " batch"] | None
 
 
@@ -123,7 +124,7 @@ class Denoiser:
     schedule: Schedule
     time: TimeConvention = TimeConvention()
     heads: Mapping[str, nn.Module] = field(default_factory=dict)
-    moments: Float[Tensor, "T+1"] | None = None
+    moments: OverTime | None = None
     precision: torch.dtype = torch.float32
 
     def predict(self, x: Batch, t: int | Times, label: Labels = None) -> Prediction:
@@ -131,9 +132,7 @@ class Denoiser:
         features, eps, learned = self.evaluate(x, times, label)
         return Prediction(self, x, times, label, features, eps, learned)
 
-    def evaluate(
-        self, x: Batch, t: Times, label: Labels
-    ) -> tuple[Features, Batch, Batch | None]:
+    def evaluate(self, x: Batch, t: Times, label: Labels) -> tuple[Features, Batch, Batch | None]:
         lower = self.precision != torch.float32
         with torch.autocast(x.device.type, dtype=self.precision, enabled=lower):
             features = self.network.features(x, self.time(t), label)

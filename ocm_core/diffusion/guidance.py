@@ -81,7 +81,9 @@ class GuidedDenoiser:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         null = torch.full_like(label, self.null_label)
         both = self.denoiser.predict(
-            torch.cat([x, x]), t if isinstance(t, int) else torch.cat([t, t]), torch.cat([label, null])
+            torch.cat([x, x]),
+            t if isinstance(t, int) else torch.cat([t, t]),
+            torch.cat([label, null]),
         )
         first, second = slice(None, len(x)), slice(len(x), None)
         return GuidedPrediction(

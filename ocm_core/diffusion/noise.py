@@ -18,6 +18,8 @@ from torch import Tensor
 
 from ocm_core.errors import OcmError
 
+Batch = Float[Tensor, "batch *dims"]
+
 _BLOCK_BYTES = 64 * 2**20
 _PURPOSES = {"normal": 0, "sign": 1}
 
@@ -25,9 +27,9 @@ _PURPOSES = {"normal": 0, "sign": 1}
 class Noise(Protocol):
     """What a sampler asks for: standard normal draws, and ±1 probes, in a fixed order."""
 
-    def normal(self) -> Float[Tensor, "batch *dims"]: ...
+    def normal(self) -> Batch: ...
 
-    def signs(self) -> Float[Tensor, "batch *dims"]: ...
+    def signs(self) -> Batch: ...
 
 
 def generator(seed: int, index: int, purpose: str) -> np.random.Generator:
@@ -50,10 +52,10 @@ class SampleStreams:
     _used: dict[str, int] = field(default_factory=dict)
     _generators: dict[str, list[np.random.Generator]] = field(default_factory=dict)
 
-    def normal(self) -> Float[Tensor, "batch *dims"]:
+    def normal(self) -> Batch:
         return self._next("normal")
 
-    def signs(self) -> Float[Tensor, "batch *dims"]:
+    def signs(self) -> Batch:
         return self._next("sign")
 
     def _next(self, purpose: str) -> Tensor:
@@ -103,11 +105,11 @@ class Replay:
     _normal: int = 0
     _probe: int = 0
 
-    def normal(self) -> Float[Tensor, "batch *dims"]:
+    def normal(self) -> Batch:
         self._normal += 1
         return self._take(self.normals, self._normal, "normal")
 
-    def signs(self) -> Float[Tensor, "batch *dims"]:
+    def signs(self) -> Batch:
         self._probe += 1
         return self._take(self.probes, self._probe, "probe")
 

@@ -62,9 +62,7 @@ class Schedule:
 
     def check(self, t: int, s: int = 0) -> None:
         if not 0 <= s < t <= self.steps:
-            raise OcmError(
-                f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}"
-            )
+            raise OcmError(f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}")
 
     def at(self, table: Table, t: Int[Tensor, " batch"], like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""

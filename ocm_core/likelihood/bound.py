@@ -153,9 +153,7 @@ class Likelihood:
 Places = list[tuple[str, int]]
 
 
-def _visits(
-    schedule: Schedule, chains: Mapping[str, Chain]
-) -> dict[int, dict[Transition, Places]]:
+def _visits(schedule: Schedule, chains: Mapping[str, Chain]) -> dict[int, dict[Transition, Places]]:
     """t → the steps that leave from it → which row of which chains they fill."""
     visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
     for name, chain in chains.items():

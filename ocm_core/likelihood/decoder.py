@@ -29,8 +29,9 @@ class Decoder:
     def log_likelihood(self, x0: Batch, mean: Batch, variance: Tensor) -> Batch:
         """Per element, in nats."""
         if self.levels is None:
-            return -0.5 * ((x0 - mean) ** 2 / variance + variance.log() + log(2 * pi))
-        integral = {"exact": _log_mass, "tanh": _log_mass_tanh}[self.cdf]
+            density: Tensor = -0.5 * ((x0 - mean) ** 2 / variance + variance.log() + log(2 * pi))
+            return density
+        integral = _log_mass if self.cdf == "exact" else _log_mass_tanh
         half_bin = 1.0 / (self.levels - 1)
         sigma = variance.sqrt()
         # the first and the last bin reach to ∓∞

@@ -23,7 +23,8 @@ _BLOCK = 1024
 def mean_kernel(x: Points, y: Points, bandwidths: Sequence[float]) -> float:
     """E k(x, y) over all pairs, a block of rows at a time."""
     total = 0.0
-    for rows in x.split(_BLOCK):
+    for first in range(0, len(x), _BLOCK):
+        rows = x[first : first + _BLOCK]
         squares = torch.cdist(rows, y, compute_mode="donot_use_mm_for_euclid_dist") ** 2
         total += sum(float(k.sum(dtype=torch.float64)) for k in _kernels(squares, bandwidths))
     return total / (len(bandwidths) * len(x) * len(y))

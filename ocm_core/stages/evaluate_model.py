@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ import xarray as xr
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
+from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.transition import Ddpm, Transition, transition
@@ -25,46 +26,68 @@ if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
+class Truth(Protocol):
+    """Data whose posterior is known in closed form."""
+
+    def posterior(self, x: Tensor, alpha_bar: Tensor, b: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
 def run(job: Job) -> None:
     experiment, settings = job.experiment, job.experiment.evaluate.covariance_error
     if settings is None:
         raise ValueError("the graph has this stage only where evaluate.covariance_error is set")
-    methods = {
-        label: covariance.build(method.kind, label, **method.options)
-        for label, method in experiment.methods.items()
-    }
-    methods = {label: method for label, method in methods.items() if "ddpm" in method.samplers}
-    scores = experiment.network.scores
-    shape = (len(scores), len(methods), len(settings.times))
-    errors, spreads = np.full(shape, np.nan), np.full(shape, np.nan)
-    truth = import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data)
+    methods = _methods(experiment)
+    truth: Truth = import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data)
     x0 = read_items(job, "test")[: settings.points].to(job.device)
+    scores, times = experiment.network.scores, settings.times
+    found = np.full((2, len(scores), len(times), len(methods)), np.nan)
     for i, score in enumerate(scores):
         model = load_denoiser(job, score, methods)
-        for k, t in enumerate(job.progress(settings.times, f"covariance error, {score} score")):
-            step = transition(model.schedule, t - 1, t)
-            noise = SampleStreams(settings.seed + t, range(len(x0)), tuple(x0.shape[1:]), job.device)
-            x = diffuse(model.schedule, x0, t, noise.normal())
-            exact = _true_variance(truth, step, x)
-            seen = model.predict(x, t)
-            for j, method in enumerate(methods.values()):
-                found = method.look(seen, noise)(ReverseStep(step, Ddpm(), NON_NEGATIVE))
-                squares = ((found.diagonal(x).double() - exact) ** 2).mean(1)
-                errors[i, j, k] = float(squares.mean())
-                spreads[i, j, k] = float(squares.std()) / sqrt(len(squares))
-    dims = ("score", "method", "t")
+        for k, t in enumerate(job.progress(times, f"covariance error, {score} score")):
+            shape = tuple(x0.shape[1:])
+            noise = SampleStreams(settings.seed + t, range(len(x0)), shape, job.device)
+            found[:, i, k] = _errors(model, methods, truth, x0, t, noise)
+    dims = ("score", "t", "method")
+    names = ("covariance_error", "covariance_error_se")
+    coords = {"score": list(scores), "t": times, "method": list(methods)}
     save(
         job.folder,
-        xr.Dataset(
-            {"covariance_error": (dims, errors), "covariance_error_se": (dims, spreads)},
-            coords={"score": list(scores), "method": list(methods), "t": settings.times},
-        ),
+        xr.Dataset({n: (dims, v) for n, v in zip(names, found, strict=True)}, coords),
     )
 
 
-def _true_variance(truth: object, step: Transition, x: Tensor) -> Tensor:
+def _methods(experiment: Experiment) -> dict[str, CovarianceMethod]:
+    built = {
+        label: covariance.build(method.kind, label, **method.options)
+        for label, method in experiment.methods.items()
+    }
+    return {label: method for label, method in built.items() if "ddpm" in method.samplers}
+
+
+def _errors(
+    model: Denoiser,
+    methods: Mapping[str, CovarianceMethod],
+    truth: Truth,
+    x0: Tensor,
+    t: int,
+    noise: SampleStreams,
+) -> np.ndarray:
+    """Mean squared error of the diagonal over x_t ~ q(x_t), and its standard error, per method."""
+    step = transition(model.schedule, t - 1, t)
+    x = diffuse(model.schedule, x0, t, noise.normal())
+    exact = _true_variance(truth, step, x)
+    seen = model.predict(x, t)
+    columns = []
+    for method in methods.values():
+        covariances = method.look(seen, noise)(ReverseStep(step, Ddpm(), NON_NEGATIVE))
+        squares = ((covariances.diagonal(x).double() - exact) ** 2).mean(1)
+        columns.append((float(squares.mean()), float(squares.std()) / sqrt(len(squares))))
+    return np.array(columns).T
+
+
+def _true_variance(truth: Truth, step: Transition, x: Tensor) -> Tensor:
     """β̃ + a² diag Cov[x_0 | x_t], in float64."""
-    alpha_bar, b = (torch.full((len(x), 1), v, dtype=torch.float64) for v in (step.alpha_bar_t, step.b_t))
-    _, posterior = truth.posterior(x.double().cpu(), alpha_bar, b)
+    one = torch.ones(len(x), 1, dtype=torch.float64)
+    _, posterior = truth.posterior(x.double().cpu(), step.alpha_bar_t * one, step.b_t * one)
     diagonal = posterior.diagonal(dim1=1, dim2=2)
     return (Ddpm().floor(step) + Ddpm().gain(step) * diagonal).to(x.device)

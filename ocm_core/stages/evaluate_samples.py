@@ -34,7 +34,10 @@ def run(job: Job) -> None:
         place = {k: getattr(cell, k) for k in ("score", "sampler", "method", "steps", "seed")}
         found["mmd"].loc[place] = distance(torch.from_numpy(run_["x"].values))
         found["clamped"].loc[place] = _clamped(run_, experiment, cell.seed)
-    found["mmd_floor"] = ("seed", [_floor(experiment, distance, s) for s in experiment.sample.seeds])
+    found["mmd_floor"] = (
+        "seed",
+        [_floor(experiment, distance, s) for s in experiment.sample.seeds],
+    )
     save(job.folder, found)
 
 

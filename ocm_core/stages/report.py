@@ -78,13 +78,13 @@ def _samples(job: Job, results: xr.Dataset) -> Samples:
 
 
 def _curves(inputs: Mapping[str, Path]) -> dict[str, Curve]:
-    titles = {"score": "score network", "heads": "heads on the {} score"}
-    found: dict[str, Curve] = {}
-    for name, folder in inputs.items():
-        stage, part = name.split("/")
-        if stage in titles:
-            found[titles[stage].format(part)] = load_curve(folder)
-    return found
+    titles = {"score": "by denoising", "heads": "on the {} score"}
+    return {
+        title.format(name.removeprefix(f"{stage}/")): load_curve(folder)
+        for stage, title in titles.items()
+        for name, folder in inputs.items()
+        if name.startswith(f"{stage}/")
+    }
 
 
 def _head_parameters(manifests: Mapping[str, Any]) -> dict[str, int]:

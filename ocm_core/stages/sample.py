@@ -21,7 +21,7 @@ from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.likelihood.decoder import pixel_sigma_limit
 from ocm_core.pipeline.cells import Cell, cells_of
 from ocm_core.samplers.ancestral import Model, Sampled, ancestral
-from ocm_core.stages._model import load_denoiser, schedule_of
+from ocm_core.stages._model import load_denoiser
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment, Sampler
@@ -70,7 +70,9 @@ def _draw(job: Job, model: Model, cell: Cell) -> Sampled:
                 ),
             )
         )
-    return Sampled(torch.cat([batch.x for batch in batches]), sum((b.tally for b in batches), Counter()))
+    return Sampled(
+        torch.cat([batch.x for batch in batches]), sum((b.tally for b in batches), Counter())
+    )
 
 
 def _shape(experiment: Experiment) -> tuple[int, ...]:
@@ -103,4 +105,5 @@ def _write(target: Path, drawn: list[Sampled], cells: list[Cell]) -> None:
 
 
 def read(folder: Path, cell: Cell) -> xr.Dataset:
-    return xr.open_zarr(folder / f"{run_name(cell)}.zarr", consolidated=False)
+    run_: xr.Dataset = xr.open_zarr(folder / f"{run_name(cell)}.zarr", consolidated=False)
+    return run_

@@ -14,6 +14,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+Batch = Float[Tensor, "batch *dims"]
+
 _ITEMS, _TIMES, _NORMALS, _SIGNS = range(4)
 
 
@@ -42,12 +44,12 @@ class Draws:
         times = self._source(_TIMES).integers(1, steps + 1, size=self.batch_size)
         return torch.from_numpy(times).to(self.device)
 
-    def normals(self, shape: tuple[int, ...]) -> Float[Tensor, "batch *dims"]:
+    def normals(self, shape: tuple[int, ...]) -> Batch:
         shape = (self.batch_size, *shape)
         drawn = self._source(_NORMALS).standard_normal(shape, dtype=np.float32)
         return torch.from_numpy(drawn).to(self.device)
 
-    def signs(self, shape: tuple[int, ...]) -> Float[Tensor, "batch *dims"]:
+    def signs(self, shape: tuple[int, ...]) -> Batch:
         """±1; each call draws further ones."""
         drawn = self._signs.integers(0, 2, size=(self.batch_size, *shape), dtype=np.int8)
         return torch.from_numpy(drawn * 2 - 1).to(self.device, torch.float32)

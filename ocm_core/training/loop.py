@@ -101,7 +101,7 @@ def _step(
         draws = Draws(settings.seed, state.iteration, settings.batch_size, device)
         losses = objective.losses(draws, rows)
         total = torch.stack([loss.sum() for loss in losses.values()]).sum() / settings.batch_size
-        total.backward()
+        torch.autograd.backward(total)
         for name, loss in losses.items():
             totals[name] += loss.detach().sum() / settings.batch_size
     shard.total(totals.values())

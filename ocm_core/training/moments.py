@@ -20,16 +20,17 @@ from torch import Tensor
 from ocm_core.diffusion.denoiser import Denoiser
 
 Batch = Float[Tensor, "batch *dims"]
+OverTime = Float64[ndarray, "T+1"]
 
 
 @dataclass(frozen=True)
 class Moments:
     """Tables over t = 0 … T (entry 0 is 0) and their standard errors over images."""
 
-    square: Float64[ndarray, "T+1"]
-    square_error: Float64[ndarray, "T+1"]
-    excess: Float64[ndarray, "T+1"]
-    excess_error: Float64[ndarray, "T+1"]
+    square: OverTime
+    square_error: OverTime
+    excess: OverTime
+    excess_error: OverTime
 
     @classmethod
     def empty(cls, steps: int) -> Moments:
@@ -43,9 +44,7 @@ class Moments:
 
 
 @torch.no_grad()
-def estimate_at(
-    denoiser: Denoiser, moments: Moments, t: int, x0: Batch, eps: Batch
-) -> None:
+def estimate_at(denoiser: Denoiser, moments: Moments, t: int, x0: Batch, eps: Batch) -> None:
     """Fill the entry t from the images x_0 and their noise."""
     schedule = denoiser.schedule
     x = sqrt(schedule.alpha_bar[t]) * x0 + sqrt(schedule.b[t]) * eps
@@ -74,6 +73,7 @@ def estimate(
     return moments
 
 
-def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> Float64[ndarray, "T+1"]:
+def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> OverTime:
     """c_g = ᾱ v / (ᾱ v + b): c of a Gaussian with the data's variance v."""
-    return alpha_bar * variance / (alpha_bar * variance + b)
+    share: ndarray = alpha_bar * variance / (alpha_bar * variance + b)
+    return share

@@ -147,5 +147,7 @@ def test_binned_likelihood_sums_to_one(levels, cdf):
 
 def test_exact_bin_mass_far_in_the_tail_is_finite():
     decoder = Decoder(256)
-    far = decoder.log_likelihood(torch.tensor([[0.5]]), torch.tensor([[-0.5]]), torch.tensor([[1e-4]]))
+    far = decoder.log_likelihood(
+        torch.tensor([[0.5]]), torch.tensor([[-0.5]]), torch.tensor([[1e-4]])
+    )
     assert torch.isfinite(far).all() and float(far) < -4000

@@ -172,9 +172,7 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels):
 def test_shared_likelihood_pass_equals_method_by_method(seed):
     schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 30)))
     mixture = Mixture(points(seed, 3, 2), 0.3)
-    model = Denoiser(
-        MixtureScore(mixture, schedule), schedule, moments=torch.rand(31).double()
-    )
+    model = Denoiser(MixtureScore(mixture, schedule), schedule, moments=torch.rand(31).double())
     names = ["beta", "beta_tilde", "analytic", "exact_diag", "exact_full", "rademacher"]
     methods = {name: covariance.build(name) for name in names}
     chains = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}

@@ -132,9 +132,7 @@ def test_openai_learned_range(length):
     clip = Clip(x0=1.0, c_min=None)
     x_init = tensor("iddpm_diffusion", "x_init")
     noise = tensor("iddpm_diffusion", f"steps{length}/noise")
-    drawn = ancestral(
-        model, LEARNED, chain, Replay([x_init, *noise]), kernel=Ddpm(), clip=clip
-    )
+    drawn = ancestral(model, LEARNED, chain, Replay([x_init, *noise]), kernel=Ddpm(), clip=clip)
     close(drawn.x, data[f"steps{length}/p_sample_loop"], 1e-4)
     drawn = ancestral(
         model,

@@ -3,6 +3,7 @@
 import shutil
 from importlib import import_module, invalidate_caches
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ class MethodContract:
     """Inherit, set `kind` (and `options`), and a method is held to all of this."""
 
     kind: str
-    options: dict = {}
+    options: ClassVar[dict] = {}
 
     @pytest.fixture
     def method(self):
@@ -97,14 +98,12 @@ class MethodContract:
     def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
         for name in {"ddpm", "ddim"} - method.samplers:
             with pytest.raises(OcmError, match=f"not defined for {name}"):
-                ancestral(
-                    model, method, chains.even(STEPS, 5), self.noise(), kernel=KERNELS[name]
-                )
+                ancestral(model, method, chains.even(STEPS, 5), self.noise(), kernel=KERNELS[name])
 
     def test_says_what_is_missing(self, method):
         bare = a_model(moments=False)
         if method.needs != "nothing":
-            with pytest.raises(OcmError, match="needs a trained head|is missing"):
+            with pytest.raises(OcmError, match=r"needs a trained head|is missing"):
                 method.look(bare.predict(torch.randn(6, 2), 20), self.noise())
 
     def test_loss_trains_its_own_head_only(self, method, model):
@@ -140,7 +139,9 @@ def test_the_methods_of_the_paper_are_there():
 def test_unknown_methods_and_options_are_refused_by_name():
     with pytest.raises(OcmError, match="'ocn' is unknown; did you mean 'ocm'"):
         covariance.build("ocn")
-    with pytest.raises(OcmError, match=r"methods.rademacher.probs.*options of 'rademacher' are: probes"):
+    with pytest.raises(
+        OcmError, match=r"methods.rademacher.probs.*options of 'rademacher' are: probes"
+    ):
         covariance.build("rademacher", probs=3)
     with pytest.raises(OcmError, match=r"methods.quick.probes.*greater than or equal to 1"):
         covariance.build("rademacher", "quick", probes=0)
@@ -178,9 +179,15 @@ def test_a_negative_variance_is_clamped_and_counted():
     drawn = ddpm(model, covariance.build("ocm"), chains.even(STEPS, 5), noise)
     assert torch.isfinite(drawn.x).all()
     assert drawn.tally["below"] == drawn.tally["entries"] == 4 * 6 * 2
-    assert ddim(
-        model, covariance.build("delta"), chains.even(STEPS, 5), SampleStreams(0, range(6), (2,))
-    ).tally == {}
+    assert (
+        ddim(
+            model,
+            covariance.build("delta"),
+            chains.even(STEPS, 5),
+            SampleStreams(0, range(6), (2,)),
+        ).tally
+        == {}
+    )
 
 
 NEW_METHOD = '''

@@ -88,9 +88,7 @@ def test_two_processes_draw_what_one_draws(tmp_path):
     ]
     assert [job.wait() for job in jobs] == [0, 0]
     halves = np.concatenate([np.load(tmp_path / f"{a}.npy") for a in (0, 32)])
-    torch.testing.assert_close(
-        torch.from_numpy(halves), samples(range(64)), rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close(torch.from_numpy(halves), samples(range(64)), rtol=1e-5, atol=1e-5)
 
 
 def test_replay_says_when_it_runs_out():

@@ -63,9 +63,7 @@ def test_variance_of_every_step(tag, precision, method, forward, clip):
     dtype = torch.float64 if precision == "f64" else torch.float32
     for row, (s, t) in enumerate(golden[f"{tag}/pairs"].tolist()):
         seen = prediction(tag, row, t, dtype)
-        step = ReverseStep(
-            transition(seen.denoiser.schedule, s, t), KERNELS[forward], CLIPS[clip]
-        )
+        step = ReverseStep(transition(seen.denoiser.schedule, s, t), KERNELS[forward], CLIPS[clip])
         ours = covariance.build(name).look(seen, Replay([]))(step)
         expected = golden[f"{tag}/{precision}/{method}/{forward}/{clip}/sigma2"][row]
         # the reference forms 1 - Γ in float32, hence the looser floor for `analytic`
@@ -82,8 +80,6 @@ def test_mean_of_every_step(tag, precision, forward, clip):
     dtype = torch.float64 if precision == "f64" else torch.float32
     for row, (s, t) in enumerate(golden[f"{tag}/pairs"].tolist()):
         seen = prediction(tag, row, t, dtype)
-        step = ReverseStep(
-            transition(seen.denoiser.schedule, s, t), KERNELS[forward], CLIPS[clip]
-        )
+        step = ReverseStep(transition(seen.denoiser.schedule, s, t), KERNELS[forward], CLIPS[clip])
         expected = golden[f"{tag}/{precision}/mean/{forward}/{clip}"][row]
         assert_close(step.mean(seen), expected, TOLERANCE[precision])

@@ -33,7 +33,7 @@ def method_for(method: str, kernel: str) -> covariance.CovarianceMethod:
 
 @pytest.mark.parametrize("run", facts("trajectories")["runs"])
 def test_trajectory_step_by_step(run):
-    case, run_name = run.split("/")
+    case = run.split("/")[0]
     meta = facts("trajectories")["runs"][run]
     golden = arrays("trajectories")
     model = case_denoiser(facts("nelbo")["cases"][case])
@@ -70,7 +70,9 @@ def test_trajectory_end_to_end(run):
         replace(model, moments=moments_table("trajectories", case)),
         method_for(meta["method"], meta["forward"]),
         chains.even(model.schedule.steps, 10),
-        Replay([tensor("trajectories", f"{case}/x_init"), *tensor("trajectories", f"{case}/noise")]),
+        Replay(
+            [tensor("trajectories", f"{case}/x_init"), *tensor("trajectories", f"{case}/noise")]
+        ),
         kernel=Ddpm() if meta["forward"] == "ddpm" else Ddim(meta["eta"]),
         clip=PIXELS,
         last_sigma=pixel_sigma_limit(meta["clip_pixel"]),
@@ -104,7 +106,9 @@ def test_bound_term_by_term(case, length):
         # the reference's prior term carries 1e-5 of float32 cancellation
         np.testing.assert_allclose(ours[-1], expected[-1], atol=2e-5)
         np.testing.assert_allclose(
-            found["K", name].bits_per_dim, golden[f"{case}/K{length}/{name}/bits_per_dim"], rtol=2e-5
+            found["K", name].bits_per_dim,
+            golden[f"{case}/K{length}/{name}/bits_per_dim"],
+            rtol=2e-5,
         )
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_updates_and_average_equal_the_published_ones(case, tmp_path):
     before = {k: v.clone() for k, v in head.state_dict().items()}
 
     class Recorded:
-        networks = {case: head}
+        networks: ClassVar[dict] = {case: head}
 
         def losses(self, draws, rows):
             batch = training_batch(model, "training", case, [method], step=draws.iteration)
@@ -138,6 +139,7 @@ def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
 SLOW_RUN = """
 import sys, time
 from pathlib import Path
+from typing import ClassVar
 from tests.core.test_training import changed, fit, head_fitting
 def slowly(steps):
     for step in steps:
@@ -178,6 +180,7 @@ def test_accumulation_equals_one_large_batch(tmp_path):
 DISTRIBUTED = """
 import sys
 from pathlib import Path
+from typing import ClassVar
 import torch
 torch.set_num_threads(1)
 from safetensors.torch import save_file
@@ -199,10 +202,10 @@ def test_two_processes_train_what_one_trains(tmp_path):
 
     script = tmp_path / "run.py"
     script.write_text(DISTRIBUTED)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    address = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        + ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
-        + [str(script), str(tmp_path)],
+        [*launcher, *address, str(script), str(tmp_path)],
         check=True,
         timeout=300,
         env={
@@ -281,7 +284,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path):
 
 def test_a_loss_that_explodes_stops(tmp_path):
     losses = [1.0] * 6 + [1e8] * 6
-    with pytest.raises(OcmError, match="diverged at iteration 6.*grew 1000-fold"):
+    with pytest.raises(OcmError, match=r"diverged at iteration 6.*grew 1000-fold"):
         fit(Scripted(losses), changed(checkpoint_every=100), tmp_path)
 
 

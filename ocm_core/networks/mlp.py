@@ -1,8 +1,9 @@
 """A small fully connected score network for points in the plane.
 
 With Gaussian preconditioning the network learns what a Gaussian of the data's variance v cannot
-say: ε̂ = √b / (ᾱ v + b) · x_t + √c_g · F(x_t, t), where c_g = ᾱ v / (ᾱ v + b) is what the linear
-part leaves. So the Jacobian is right at large t, where 1 - √b J is tiny.
+say: ε̂ = √b / (ᾱ v + b) · x_t + c_g · F(x_t, t), with c_g = ᾱ v / (ᾱ v + b). The linear part alone
+has 1 - √b J = c_g, so that an error of F shifts c in proportion to c itself, even at large t, where
+c is 1e-4 and the Jacobian of a plain network says nothing about it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class MlpScore(PlaneNetwork):
             return correction
         b = self.levels.at(time)[1]
         total = self.levels.marginal_variance(time)
-        left = ((total - b) / total).sqrt()
-        return (b.sqrt() / total).to(x.dtype) * x + left.to(x.dtype) * correction
+        c_gaussian = (total - b) / total
+        return (b.sqrt() / total).to(x.dtype) * x + c_gaussian.to(x.dtype) * correction
 
 
 def create(params: MlpNetwork, schedule: Schedule, variance: float) -> MlpScore:

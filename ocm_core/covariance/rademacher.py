@@ -15,6 +15,6 @@ class Method(CovarianceMethod):
 
     def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         # drawn before mixing, so that both branches of guidance see the same probes
-        probes = [noise.signs() for _ in range(self.probes)]
+        probes = [noise.signs().to(prediction.x) for _ in range(self.probes)]
         c = prediction.combine(lambda branch: hutchinson(branch, probes))
         return lambda step: step.through(c)

@@ -46,7 +46,8 @@ def _log_mass(lower: Tensor, upper: Tensor) -> Tensor:
     low = torch.where(flipped, -upper, lower)
     high = torch.where(flipped, -lower, upper)
     log_low, log_high = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
-    return log_high + torch.log1p(-torch.exp(log_low - log_high))
+    mass: Tensor = log_high + torch.log1p(-torch.exp(log_low - log_high))
+    return mass
 
 
 def _log_mass_tanh(lower: Tensor, upper: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 Points = Float[Tensor, "n d"]
 
-_BLOCK = 1024
+_BLOCK = 256
 
 
 def mean_kernel(x: Points, y: Points, bandwidths: Sequence[float]) -> float:
@@ -26,7 +26,7 @@ def mean_kernel(x: Points, y: Points, bandwidths: Sequence[float]) -> float:
     for first in range(0, len(x), _BLOCK):
         rows = x[first : first + _BLOCK]
         squares = torch.cdist(rows, y, compute_mode="donot_use_mm_for_euclid_dist") ** 2
-        total += sum(float(k.sum(dtype=torch.float64)) for k in _kernels(squares, bandwidths))
+        total += sum(float(k.sum(1).double().sum()) for k in _kernels(squares, bandwidths))
     return total / (len(bandwidths) * len(x) * len(y))
 
 

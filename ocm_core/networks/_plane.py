@@ -45,15 +45,18 @@ class Levels(nn.Module):
 
 
 class Mlp(nn.Module):
-    """x_t at unit variance and Fourier features of the noise level, through SiLU layers."""
+    """SiLU layers over Fourier features of x_t (at unit variance) and of the noise level.
+
+    Without those of x_t a small network takes ten times as long to find narrow modes.
+    """
 
     frequencies: Tensor
 
     def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
         super().__init__()
         self.levels = levels
-        self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 3), persistent=False)
-        sizes = [dimension + 1 + 2 * len(self.frequencies), *[width] * depth]
+        self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 4), persistent=False)
+        sizes = [(dimension + 1) * (1 + 2 * len(self.frequencies)), *[width] * depth]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.SiLU()]
@@ -64,12 +67,11 @@ class Mlp(nn.Module):
 
     def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
         alpha_bar, b = self.levels.at(time)
-        level = (0.5 * torch.log(b / alpha_bar)).to(x.dtype)
-        angles = level * self.frequencies.to(x.dtype)
+        level = 0.25 * torch.log(b / alpha_bar)
         scaled = x / self.levels.marginal_variance(time).sqrt().to(x.dtype)
-        output: Tensor = self.layers(
-            torch.cat([scaled, 0.25 * level, angles.sin(), angles.cos()], dim=1)
-        )
+        inputs = torch.cat([scaled, level.to(x.dtype)], dim=1)
+        angles = (inputs.unsqueeze(-1) * self.frequencies.to(x.dtype)).flatten(1)
+        output: Tensor = self.layers(torch.cat([inputs, angles.sin(), angles.cos()], dim=1))
         return output
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import xarray as xr
 
 from ocm_core.diffusion.noise import generator
 from ocm_core.metrics.mmd import MmdTo
 from ocm_core.pipeline.cells import cells, parts
-from ocm_core.results import save, table
+from ocm_core.results import AXES, save, table
 from ocm_core.stages._model import read_items
-from ocm_core.stages.sample import read
+from ocm_core.stages.sample import read, runs
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment
@@ -29,11 +29,13 @@ def run(job: Job) -> None:
     distance = MmdTo.set(read_items(job, "test"), settings.bandwidths)
     found = table(cells(experiment), ["mmd", "clamped"])
     folders = {cell: name for name, group in parts(experiment).items() for cell in group}
-    for cell in job.progress(cells(experiment), "MMD"):
-        run_ = read(job.inputs[f"sample/{folders[cell]}"], cell).sel(seed=cell.seed)
-        place = {k: getattr(cell, k) for k in ("score", "sampler", "method", "steps", "seed")}
-        found["mmd"].loc[place] = distance(torch.from_numpy(run_["x"].values))
-        found["clamped"].loc[place] = _clamped(run_, experiment, cell.seed)
+    for seeds in job.progress(runs(cells(experiment)), "MMD"):
+        drawn = read(job.inputs[f"sample/{folders[seeds[0]]}"], seeds[0]).load()
+        for cell, tally in zip(seeds, drawn.attrs["clamped"], strict=True):
+            place = {axis: getattr(cell, axis) for axis in AXES}
+            points = torch.from_numpy(drawn["x"].sel(seed=cell.seed).values)
+            found["mmd"].loc[place] = distance(points)
+            found["clamped"].loc[place] = _share_clamped(tally)
     found["mmd_floor"] = (
         "seed",
         [_floor(experiment, distance, s) for s in experiment.sample.seeds],
@@ -41,10 +43,9 @@ def run(job: Job) -> None:
     save(job.folder, found)
 
 
-def _clamped(run_: xr.Dataset, experiment: Experiment, seed: int) -> float:
-    """The share of the covariance's entries that had to be clamped."""
-    tally = run_.attrs["clamped"][experiment.sample.seeds.index(seed)]
-    return float((tally.get("below", 0) + tally.get("above", 0)) / max(1, tally.get("entries", 0)))
+def _share_clamped(tally: Mapping[str, int]) -> float:
+    """Of the covariance's entries, how many had to be clamped."""
+    return (tally.get("below", 0) + tally.get("above", 0)) / max(1, tally.get("entries", 0))
 
 
 def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:

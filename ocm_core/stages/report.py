@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from ocm_core.data import store
-from ocm_core.pipeline.cells import parts
+from ocm_core.pipeline.cells import cells, parts
 from ocm_core.pipeline.state import fingerprint
 from ocm_core.pipeline.table import Task
 from ocm_core.report import metrics, plot_data, toy
@@ -29,16 +29,23 @@ if TYPE_CHECKING:
 
 
 def run(job: Job) -> None:
-    results = xr.merge(
-        [load(folder) for name, folder in job.inputs.items() if name.startswith("evaluate_")],
-        join="outer",
-        compat="no_conflicts",
-    )
+    results = _results(job)
     nested = metrics.nested(results)
     job.outputs["metrics"].write_text(json.dumps(nested, indent=2) + "\n")
     for name, table in plot_data.frames(results).items():
         job.outputs[f"{name}.csv"].write_text(table.csv)
-    job.outputs["html"].write_text(render(toy.page(_toy(job, results))))
+    job.outputs["html"].write_text(render(toy.page(_toy(job, results))), "utf-8")
+
+
+def _results(job: Job) -> xr.Dataset:
+    """All evaluations in one dataset, with the methods in the order of the parameters."""
+    merged = xr.merge(
+        [load(folder) for name, folder in job.inputs.items() if name.startswith("evaluate_")],
+        join="outer",
+        compat="no_conflicts",
+    )
+    present = [label for label in job.experiment.methods if label in merged["method"]]
+    return merged.sel({"method": present})
 
 
 def _toy(job: Job, results: xr.Dataset) -> toy.Toy:
@@ -50,7 +57,7 @@ def _toy(job: Job, results: xr.Dataset) -> toy.Toy:
         results=results,
         truth=import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data),
         test=store.read(job.inputs["encode/all"], "test"),
-        samples=_samples(job, results),
+        samples=_samples(job),
         curves=_curves(job.inputs),
         head_parameters=_head_parameters(manifests),
         provenance=provenance(
@@ -59,20 +66,17 @@ def _toy(job: Job, results: xr.Dataset) -> toy.Toy:
     )
 
 
-def _samples(job: Job, results: xr.Dataset) -> Samples:
-    """The first seed of the methods and steps that the page shows, with the last score."""
+def _samples(job: Job) -> Samples:
+    """What the page shows: a few methods and steps, with the last score and the first seed."""
     experiment = job.experiment
+    score, seed = experiment.network.scores[-1], experiment.sample.seeds[0]
+    steps = headline_steps({cell.steps for cell in cells(experiment)})
     chosen: dict[tuple[str, int], dict[str, Points]] = {}
-    for part, cells in parts(experiment).items():
-        for cell in cells:
-            wanted = (
-                cell.score == experiment.network.scores[-1]
-                and cell.seed == experiment.sample.seeds[0]
-                and cell.method in SHOWN
-                and cell.steps in headline_steps(results)
-            )
-            if wanted and f"sample/{part}" in job.inputs:
-                drawn = sample.read(job.inputs[f"sample/{part}"], cell).sel(seed=cell.seed)
+    for part, group in parts(experiment).items():
+        for cell in group:
+            shown = cell.method in SHOWN and cell.steps in steps
+            if shown and (cell.score, cell.seed) == (score, seed):
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell).sel(seed=seed)
                 chosen.setdefault((cell.sampler, cell.steps), {})[cell.method] = drawn["x"].values
     return chosen
 

@@ -31,20 +31,23 @@ if TYPE_CHECKING:
 def run(job: Job) -> None:
     experiment = job.experiment
     cells = cells_of(experiment, job.part)
-    runs = [list(group) for _, group in groupby(cells, key=run_name)]
     models = {
         score: load_denoiser(job, score, sorted({c.method for c in cells if c.score == score}))
         for score in dict.fromkeys(cell.score for cell in cells)
     }
-    for seeds in job.progress(runs, "sampling"):
+    for seeds in job.progress(runs(cells), "sampling"):
         target = job.folder / f"{run_name(seeds[0])}.zarr"
         if not target.exists():
             _write(target, [_draw(job, models[cell.score], cell) for cell in seeds], seeds)
     job.note(cells=len(cells), samples_per_cell=experiment.sample.count)
 
 
-def run_name(cell: Cell) -> str:
+def runs(cells: list[Cell]) -> list[list[Cell]]:
     """Cells that differ only in their seed share a store."""
+    return [list(group) for _, group in groupby(cells, key=run_name)]
+
+
+def run_name(cell: Cell) -> str:
     guidance = "" if cell.guidance is None else f"-cfg{cell.guidance}"
     return f"{cell.score}-{cell.sampler}-{cell.method}-K{cell.steps}{guidance}"
 

@@ -1,0 +1,1 @@
+"""Optimal covariance matching for diffusion models: the library behind the pipeline."""

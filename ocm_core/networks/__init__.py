@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ocm_core.networks.config import unknown_name
+from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.interface import ScoreNetwork
 
 FAMILIES = ("ddpm_unet", "dit", "iddpm_unet")
@@ -16,6 +16,6 @@ FAMILIES = ("ddpm_unet", "dit", "iddpm_unet")
 
 def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:
     if family not in FAMILIES:
-        raise unknown_name("network family", family, FAMILIES)
+        raise OcmError(f"network family: {unknown(family, FAMILIES)}")
     network: ScoreNetwork = import_module(f"ocm_core.networks.{family}").build(config)
     return network

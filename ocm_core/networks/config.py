@@ -5,14 +5,13 @@ A family has a frozen dataclass with this library's names. `read_config` fills i
 translates them.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 Config = TypeVar("Config", bound="DataclassInstance")
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
-
-
-def unknown_name(what: str, name: str, valid: Iterable[str]) -> OcmError:
-    names = sorted(valid)
-    nearest = get_close_matches(name, names, n=1, cutoff=0.0)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return OcmError(f"unknown {what}: {name!r}; valid: {', '.join(names)}{hint}")
 
 
 def read_config(kind: type[Config], values: Mapping[str, Any], family: str) -> Config:
@@ -59,7 +51,7 @@ def check_published(
 def _refuse_unknown(values: Mapping[str, Any], valid: Collection[str], what: str) -> None:
     for name in values:
         if name not in valid:
-            raise unknown_name(what, name, valid)
+            raise OcmError(f"{what}: {unknown(name, valid)}")
 
 
 def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> None:

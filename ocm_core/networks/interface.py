@@ -11,8 +11,8 @@ from typing import ClassVar, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ocm_core.errors import OcmError, unknown
 from ocm_core.networks._layers import Times, set_fused_attention
-from ocm_core.networks.config import unknown_name
 
 __all__ = ["Features", "Images", "Labels", "ScoreNetwork", "Times", "set_fused_attention"]
 
@@ -46,7 +46,7 @@ class ScoreNetwork(nn.Module, ABC):
     def make_head(self, kind: str, **sizes: int) -> nn.Module:
         """A head for these features; `sizes` are those that its kind leaves open."""
         if kind not in self.head_kinds:
-            raise unknown_name(f"head kind of {type(self).__name__}", kind, self.head_kinds)
+            raise OcmError(f"head kind of {type(self).__name__}: {unknown(kind, self.head_kinds)}")
         return self._build_head(kind, **sizes)
 
     @abstractmethod

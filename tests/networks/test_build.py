@@ -18,14 +18,14 @@ TINY = {
 
 
 def test_unknown_family_names_the_nearest() -> None:
-    with pytest.raises(OcmError, match=r"'ddpm_unett'; valid: .*did you mean 'ddpm_unet'"):
+    with pytest.raises(OcmError, match=r"'ddpm_unett' is unknown; did you mean 'ddpm_unet'\?.*valid: "):
         build("ddpm_unett", {})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"drop_out": 0.1}, "key of ddpm_unet: 'drop_out'; .*did you mean 'dropout'"),
+        ({"drop_out": 0.1}, "key of ddpm_unet: 'drop_out' is unknown; did you mean 'dropout'"),
         ({"base_channels": "wide"}, "ddpm_unet: base_channels: .*integer"),
         ({"channel_multipliers": []}, "ddpm_unet: channel_multipliers: .*at least 1"),
         ({"norm_groups": 3}, "base_channels=8 is not a multiple of norm_groups=3"),

@@ -1,0 +1,55 @@
+# `make report` makes the active experiment's report; `make test` runs every check. Both make .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help env report test lint bench clean pins
+
+help:
+	@echo "make env      make .venv with the pinned requirements"
+	@echo "make report   run the active experiments (params/active.yaml) and write reports/"
+	@echo "make test     lint, types, tests"
+	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint, generated files"
+	@echo "make pins     resolve requirements.txt again from pyproject.toml"
+	@echo "make clean    remove results, logs and caches; .venv and DVC's cache stay"
+
+env: .venv/.made
+
+# uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
+.venv/.made: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "make env: $(PYTHON) is $$($(PYTHON) --version); use Python 3.11 to 3.13:" \
+	    "make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet uv
+	@links=; for link in $$($(BIN)/python -m pip config get global.find-links 2>/dev/null); do \
+	  links="$$links --find-links $$link"; done; \
+	set -x; $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
+	  $$links -r requirements.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+report: env
+	$(BIN)/snakemake --cores all
+
+test: lint
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
+
+lint: env
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+	$(BIN)/ocm params --check
+
+bench: env
+	@echo "There are no benchmarks yet."
+
+clean:
+	rm -rf artifacts logs .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f reports/*.html
+
+# Without local versions such as +cpu, so that any build of torch satisfies the pin.
+pins:
+	$(BIN)/uv pip compile --quiet --extra dev --no-annotate --no-header --python-version 3.11 \
+	  pyproject.toml | sed 's/+[a-z0-9.]*$$//' > .pins && mv .pins requirements.txt

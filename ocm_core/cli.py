@@ -1,0 +1,178 @@
+"""The command `ocm`: thin handlers over `ocm_core.pipeline`, one per subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import ocm_core
+from ocm_core.errors import OcmError
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        _check_place()
+        code: int = arguments.handle(arguments)
+    except OcmError as error:
+        for line in str(error).splitlines():
+            print(f"ocm: {line}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _check_place() -> None:
+    """Refuse to work on one checkout with the code of another."""
+    home = Path(ocm_core.__file__).resolve().parents[1]
+    if home != Path.cwd().resolve():
+        raise OcmError(
+            f"run this in {home}, where ocm_core comes from, and not in {Path.cwd()}; "
+            "another checkout needs its own `make env`"
+        )
+
+
+def _params(arguments: argparse.Namespace) -> int:
+    from ocm_core.params.compose import compose
+    from ocm_core.params.resolved import dump
+    from ocm_core.pipeline import generate
+
+    if arguments.write:
+        for file in generate.write():
+            print(f"{file}: brought up to date")
+        return 0
+    if arguments.check:
+        outdated = generate.outdated(generate.generated())
+        for file in outdated:
+            print(f"{file}: out of date; run `ocm params --write`")
+        return 1 if outdated else 0
+    if not arguments.experiment:
+        raise OcmError("params: expected an experiment, --write or --check")
+    print(dump(compose(arguments.experiment, arguments.override)), end="")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ocm_core.pipeline.run import run
+
+    log = _log_to(arguments.log)
+    stage, experiment, part = arguments.stage, arguments.experiment, arguments.part
+    job = f"{stage} {experiment} {part}"
+    log.info("%s: start", job)
+    try:
+        run(experiment, stage, part, arguments.device, arguments.threads)
+    except Exception as error:
+        log.exception("%s: failed", job)
+        if not arguments.log:
+            raise
+        reason = str(error) if isinstance(error, OcmError) else f"{type(error).__name__}: {error}"
+        raise OcmError(f"{job}: {reason} (log: {arguments.log})") from None
+    log.info("%s: done", job)
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from ocm_core.params.resolved import active_names, load
+    from ocm_core.pipeline.artifacts import differences
+    from ocm_core.pipeline.table import tasks
+
+    wrong = 0
+    for name in [arguments.experiment] if arguments.experiment else active_names():
+        for task in tasks(load(name)):
+            try:
+                found = list(differences(name, task))
+            except OcmError as error:
+                found = [str(error)]
+            wrong += len(found)
+            print("\n".join(found), end="\n" if found else "")
+    print("every file is as its manifest says" if not wrong else f"{wrong} differences")
+    return 1 if wrong else 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from ocm_core.params.resolved import active_names, load
+    from ocm_core.pipeline.state import states
+
+    for name in arguments.experiment or active_names():
+        for task, found in states(load(name)).items():
+            print(f"{name} {task}: {found}")
+    return 0
+
+
+def _sync(arguments: argparse.Namespace) -> int:
+    from ocm_core.pipeline.sync import sync
+
+    print(sync(arguments.experiment))
+    return 0
+
+
+def _log_to(file: Path | None) -> logging.Logger:
+    """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
+    log = logging.getLogger("ocm")
+    log.setLevel(logging.INFO)
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _add(log, logging.FileHandler(file, mode="w"))
+    if not sys.stderr.isatty():
+        stream = logging.StreamHandler()
+        stream.addFilter(lambda record: record.levelno < logging.ERROR)
+        _add(log, stream)
+    log.addHandler(logging.NullHandler())
+    return log
+
+
+def _add(log: logging.Logger, handler: logging.Handler) -> None:
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+
+
+def _device(text: str) -> str:
+    if text not in DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(DEVICES)}")
+    return text
+
+
+def _threads(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads; expected 1 or more")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ocm", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    params = commands.add_parser("params", help="print, write or check resolved parameters")
+    params.add_argument("experiment", nargs="?")
+    params.add_argument("override", nargs="*", help="key=value, as in Hydra")
+    params.add_argument("--write", action="store_true", help="regenerate every generated file")
+    params.add_argument("--check", action="store_true", help="say which generated file is outdated")
+    params.set_defaults(handle=_params)
+
+    run = commands.add_parser("run", help="run one stage (what every rule calls)")
+    run.add_argument("stage")
+    run.add_argument("experiment")
+    run.add_argument("part", nargs="?", default="all")
+    run.add_argument("--log", type=Path)
+    device, threads = os.environ.get("OCM_DEVICE", "auto"), os.environ.get("OCM_THREADS", "1")
+    run.add_argument("--device", type=_device, default=device, help="or OCM_DEVICE")
+    run.add_argument("--threads", type=_threads, default=threads, help="or OCM_THREADS")
+    run.set_defaults(handle=_run)
+
+    verify = commands.add_parser("verify", help="recompute every sha256 and name what differs")
+    verify.add_argument("experiment", nargs="?")
+    verify.set_defaults(handle=_verify)
+
+    status = commands.add_parser("status", help="say which artifacts are current, stale or missing")
+    status.add_argument("experiment", nargs="*")
+    status.set_defaults(handle=_status)
+
+    sync = commands.add_parser("sync", help="make Snakemake's and DVC's records agree")
+    sync.add_argument("experiment", nargs="*")
+    sync.set_defaults(handle=_sync)
+    return parser

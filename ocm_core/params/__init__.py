@@ -1,0 +1,1 @@
+"""Parameters: a typed schema, the Hydra tree composed into it, and the resolved files."""

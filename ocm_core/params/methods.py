@@ -1,0 +1,62 @@
+"""What the parameters cannot know of themselves: each covariance method's needs and options.
+
+Only here do the parameters ask `ocm_core.covariance`, which imports torch; so this module is
+imported when an experiment is composed and when a stage runs, never to build a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ocm_core.covariance import Description, describe
+from ocm_core.errors import OcmError
+from ocm_core.params.schema import Experiment, Method
+
+
+def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Fill in each method's kind (its label), needs and default options."""
+    problems: list[str] = []
+    completed = {}
+    for label, given in methods.items():
+        options = dict(given or {})
+        kind = options.pop("kind", label)
+        try:
+            description = describe(kind, options)
+        except OcmError as error:
+            problems.append(f"{file}: methods.{label}: {error}")
+        else:
+            completed[label] = {"kind": kind, "needs": description.needs, **description.options}
+    if problems:
+        raise OcmError("\n".join(problems))
+    return completed
+
+
+def check_methods(methods: Mapping[str, Method], file: Path) -> None:
+    """Refuse a resolved file whose methods are not what composing it again would give."""
+    given = {label: {"kind": method.kind, **method.options} for label, method in methods.items()}
+    for label, values in complete(given, file).items():
+        if values != methods[label].model_dump():
+            raise OcmError(
+                f"{file}: methods.{label}: expected {values}, found {methods[label].model_dump()}; "
+                "run `ocm params --write`"
+            )
+
+
+def check_samplers(experiment: Experiment, file: Path) -> None:
+    described = {label: describe(m.kind, m.options) for label, m in experiment.methods.items()}
+    if problems := list(_unsuited(experiment, described)):
+        raise OcmError("\n".join(f"{file}: {problem}" for problem in problems))
+
+
+def _unsuited(experiment: Experiment, described: Mapping[str, Description]) -> Iterator[str]:
+    for label, sampler in experiment.sample.samplers.items():
+        suited = [name for name, method in described.items() if sampler.kind in method.samplers]
+        for method in sampler.methods:
+            if method not in suited:
+                only = ", ".join(sorted(described[method].samplers))
+                yield (
+                    f"sample.samplers.{label}.methods: {method!r} is defined for {only} only; "
+                    f"for {sampler.kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
+                )

@@ -1,0 +1,53 @@
+"""Show a stage only what it declares: an undeclared read would go unnoticed by both tools."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ocm_core.params.schema import Block, Experiment
+
+
+def values(experiment: Experiment, keys: Collection[str]) -> dict[str, Any]:
+    """The values behind dotted keys, as plain JSON."""
+    tree = experiment.model_dump(mode="json")
+    return {key: _lookup(tree, key) for key in sorted(keys)}
+
+
+def _lookup(tree: Any, key: str) -> Any:
+    for name in key.split("."):
+        tree = tree[name]
+    return tree
+
+
+def restrict(experiment: Experiment, keys: Collection[str], stage: str) -> Experiment:
+    """The experiment without the keys that `stage` does not declare; touching one raises."""
+    restricted: Experiment = _narrow(experiment, {"name", *keys}, stage, "")
+    return restricted
+
+
+def _narrow(node: Any, keys: Collection[str], stage: str, path: str) -> Any:
+    children = (
+        node if isinstance(node, dict) else {name: getattr(node, name) for name in _names(node)}
+    )
+    kept = {}
+    for name, child in children.items():
+        dotted = f"{path}{name}"
+        if dotted in keys:
+            kept[name] = child
+        elif any(key.startswith(f"{dotted}.") for key in keys):
+            kept[name] = _narrow(child, keys, stage, f"{dotted}.")
+    if isinstance(node, dict):
+        return kept
+    block = type(node).model_construct(**kept)
+    block._withheld = {
+        name: f"stage {stage!r} reads {path}{name} without declaring it: add the key to "
+        "`reads` of that stage in ocm_core/pipeline/table.py"
+        for name in _names(node)
+        if name not in kept
+    }
+    return block
+
+
+def _names(block: Block) -> list[str]:
+    return list(type(block).model_fields)

@@ -1,0 +1,59 @@
+"""What a stage gets to work with.
+
+`ocm_core/stages/<stage>.py` has one function, `run(job: Job) -> None`, which reads `job.inputs` and
+`job.experiment` and writes into `job.folder`. Everything else (locks, manifests, logs) is `run`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
+
+from ocm_core.params.schema import Experiment
+from ocm_core.pipeline.progress import track
+
+Item = TypeVar("Item")
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stage of one experiment, with the parameters that the stage declares and no others."""
+
+    experiment: Experiment
+    stage: str
+    part: str
+    inputs: Mapping[str, Path]  # "heads/true" -> the folder of that artifact
+    folder: Path  # may hold files of an interrupted run with the same key: resume from them
+    outputs: Mapping[str, Path] = field(default_factory=dict)  # only the report's
+    requested_device: Device = "auto"
+    threads: int = 1
+    notes: dict[str, Any] = field(default_factory=dict)
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("ocm"))
+
+    @cached_property
+    def device(self) -> str:
+        """The device to compute on; torch is imported only if it has to be asked."""
+        if self.requested_device != "auto":
+            return self.requested_device
+        import torch
+
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+
+    def note(self, **values: Any) -> None:
+        """Add JSON values to the manifest: shapes, counts, provenance, never times or hosts."""
+        self.notes.update(values)
+
+    @overload
+    def progress(self, items: int, description: str) -> Iterator[int]: ...
+    @overload
+    def progress(self, items: Collection[Item], description: str) -> Iterator[Item]: ...
+    def progress(self, items: Any, description: str) -> Iterator[Any]:
+        """Iterate over `items` (or `range(items)`) with a bar, or with sparse lines in the log."""
+        return track(range(items) if isinstance(items, int) else items, description, self.log)

@@ -1,0 +1,73 @@
+"""Make Snakemake's and DVC's records agree, without computing anything.
+
+Snakemake remembers what it ran in `.snakemake`, DVC what it ran in `dvc.lock`. After `dvc pull`,
+`checkout` or `repro` the first must follow, after a run of Snakemake the second.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ocm_core.errors import OcmError
+from ocm_core.params.resolved import active_names, load
+from ocm_core.params.schema import Experiment
+from ocm_core.pipeline.dvcfile import ACTIVE_FILE, own_file, stage_name
+from ocm_core.pipeline.state import states
+from ocm_core.pipeline.table import tasks
+
+
+def sync(names: Sequence[str]) -> str:
+    """Synchronise whole experiments (the active ones by default); says what was done."""
+    experiments = [load(name) for name in names or active_names()]
+    stages = [address for experiment in experiments for address in _addresses(experiment)]
+    listed = ", ".join(experiment.name for experiment in experiments)
+    if not _dvc_differs(stages):
+        _touch(experiments)
+        return f"{listed}: DVC is up to date; Snakemake's records now follow it"
+    _refuse_stale(experiments)
+    _run("dvc", "commit", "--force", *stages)
+    _touch(experiments)
+    return f"{listed}: every artifact is current; recorded in DVC and in Snakemake"
+
+
+def _addresses(experiment: Experiment) -> list[str]:
+    """How DVC names the stages of an experiment on its command line."""
+    own = own_file(experiment.name)
+    file = own if own.exists() else ACTIVE_FILE
+    return [f"{file}:{stage_name(experiment, task)}" for task in tasks(experiment)]
+
+
+def _dvc_differs(stages: Sequence[str]) -> bool:
+    return bool(json.loads(_run("dvc", "status", "--json", *stages)))
+
+
+def _refuse_stale(experiments: Sequence[Experiment]) -> None:
+    lines = [
+        f"artifacts/{experiment.name}/{task}: {found}"
+        for experiment in experiments
+        for task, found in states(experiment).items()
+        if found != "current"
+    ]
+    if lines:
+        pages = " ".join(f"reports/{experiment.name}.html" for experiment in experiments)
+        lines.append(f"nothing was recorded; run `snakemake --cores all {pages}` or `dvc repro`")
+        raise OcmError("\n".join(lines))
+
+
+def _touch(experiments: Sequence[Experiment]) -> None:
+    pages = [f"reports/{experiment.name}.html" for experiment in experiments]
+    _run("snakemake", "--quiet", "all", "--cores", "1", "--touch", "--forceall", "--", *pages)
+
+
+def _run(tool: str, *arguments: str) -> str:
+    """Run a tool of this interpreter's environment."""
+    command = [str(Path(sys.executable).with_name(tool)), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise OcmError(f"`{tool} {' '.join(arguments[:2])}` failed: {' '.join(said[-3:])}")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Views of the results: nested metrics, plot data, and the page."""

@@ -1,0 +1,65 @@
+"""Means over seeds, their standard errors, and differences that are paired by seed.
+
+Every method of a seed starts from the same noise, so differences within a seed are less noisy than
+the means themselves. A difference beyond `NOISE` of its standard errors is taken for real.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+NOISE = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    mean: float
+    error: float  # standard error; NaN where there is one seed
+    count: int
+
+    @property
+    def is_noise(self) -> bool:
+        return abs(self.mean) <= NOISE * self.error
+
+    @property
+    def is_below(self) -> bool:
+        return self.mean < -NOISE * self.error
+
+    @property
+    def clarity(self) -> float:
+        """|mean| in standard errors; what is not finite is clearest of all."""
+        if not self.is_finite:
+            return inf
+        return abs(self.mean) / self.error if self.error > 0 else 0.0
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.mean))
+
+    @property
+    def has_error(self) -> bool:
+        return self.count > 1
+
+
+def estimate(values: xr.DataArray) -> Estimate:
+    numbers = np.asarray(values, dtype=float)
+    count = len(numbers)
+    error = numbers.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
+    return Estimate(float(numbers.mean()), float(error), count)
+
+
+def standard_error(values: xr.DataArray) -> xr.DataArray:
+    """Over seeds, for whole arrays at once; NaN where there is one seed."""
+    spread: xr.DataArray = values.std("seed", ddof=1, skipna=False)
+    return spread / float(np.sqrt(values.sizes["seed"]))
+
+
+def chance_exceptions(cells: int, seeds: int) -> int:
+    """How many of `cells` equal pairs may look different by more than noise, 95 times in 100."""
+    share = 2.0 * stats.t.sf(NOISE, seeds - 1)
+    return int(stats.binom.ppf(0.95, cells, share))

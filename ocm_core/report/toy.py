@@ -1,0 +1,134 @@
+"""The page of a toy experiment: which figures, in which order, with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.report import lines, tables
+from ocm_core.report.claims import claims
+from ocm_core.report.curves import Curve, training_curves
+from ocm_core.report.density import Density, noisy_marginals
+from ocm_core.report.page import Block, Facts, Page, Section, Verdicts
+from ocm_core.report.panels import Points, Samples, sample_panels
+from ocm_core.report.stats import NOISE
+from ocm_core.report.style import LineStyle, line_styles
+from ocm_core.report.summary import sentences
+from ocm_core.report.verdicts import Claim
+
+if TYPE_CHECKING:
+    from ocm_core.params.schema import Experiment
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Everything that the page shows."""
+
+    experiment: Experiment
+    results: xr.Dataset
+    truth: Density
+    test: Points
+    samples: Samples
+    curves: Mapping[str, Curve]
+    head_parameters: Mapping[str, int]
+    provenance: Mapping[str, str]
+
+    @cached_property
+    def styles(self) -> dict[str, LineStyle]:
+        return line_styles({label: m.kind for label, m in self.experiment.methods.items()})
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the frame around the data."""
+        return float(np.abs(self.test).max()) * 1.15
+
+
+def page(toy: Toy) -> Page:
+    report = toy.experiment.report
+    checked = claims(toy.results)
+    sections = [
+        Section("data", "Data", tuple(_data(toy))),
+        Section("methods", "Methods and what they cost", tuple(_methods(toy))),
+        Section("covariance", "How good are the covariances?", tuple(_covariance(toy))),
+        Section("quality", "How good are the samples?", tuple(_quality(toy))),
+        Section("claims", "What holds of the paper's claims", tuple(_claims(checked))),
+        Section("training", "Training", tuple(_training(toy))),
+        Section("provenance", "Provenance", (Facts(toy.provenance),)),
+    ]
+    return Page(
+        title=report.title,
+        subtitle=report.summary,
+        summary=sentences(toy.results, checked),
+        sections=tuple(section for section in sections if section.blocks),
+    )
+
+
+def _data(toy: Toy) -> Iterator[Block]:
+    schedule = toy.experiment.schedule
+    yield (
+        f"{toy.experiment.data.train_size} points to train on and {len(toy.test)} to test against. "
+        f"The forward process has T = {schedule.steps} steps and a {schedule.kind} schedule; at "
+        "every t the density, the score and the posterior covariance are known in closed form."
+    )
+    built = schedules.build(schedule.kind, schedule.steps)
+    yield noisy_marginals(toy.truth, built, toy.test, toy.reach)
+
+
+def _methods(toy: Toy) -> Iterator[Block]:
+    yield (
+        "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
+        "in its covariance only."
+    )
+    yield tables.methods(toy.experiment.methods, toy.head_parameters, toy.test.shape[1])
+
+
+def _covariance(toy: Toy) -> Iterator[Block]:
+    settings = toy.experiment.evaluate.covariance_error
+    if settings is not None:
+        yield lines.covariance_error(toy.results, toy.styles, settings.points)
+
+
+def _quality(toy: Toy) -> Iterator[Block]:
+    settings, sample = toy.experiment.evaluate.mmd, toy.experiment.sample
+    if settings is not None:
+        widths = ", ".join(f"{width:g}" for width in settings.bandwidths)
+        yield (
+            "MMD is the root of the V-statistic with the mean of Gaussian kernels of bandwidths "
+            f"{widths}; lower is better."
+        )
+        for sampler in sample.samplers:
+            yield lines.mmd(toy.results, toy.styles, sampler, sample.count)
+    if toy.samples:
+        score = toy.experiment.network.scores[-1]
+        yield sample_panels(toy.samples, toy.test, toy.reach, toy.styles, score)
+
+
+def _claims(checked: Sequence[Claim]) -> Iterator[Block]:
+    if checked:
+        yield (
+            "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal "
+            "Diagonal Covariance Matching (ICLR 2025). Each verdict is computed from the numbers "
+            "of this page, and a claim has the verdict of its worst case. A difference is noise if "
+            f"it is at most {NOISE:g} of its standard errors (for samples: over seeds, in pairs "
+            "that share their starting noise). Claim (c) compares several K at once; as many "
+            "exceptions as chance allows in 95 of 100 such comparisons still count as noise."
+        )
+        yield Verdicts(tuple(checked))
+
+
+def _training(toy: Toy) -> Iterator[Block]:
+    if toy.curves:
+        yield training_curves(toy.curves, toy.styles)
+    clamped = tables.clamped(toy.results) if "clamped" in toy.results else None
+    if clamped is not None:
+        yield (
+            "Some estimates of Cov[x₀ | xₜ] had negative entries, which were set to zero before "
+            "they could be sampled from. The share of such entries along the chain, in percent:"
+        )
+        yield clamped

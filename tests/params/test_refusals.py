@@ -1,0 +1,99 @@
+"""Bad parameters are refused with the file, the full key, what was expected, the nearest name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ocm_core.errors import OcmError
+from ocm_core.params.compose import compose
+from ocm_core.params.document import read_yaml, validate
+from ocm_core.params.resolved import load
+
+OVERLAY = "params/experiment/toy_mog9.yaml"
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "reason"),
+    [
+        ("+sample.cuont=3", "sample.cuont", "'cuont' is unknown; did you mean 'count'?"),
+        ("schedule.kind=linaer", "schedule.kind", "'linaer' is unknown; did you mean 'linear'?"),
+        ("network.scores=[true]", "network.scores.0", "True is unknown"),
+        ("train.score.iterations=x", "train.score.iterations", "Input should be a valid integer"),
+        ("data.layout.per_axis=0", "data.layout.per_axis", "Input should be greater than"),
+        ("~report.title", "report.title", "missing"),
+        (
+            "sample.samplers.ddpm.steps=[1001]",
+            "sample.samplers.ddpm.steps",
+            "1001 is more than schedule.steps = 1000",
+        ),
+        (
+            "sample.samplers.ddim.methods=[beta]",
+            "sample.samplers.ddim.methods",
+            "'beta' is defined for ddpm only; for ddim use 'delta'",
+        ),
+        (
+            "sample.samplers.ddpm.methods=[ocn]",
+            "sample.samplers.ddpm.methods",
+            "'ocn' is unknown; did you mean 'ocm'?",
+        ),
+        ("sample.guidance.scales=[1.5]", "sample.guidance.scales", "guidance needs class labels"),
+        ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),
+        ("methods.ocm={kind: ocn}", "methods.ocm", "'ocn' is unknown; did you mean 'ocm'?"),
+    ],
+)
+def test_refused_value(override: str, key: str, reason: str) -> None:
+    with pytest.raises(OcmError) as refusal:
+        compose("toy_mog9", [override])
+    said = str(refusal.value)
+    assert said.startswith(f"{OVERLAY}: {key}: ")
+    assert reason in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("trian.heads.seed=1", "'trian.heads.seed' is unknown; did you mean 'train.heads.seed'?"),
+        ("data.kid=1", "'data.kid' is unknown; did you mean 'data.kind'?"),
+        ("nonsense", "expected key=value"),
+    ],
+)
+def test_refused_override(override: str, reason: str) -> None:
+    with pytest.raises(
+        OcmError, match=rf"^override '{re.escape(override)}': .*{re.escape(reason)}"
+    ):
+        compose("toy_mog9", [override])
+
+
+def test_all_problems_of_a_file_are_named_at_once() -> None:
+    with pytest.raises(OcmError) as refusal:
+        compose("toy_mog9", ["+head.lnik=x", "train.heads.ema=1.5", "schedule.kind=cubic"])
+    keys = [line.split(": ")[1] for line in str(refusal.value).splitlines()]
+    assert sorted(keys) == ["head.lnik", "schedule.kind", "train.heads.ema"]
+
+
+def test_unknown_experiment() -> None:
+    with pytest.raises(OcmError, match="did you mean 'toy_mog9'"):
+        compose("toy_mog8")
+    with pytest.raises(OcmError, match=r"params/resolved/toy_mog8\.yaml: .* 'toy_mog9'"):
+        load("toy_mog8")
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    for text, reason in {"a: [": "not valid YAML", "- a": "expected a mapping"}.items():
+        file.write_text(text)
+        with pytest.raises(OcmError, match=rf"x\.yaml: {reason}"):
+            read_yaml(file)
+    with pytest.raises(OcmError, match=r"y\.yaml: no such file"):
+        read_yaml(tmp_path / "y.yaml")
+
+
+def test_tags_of_unions_are_no_part_of_the_key() -> None:
+    tree = load("toy_mog9").model_dump()
+    tree["data"]["layout"]["spacing"] = "wide"
+    with pytest.raises(OcmError, match=r"^x\.yaml: data\.layout\.spacing: "):
+        validate(tree, Path("x.yaml"))

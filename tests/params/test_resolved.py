@@ -1,0 +1,37 @@
+"""The generated files are what composing gives now, and mean the same when read back."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from ocm_core.params.compose import compose, experiment_names
+from ocm_core.params.resolved import dump, load
+from ocm_core.params.schema import Experiment
+from ocm_core.pipeline.generate import generated, outdated
+
+
+def test_every_generated_file_is_up_to_date() -> None:
+    assert outdated(generated()) == []
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_resolved_file_is_the_composed_experiment(name: str) -> None:
+    assert load(name) == compose(name)
+
+
+def test_dump_reads_back() -> None:
+    experiment = compose("toy_mog40", ["train.heads.learning_rate=1e-5"])
+    assert Experiment.model_validate(yaml.safe_load(dump(experiment))) == experiment
+    assert experiment.train.heads.learning_rate == 1e-5
+
+
+def test_methods_are_completed_from_their_files() -> None:
+    methods = compose("toy_mog9").methods
+    assert methods["rademacher_100"].kind == "rademacher"
+    assert methods["rademacher_100"].options == {"probes": 100}
+    assert {label: methods[label].needs for label in ("ocm", "analytic", "beta")} == {
+        "ocm": "head",
+        "analytic": "moments",
+        "beta": "nothing",
+    }

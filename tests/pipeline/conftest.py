@@ -1,0 +1,202 @@
+"""Copies of this repository with a shrunken `toy_mog9`, driven by the real Snakemake and DVC."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "toy_mog9"
+OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
+SHRUNK = {
+    "defaults": [{"override /methods": "few"}],
+    "data": {"train_size": 64, "test_size": 64},
+    "network": {"scores": ["learned"], "width": 8, "depth": 1},
+    "head": {"sizes": {"width": 8, "depth": 1}},
+    "train": {"score": OPTIMISER, "heads": OPTIMISER, "moments": {"draws": 8}},
+    "sample": {
+        "count": 16,
+        "batch_size": 16,
+        "seeds": [0],
+        "split": [],
+        "samplers": {
+            "ddpm": {"steps": [3], "methods": ["beta", "analytic", "ocm", "rademacher_10"]},
+            "ddim": {"steps": [3], "methods": ["delta", "ocm"]},
+        },
+    },
+    "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}},
+}
+METHODS = {
+    "beta": {},
+    "delta": {},
+    "analytic": {},
+    "ocm": {},
+    "rademacher_10": {"kind": "rademacher", "probes": 10},
+}
+
+
+class Project:
+    """A checkout, and the tools as a user would call them in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.env = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(root),
+            "DVC_SITE_CACHE_DIR": str(root / ".dvc/site"),
+            "DVC_NO_ANALYTICS": "1",
+            "OCM_DEVICE": "cpu",
+        }
+
+    def run(self, *command: str, fails: bool = False) -> str:
+        done = self._call(command)
+        said = done.stdout + done.stderr
+        assert bool(done.returncode) == fails, f"{' '.join(command)}\n{said}"
+        return said
+
+    def _call(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.root, env=self.env, capture_output=True, text=True, check=False
+        )
+
+    def git(self, *arguments: str) -> str:
+        return self.run("git", *arguments)
+
+    def commit(self, message: str) -> None:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+
+    def clone(self, root: Path) -> Project:
+        subprocess.run(["git", "clone", "--quiet", str(self.root), str(root)], check=True)
+        return Project(root)
+
+    def copy(self, root: Path) -> Project:
+        shutil.copytree(self.root, root, symlinks=True)
+        return Project(root)
+
+    def change(self, changes: dict[str, Any]) -> None:
+        """Change the experiment as a user would: edit the overlay, resolve again."""
+        file = self.root / f"params/experiment/{NAME}.yaml"
+        tree = _merge(yaml.safe_load(file.read_text()), changes)
+        file.write_text(f"# @package _global_\n{yaml.safe_dump(tree)}")
+        self.run("ocm", "params", "--write")
+
+    def stale_in_snakemake(self) -> set[str]:
+        """What Snakemake would run, as stage/part: what has changed, and all that follows."""
+        plan = self.run("snakemake", "--dry-run")
+        return set(re.findall(rf"output: .*artifacts/{NAME}/(\S+)/manifest\.json", plan))
+
+    def changed_in_dvc(self) -> set[str]:
+        """What DVC sees as changed itself; it finds what follows once it has run that."""
+        status = json.loads(self._call(["dvc", "status", "--json"]).stdout)
+        return {_task(stage) for stage in status}
+
+    def digests(self) -> dict[str, str]:
+        """The content of every artifact and report, through the manifests."""
+        manifests = sorted(self.root.glob(f"artifacts/{NAME}/*/*/manifest.json"))
+        return {"/".join(file.parts[-3:-1]): file.read_text() for file in manifests}
+
+    def metrics(self) -> Any:
+        return json.loads((self.root / f"reports/{NAME}.metrics.json").read_text())
+
+
+def _task(stage: str) -> str:
+    name = stage.removeprefix("dvc.yaml:").removeprefix(f"{NAME}-")
+    stage, _, part = name.partition("-")
+    return f"{stage}/{part or 'all'}"
+
+
+def _merge(tree: Any, changes: Any) -> Any:
+    if not isinstance(tree, dict) or not isinstance(changes, dict):
+        return changes
+    return tree | {key: _merge(tree.get(key), value) for key, value in changes.items()}
+
+
+def _build_once(project: Project, build: Callable[[], object]) -> Project:
+    """Build what parallel test workers share; the others wait for the first, and fail with it."""
+    with project.root.with_suffix(".built").open("a+") as record:
+        fcntl.flock(record, fcntl.LOCK_EX)
+        if not record.seek(0, os.SEEK_END):
+            record.write("failed")
+            record.flush()
+            build()
+            record.truncate(0)
+            record.write("built")
+        record.seek(0)
+        assert record.read() == "built", f"{project.root} could not be built"
+    return project
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all test workers of this session share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    (shared / "shelf").mkdir(exist_ok=True)
+    return shared / "shelf"
+
+
+@pytest.fixture(scope="session")
+def empty(shelf: Path) -> Project:
+    """The repository as it stands, shrunken and committed; nothing has been run."""
+    project = Project(shelf / "empty")
+
+    def build() -> None:
+        _copy_repository(project.root)
+        (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
+        project.change(SHRUNK)
+        project.git("init", "--quiet", "--initial-branch=main")
+        project.git("config", "user.name", "Test")
+        project.git("config", "user.email", "test@example.org")
+        project.run("dvc", "remote", "add", "--default", "store", str(shelf / "remote"))
+        project.commit("nothing has been run")
+
+    return _build_once(project, build)
+
+
+@pytest.fixture(scope="session")
+def made_by_snakemake(empty: Project, shelf: Path) -> Project:
+    """An undisturbed run of Snakemake, recorded in DVC, committed and pushed. Do not edit it."""
+    project = Project(shelf / "snakemake")
+
+    def build() -> None:
+        empty.copy(project.root)
+        project.run("snakemake", "--cores", "2")
+        project.run("ocm", "sync")
+        project.commit("first results")
+        project.run("dvc", "push")
+
+    return _build_once(project, build)
+
+
+@pytest.fixture(scope="session")
+def made_by_dvc(empty: Project, shelf: Path) -> Project:
+    """An undisturbed `dvc repro` from nothing. Do not edit it."""
+    project = Project(shelf / "dvc")
+
+    def build() -> None:
+        empty.copy(project.root)
+        project.run("dvc", "repro")
+
+    return _build_once(project, build)
+
+
+def _copy_repository(root: Path) -> None:
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in names.splitlines():
+        if not name.startswith(("tests/", "reports/", "dvc.lock")) and (ROOT / name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name, follow_symlinks=False)

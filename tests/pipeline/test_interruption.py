@@ -1,0 +1,67 @@
+"""Interrupted work resumes to the same bytes, and nothing half-written is taken for whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.pipeline.conftest import NAME, Project
+
+# What is on disk once a stage is under way: a checkpoint where there are any.
+UNDER_WAY = {
+    "encode/all": ".working.json",
+    "score/learned": "training.safetensors",
+    "moments/learned": ".working.json",
+    "heads/learned": "training.safetensors",
+    "sample/all": ".working.json",
+    "evaluate_samples/all": ".working.json",
+    "evaluate_model/all": ".working.json",
+    "report/all": ".working.json",
+}
+
+
+def kill_at(project: Project, task: str) -> None:
+    """Run everything, and kill -9 all of it in the middle of `task`."""
+    folder = project.root / "artifacts" / NAME / task
+    while True:
+        _kill_when(project, folder / UNDER_WAY[task])
+        if not (folder / "manifest.json").exists():
+            return
+        shutil.rmtree(folder)  # it was quicker than the signal: once more
+
+
+def _kill_when(project: Project, sign: Path) -> None:
+    process = subprocess.Popen(
+        ["snakemake", "--cores", "1"],
+        cwd=project.root,
+        env=project.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not sign.exists():
+        assert process.poll() is None, f"{sign} has not been seen"
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_after_dvc_repro_snakemake_has_nothing_to_do(made_by_dvc: Project) -> None:
+    assert "Nothing to be done" in made_by_dvc.run("snakemake", "--dry-run")
+    assert made_by_dvc.changed_in_dvc() == set()
+
+
+def test_killed_in_every_stage_gives_the_same_bytes(
+    empty: Project, made_by_dvc: Project, tmp_path: Path
+) -> None:
+    assert made_by_dvc.digests().keys() == UNDER_WAY.keys()
+    project = empty.copy(tmp_path / "killed")
+    for task in UNDER_WAY:
+        kill_at(project, task)
+    project.run("snakemake", "--cores", "1")
+    assert project.digests() == made_by_dvc.digests()
+    assert "as its manifest says" in project.run("ocm", "verify")

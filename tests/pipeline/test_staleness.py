@@ -1,0 +1,67 @@
+"""A change makes exactly what depends on it stale, and the same in both tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import Project
+
+HEADS_ON = {"heads/learned", "sample/all", "evaluate_samples/all", "evaluate_model/all"}
+
+
+@pytest.fixture
+def project(made_by_snakemake: Project, tmp_path: Path) -> Project:
+    return made_by_snakemake.copy(tmp_path / "project")
+
+
+@pytest.mark.parametrize(
+    ("changes", "readers", "downstream"),
+    [
+        (
+            {"methods": {"rademacher_10": {"probes": 20}}},
+            {"sample/all", "evaluate_model/all", "report/all"},
+            {"evaluate_samples/all"},
+        ),
+        (
+            {"train": {"heads": {"learning_rate": 0.002}}},
+            {"heads/learned", "report/all"},
+            HEADS_ON - {"heads/learned"},
+        ),
+        ({"report": {"title": "Another"}}, {"report/all"}, set()),
+    ],
+    ids=["method", "heads", "report"],
+)
+def test_changed_parameter(
+    project: Project, changes: dict[str, object], readers: set[str], downstream: set[str]
+) -> None:
+    project.change(changes)
+    assert project.stale_in_snakemake() == readers | downstream
+    assert project.changed_in_dvc() == readers
+
+
+@pytest.mark.parametrize(
+    ("file", "users", "downstream"),
+    [
+        (
+            "ocm_core/covariance/ocm.py",
+            HEADS_ON - {"evaluate_samples/all"},
+            {"evaluate_samples/all", "report/all"},
+        ),
+        (
+            "ocm_core/covariance/rademacher.py",
+            {"sample/all", "evaluate_model/all"},
+            {"evaluate_samples/all", "report/all"},
+        ),
+        ("ocm_core/stages/report.py", {"report/all"}, set()),
+        ("ocm_core/covariance/sn.py", set(), set()),
+        ("ocm_core/networks/dit.py", set(), set()),
+    ],
+    ids=["ocm", "rademacher", "report", "sn", "dit"],
+)
+def test_edited_source(project: Project, file: str, users: set[str], downstream: set[str]) -> None:
+    with (project.root / file).open("a") as source:
+        source.write("\n# edited\n")
+    assert project.stale_in_snakemake() == users | downstream
+    assert project.changed_in_dvc() == users

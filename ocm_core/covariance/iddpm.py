@@ -2,7 +2,8 @@
 
 v = (r + 1) / 2 comes from a head, or from the network itself where it was trained with a learned
 variance. At s = 0 β̃ is zero and its logarithm is borrowed from the schedule's second step (the
-covariance papers) or from the chain's (OpenAI, DiT).
+covariance papers) or from the chain's (OpenAI, DiT). As published, nothing keeps v within 0 … 1;
+adjacent steps hardly constrain it at large t, and a long jump then overflows: hence `clamp`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Method(LearnedMethod):
     samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
     source: Literal["head", "network"] = "head"
     lower_end: Literal["schedule", "chain"] = "schedule"
+    clamp: bool = False
 
     @property
     def needs(self) -> Need:
@@ -35,7 +37,8 @@ class Method(LearnedMethod):
 
     def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         raw = self._raw(prediction)
-        return lambda step: self._covariance(raw, step.transition)
+        limited = raw.clamp(-1.0, 1.0) if self.clamp else raw
+        return lambda step: self._covariance(limited, step.transition)
 
     def _covariance(self, raw: Tensor, step: Transition) -> Covariance:
         return Diagonal(torch.exp(_interpolate(raw, log(self._lower(step)), log(step.b_st))))

@@ -63,6 +63,11 @@ class MixtureData(Block):
     seed: int
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one item."""
+        return (2,)
+
+    @property
     def classes(self) -> int:
         return 0
 

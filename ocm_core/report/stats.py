@@ -1,7 +1,9 @@
-"""Means over seeds, their standard errors, and differences that are paired by seed.
+"""Means over seeds, their standard errors, and two ways to compare methods.
 
-Every method of a seed starts from the same noise, so differences within a seed are less noisy than
-the means themselves. A difference beyond `NOISE` of its standard errors is taken for real.
+Every method of a seed starts from the same noise. To tell which of two is better, differences are
+taken seed by seed: most of the noise cancels. To say that two are as good as each other, the noise
+is that of two independent runs: it is what a user who draws one set of samples would see.
+A difference beyond `NOISE` of its standard errors is taken for real.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from math import inf
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
 NOISE = 2.0
 
@@ -53,13 +54,13 @@ def estimate(values: xr.DataArray) -> Estimate:
     return Estimate(float(numbers.mean()), float(error), count)
 
 
+def independent_gap(ours: xr.DataArray, theirs: xr.DataArray) -> Estimate:
+    """ours - theirs, with the error that two independent sets of runs would have."""
+    one, other = estimate(ours), estimate(theirs)
+    return Estimate(one.mean - other.mean, float(np.hypot(one.error, other.error)), one.count)
+
+
 def standard_error(values: xr.DataArray) -> xr.DataArray:
     """Over seeds, for whole arrays at once; NaN where there is one seed."""
     spread: xr.DataArray = values.std("seed", ddof=1, skipna=False)
     return spread / float(np.sqrt(values.sizes["seed"]))
-
-
-def chance_exceptions(cells: int, seeds: int) -> int:
-    """How many of `cells` equal pairs may look different by more than noise, 95 times in 100."""
-    share = 2.0 * stats.t.sf(NOISE, seeds - 1)
-    return int(stats.binom.ppf(0.95, cells, share))

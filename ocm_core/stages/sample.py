@@ -24,7 +24,7 @@ from ocm_core.samplers.ancestral import Model, Sampled, ancestral
 from ocm_core.stages._model import load_denoiser
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment, Sampler
+    from ocm_core.params.schema import Sampler
     from ocm_core.pipeline.job import Job
 
 
@@ -63,7 +63,7 @@ def _draw(job: Job, model: Model, cell: Cell) -> Sampled:
                 model,
                 covariance.build(method.kind, cell.method, **method.options),
                 chains.build(sampler.chain, experiment.schedule.steps, cell.steps),
-                SampleStreams(cell.seed, indices, _shape(experiment), job.device),
+                SampleStreams(cell.seed, indices, experiment.data.shape, job.device),
                 kernel=_kernel(sampler),
                 clip=Clip(x0=limits.x0, c_max=limits.covariance),
                 last_sigma=(
@@ -76,10 +76,6 @@ def _draw(job: Job, model: Model, cell: Cell) -> Sampled:
     return Sampled(
         torch.cat([batch.x for batch in batches]), sum((b.tally for b in batches), Counter())
     )
-
-
-def _shape(experiment: Experiment) -> tuple[int, ...]:
-    return (2,)
 
 
 def _kernel(sampler: Sampler) -> Kernel:

@@ -45,8 +45,7 @@ def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMeth
         key = ".".join(str(part) for part in problem["loc"])
         valid = ", ".join(sorted(set(cls.model_fields) - {"label"})) or "none"
         raise OcmError(
-            f"methods.{label or kind}.{key}: {problem['msg'].lower()}; "
-            f"the options of '{kind}' are: {valid}"
+            f"covariance method {kind!r}: {key}: {problem['msg'].lower()}; its options are: {valid}"
         ) from None
 
 

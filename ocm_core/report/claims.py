@@ -62,12 +62,8 @@ def _matches_exact(results: xr.Dataset) -> Iterator[Case]:
         if not {"ocm", "exact_diag"} <= _with_values(chain):
             continue
         steps = [int(k) for k in chain["steps"].values if k >= 5]
-        gaps = {
-            k: independent_gap(
-                *(chain.sel({"steps": k, "method": m}) for m in ("ocm", "exact_diag"))
-            )
-            for k in steps
-        }
+        ours, exact = (chain.sel({"method": label}) for label in ("ocm", "exact_diag"))
+        gaps = {k: independent_gap(ours.sel(steps=k), exact.sel(steps=k)) for k in steps}
         if gaps:
             yield Case(where, _widest_gap(gaps, chain), _sameness(list(gaps.values())))
 
@@ -86,8 +82,8 @@ def _widest_gap(gaps: dict[int, Estimate], chain: xr.DataArray) -> str:
     gap = gaps[widest]
     exact = _mean(chain.sel(steps=widest), "exact_diag")
     return (
-        f"within sampling noise at {inside} of {len(gaps)} K; the clearest gap is {gap.mean / exact:+.1%} "
-        f"(± {gap.error / exact:.1%}) at K = {widest}"
+        f"within sampling noise at {inside} of {len(gaps)} K; the clearest gap is "
+        f"{gap.mean / exact:+.1%} (± {gap.error / exact:.1%}) at K = {widest}"
     )
 
 

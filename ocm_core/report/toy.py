@@ -115,9 +115,9 @@ def _claims(checked: Sequence[Claim]) -> Iterator[Block]:
             "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal "
             "Diagonal Covariance Matching (ICLR 2025). Each verdict is computed from the numbers "
             "of this page, and a claim has the verdict of its worst case. A difference is noise if "
-            f"it is at most {NOISE:g} of its standard errors: over seeds, in pairs that share their "
-            "starting noise, where one method is said to be better; of two independent runs, where "
-            "two are said to be equally good."
+            f"it is at most {NOISE:g} of its standard errors: over seeds, in pairs that share "
+            "their starting noise, where one method is said to be better; of two independent "
+            "runs, where two are said to be equally good."
         )
         yield Verdicts(tuple(checked))
 

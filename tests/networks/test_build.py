@@ -18,9 +18,7 @@ TINY = {
 
 
 def test_unknown_family_names_the_nearest() -> None:
-    with pytest.raises(
-        OcmError, match=r"'ddpm_unett' is unknown; did you mean 'ddpm_unet'\?.*valid: "
-    ):
+    with pytest.raises(OcmError, match=r"'ddpm_unett' is unknown; did you mean 'ddpm_unet'\?"):
         build("ddpm_unett", {})
 
 

@@ -20,7 +20,8 @@ from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.transition import Ddpm, Transition, transition
 from ocm_core.likelihood.terms import diffuse
 from ocm_core.results import save
-from ocm_core.stages._model import load_denoiser, read_items
+from ocm_core.stages._data import read_items
+from ocm_core.stages._heads import load_denoiser
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment

@@ -13,7 +13,7 @@ from ocm_core.diffusion.noise import generator
 from ocm_core.metrics.mmd import MmdTo
 from ocm_core.pipeline.cells import cells, parts
 from ocm_core.results import AXES, save, table
-from ocm_core.stages._model import read_items
+from ocm_core.stages._data import read_items
 from ocm_core.stages.sample import read, runs
 
 if TYPE_CHECKING:

@@ -12,18 +12,13 @@ from ocm_core import covariance
 from ocm_core.covariance._head import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.likelihood.decoder import Decoder
-from ocm_core.stages._model import (
-    HEADS_FILE,
-    finish_training,
-    label_seed,
-    load_denoiser,
-    new_head,
-    read_items,
-    save_networks,
-)
+from ocm_core.stages._data import read_items
+from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
+from ocm_core.stages._score import finish_training, label_seed, save_networks
+from ocm_core.training.batches import Items
+from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
 from ocm_core.training.moments import baseline_gaussian
-from ocm_core.training.objectives import HeadFitting, Items
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ocm_core.stages._model import (
-    MOMENTS_FILE,
-    load_denoiser,
-    load_moments,
-    read_items,
-    save_moments,
-)
+from ocm_core.stages._data import read_items
+from ocm_core.stages._moments import MOMENTS_FILE, load_moments, save_moments
+from ocm_core.stages._score import load_score
 from ocm_core.training.draws import Draws
 from ocm_core.training.moments import Moments, estimate_at
 
@@ -26,7 +22,7 @@ _SAVE_EVERY = 100
 
 def run(job: Job) -> None:
     settings = job.experiment.train.moments
-    denoiser = load_denoiser(job, job.part)
+    denoiser = load_score(job, job.part)
     draw = partial(_draw, read_items(job, "train"), settings.seed, settings.draws, job.device)
     resumed = (job.folder / MOMENTS_FILE).exists()
     moments = load_moments(job.folder) if resumed else Moments.empty(denoiser.schedule.steps)

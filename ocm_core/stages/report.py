@@ -22,7 +22,7 @@ from ocm_core.report.provenance import provenance
 from ocm_core.report.summary import headline_steps
 from ocm_core.results import load
 from ocm_core.stages import sample
-from ocm_core.stages._model import load_curve
+from ocm_core.training.curve import load_curve
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

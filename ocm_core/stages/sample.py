@@ -21,7 +21,7 @@ from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.likelihood.decoder import pixel_sigma_limit
 from ocm_core.pipeline.cells import Cell, cells_of
 from ocm_core.samplers.ancestral import Model, Sampled, ancestral
-from ocm_core.stages._model import load_denoiser
+from ocm_core.stages._heads import load_denoiser
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Sampler

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.stages._model import (
+from ocm_core.stages._data import read_items
+from ocm_core.stages._score import (
     SCORE_FILE,
     finish_training,
     label_seed,
     new_score,
-    read_items,
     save_networks,
     schedule_of,
 )
+from ocm_core.training.batches import Items
 from ocm_core.training.loop import fit
-from ocm_core.training.objectives import Items, ScoreMatching
+from ocm_core.training.score_matching import ScoreMatching
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

@@ -16,8 +16,8 @@ from torch import Tensor, distributed
 
 from ocm_core.errors import OcmError
 from ocm_core.params.schema import Optimiser
+from ocm_core.training.batches import Objective
 from ocm_core.training.draws import Draws
-from ocm_core.training.objectives import Objective
 from ocm_core.training.state import TrainingState
 
 _CURVE_POINTS = 200

@@ -26,10 +26,12 @@ from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.params.schema import Optimiser
+from ocm_core.training.batches import Items
 from ocm_core.training.draws import Draws
+from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import Shard, fit, learning_rate
 from ocm_core.training.moments import baseline_gaussian
-from ocm_core.training.objectives import HeadFitting, Items, ScoreMatching
+from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 from tests.core.published import case_denoiser
 from tests.core.test_published_runs import training_batch

@@ -1,0 +1,48 @@
+"""Covariance heads and moments: what a score network is given before it can be sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ocm_core.covariance._head import CovarianceHead
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.stages._moments import load_moments
+from ocm_core.stages._score import frozen, load_score
+
+if TYPE_CHECKING:
+    from ocm_core.params.schema import Experiment
+    from ocm_core.pipeline.job import Job
+
+HEADS_FILE = "heads.safetensors"
+
+
+def new_head(
+    experiment: Experiment, network: ScoreNetwork, baseline: Tensor | None
+) -> CovarianceHead:
+    head = experiment.head
+    return CovarianceHead(network.make_head(head.kind, **head.sizes), baseline, head.link)
+
+
+def load_denoiser(job: Job, score: str, labels: Iterable[str] = ()) -> Denoiser:
+    """The frozen score network, with the heads of `labels` and the moments that are at hand."""
+    denoiser = load_score(job, score)
+    needing = [label for label in labels if job.experiment.methods[label].needs == "head"]
+    heads = {label: _load_head(job, denoiser.network, score, label) for label in needing}
+    moments = job.inputs.get(f"moments/{score}")
+    table = None if moments is None else torch.from_numpy(load_moments(moments).excess)
+    return replace(denoiser, heads=heads, moments=table)
+
+
+def _load_head(job: Job, network: ScoreNetwork, score: str, label: str) -> CovarianceHead:
+    weights = load_file(job.inputs[f"heads/{score}"] / HEADS_FILE)
+    own = {k.removeprefix(f"{label}."): v for k, v in weights.items() if k.startswith(f"{label}.")}
+    head = new_head(job.experiment, network, own.get("baseline"))
+    head.load_state_dict(own)
+    return frozen(head, job.device)

@@ -21,6 +21,7 @@ from ocm_core.errors import OcmError
 Batch = Float[Tensor, "batch *dims"]
 
 _BLOCK_BYTES = 64 * 2**20
+_FIRST_BLOCK = 8
 _PURPOSES = {"normal": 0, "sign": 1}
 
 
@@ -71,7 +72,9 @@ class SampleStreams:
         if purpose not in self._generators:
             self._generators[purpose] = [generator(self.seed, i, purpose) for i in self.indices]
         values = int(np.prod(self.shape))
-        steps = max(1, min(64, _BLOCK_BYTES // (4 * values * len(self.indices))))
+        # each block is twice the last: few draws waste little, many cost few calls
+        wanted = 2 * len(self._blocks.get(purpose, ())) or _FIRST_BLOCK
+        steps = max(1, min(wanted, _BLOCK_BYTES // (4 * values * len(self.indices))))
         block = np.empty((len(self.indices), steps, values), dtype=np.float32)
         for row, source in zip(block, self._generators[purpose], strict=True):
             row[:] = _VALUES[purpose](source, (steps, values))

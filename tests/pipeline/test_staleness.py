@@ -65,3 +65,11 @@ def test_edited_source(project: Project, file: str, users: set[str], downstream:
         source.write("\n# edited\n")
     assert project.stale_in_snakemake() == users | downstream
     assert project.changed_in_dvc() == users
+
+
+def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
+    """Without Snakemake's records a changed parameter would go unnoticed upstream."""
+    project.change({"train": {"score": {"learning_rate": 0.002}}})
+    said = project.run("ocm", "run", "moments", "toy_mog9", "learned", fails=True)
+    assert "artifacts/toy_mog9/score/learned: stale: made with other parameters" in said
+    assert "snakemake --cores 1 --force artifacts/toy_mog9/score/learned/manifest.json" in said

@@ -15,7 +15,6 @@ from math import e, log
 from typing import ClassVar, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,10 +23,7 @@ from ocm_core.diffusion.denoiser import Prediction
 from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.interface import Features
-
-Batch = Float[Tensor, "batch *dims"]
-PerSample = Float[Tensor, " batch"]
-OverTime = Float[Tensor, "T+1"]
+from ocm_core.shapes import Batch, OverTime, PerSample
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Prediction
 from ocm_core.diffusion.gaussian import dimension
-
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch
 
 
 def hutchinson(prediction: Prediction, probes: Sequence[Batch]) -> Batch:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
@@ -17,8 +16,8 @@ from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal
 from ocm_core.diffusion.noise import Noise
 from ocm_core.diffusion.transition import Kernel, Transition
+from ocm_core.shapes import Batch
 
-Batch = Float[Tensor, "batch *dims"]
 Need = Literal["head", "moments", "nothing"]
 
 

@@ -12,17 +12,13 @@ from functools import cached_property
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
 from ocm_core.networks.interface import Features, ScoreNetwork
-
-Batch = Float[Tensor, "batch *dims"]
-Times = Int[Tensor, " batch"]
-OverTime = Float[Tensor, "T+1"]
-Labels = Int[Tensor, " batch"] | None
+from ocm_core.shapes import Batch, Labels, OverTime, Times
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Batch = Float[Tensor, "batch *dims"]
-PerSample = Float[Tensor, " batch"]
+from ocm_core.shapes import Batch, PerSample
 
 
 def sum_dims(x: Batch) -> PerSample:
@@ -48,8 +47,9 @@ class Full:
     values: Float[Tensor, "batch d"]
 
     def scale(self, noise: Batch) -> Batch:
-        rotated = self.vectors @ (self.values.sqrt() * noise.flatten(1)).unsqueeze(-1)
-        return rotated.reshape_as(noise)
+        """By the symmetric root: a matrix that is diagonal draws what `Diagonal` draws."""
+        inside = self.vectors.mT @ noise.flatten(1).unsqueeze(-1)
+        return (self.vectors @ (self.values.sqrt().unsqueeze(-1) * inside)).reshape_as(noise)
 
     def limited(self, sigma: float) -> Full:
         return Full(self.vectors, self.values.clamp(max=sigma**2))

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
 from ocm_core.networks.interface import Features
-
-Batch = Float[Tensor, "batch *dims"]
-Times = Int[Tensor, " batch"]
+from ocm_core.shapes import Batch, Labels, Times
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,7 @@ class GuidedDenoiser:
     def schedule(self) -> Schedule:
         return self.denoiser.schedule
 
-    def predict(
-        self, x: Batch, t: int | Times, label: Int[Tensor, " batch"] | None = None
-    ) -> GuidedPrediction:
+    def predict(self, x: Batch, t: int | Times, label: Labels = None) -> GuidedPrediction:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         null = torch.full_like(label, self.null_label)

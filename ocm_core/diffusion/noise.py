@@ -17,8 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch
 
 _BLOCK_BYTES = 64 * 2**20
 _FIRST_BLOCK = 8

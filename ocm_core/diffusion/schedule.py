@@ -7,13 +7,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int
+from jaxtyping import Float64
 from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
-
-Table = Float64[ndarray, "T+1"]
+from ocm_core.shapes import Table, Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class Schedule:
         if not 0 <= s < t <= self.steps:
             raise OcmError(f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}")
 
-    def at(self, table: Table, t: Int[Tensor, " batch"], like: Tensor) -> Tensor:
+    def at(self, table: Table, t: Times, like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
         values = torch.from_numpy(table).to(t.device)[t].to(like.device)
         dtype = like.dtype if like.is_floating_point() else torch.float32

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Protocol
 
-from jaxtyping import Float
-from torch import Tensor
-
 from ocm_core.diffusion.chains import Chain, downward
 from ocm_core.diffusion.schedule import Schedule
-
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch
 
 
 @dataclass(frozen=True)

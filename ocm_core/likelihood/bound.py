@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log
 
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from ocm_core.covariance.interface import (
@@ -20,7 +20,7 @@ from ocm_core.covariance.interface import (
 )
 from ocm_core.diffusion.chains import Chain
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.gaussian import PerSample, dimension
+from ocm_core.diffusion.gaussian import dimension
 from ocm_core.diffusion.noise import Noise
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddpm, Transition, transition, transitions
@@ -28,9 +28,8 @@ from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.likelihood.terms import decoder_term, diffuse, prior_term, step_term
 from ocm_core.samplers.ancestral import Model, check_defined
+from ocm_core.shapes import Batch, Labels, PerSample
 
-Batch = Float[Tensor, "batch *dims"]
-Labels = Int[Tensor, " batch"] | None
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
 Progress = Callable[[Sequence[int]], Iterable[int]]

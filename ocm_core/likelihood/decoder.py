@@ -12,10 +12,9 @@ from math import log, pi, sqrt
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from math import log, sqrt
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from ocm_core.covariance.interface import ReverseStep, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.gaussian import PerSample, sum_dims
+from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.likelihood.decoder import Decoder
-
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch, PerSample
 
 
 def diffuse(schedule: Schedule, x0: Batch, t: int, noise: Batch) -> Batch:

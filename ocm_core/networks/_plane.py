@@ -50,13 +50,18 @@ class Mlp(nn.Module):
     Without those of x_t a small network takes ten times as long to find narrow modes.
     """
 
-    frequencies: Tensor
+    fine: Tensor
+    coarse: Tensor
 
     def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
         super().__init__()
         self.levels = levels
-        self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 4), persistent=False)
-        sizes = [(dimension + 1) * (1 + 2 * len(self.frequencies)), *[width] * depth]
+        # fine structure is in x_t; along the noise level everything changes slowly
+        fine, coarse = 2.0 ** torch.arange(-2, 4), 2.0 ** torch.arange(-2, 2)
+        self.register_buffer("fine", fine, persistent=False)
+        self.register_buffer("coarse", coarse, persistent=False)
+        inputs = dimension * (1 + 2 * len(fine)) + 1 + 2 * len(coarse)
+        sizes = [inputs, *[width] * depth]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.SiLU()]
@@ -69,9 +74,15 @@ class Mlp(nn.Module):
         alpha_bar, b = self.levels.at(time)
         level = 0.25 * torch.log(b / alpha_bar)
         scaled = x / self.levels.marginal_variance(time).sqrt().to(x.dtype)
-        inputs = torch.cat([scaled, level.to(x.dtype)], dim=1)
-        angles = (inputs.unsqueeze(-1) * self.frequencies.to(x.dtype)).flatten(1)
-        output: Tensor = self.layers(torch.cat([inputs, angles.sin(), angles.cos()], dim=1))
+        angles = torch.cat(
+            [
+                (scaled.unsqueeze(-1) * self.fine.to(x.dtype)).flatten(1),
+                level.to(x.dtype) * self.coarse.to(x.dtype),
+            ],
+            dim=1,
+        )
+        features = [scaled, level.to(x.dtype), angles.sin(), angles.cos()]
+        output: Tensor = self.layers(torch.cat(features, dim=1))
         return output
 
 

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.chains import Chain
@@ -23,8 +21,7 @@ from ocm_core.diffusion.noise import Noise
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel, Transition, transitions
 from ocm_core.errors import OcmError
-
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch, Labels
 
 
 class Model(Protocol):
@@ -33,9 +30,7 @@ class Model(Protocol):
     @property
     def schedule(self) -> Schedule: ...
 
-    def predict(
-        self, x: Batch, t: int, label: Int[Tensor, " batch"] | None = None
-    ) -> AnyPrediction: ...
+    def predict(self, x: Batch, t: int, label: Labels = None) -> AnyPrediction: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ def ancestral(
     kernel: Kernel,
     clip: Clip = NON_NEGATIVE,
     last_sigma: float | None = None,
-    label: Int[Tensor, " batch"] | None = None,
+    label: Labels = None,
     watch: Watcher | None = None,
 ) -> Sampled:
     """From x_T ~ N(0, I) down the chain. `watch` sees each transition and the state entering it."""

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
-from ocm_core.diffusion.gaussian import PerSample
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.shapes import Batch, PerSample, Times
 from ocm_core.training.draws import Draws
-
-Batch = Float[Tensor, "batch *dims"]
 
 
 class Objective(Protocol):
@@ -45,7 +43,7 @@ class Diffused:
 
     x0: Batch
     label: Int[Tensor, " batch"] | None
-    t: Int[Tensor, " batch"]
+    t: Times
     eps: Batch
     x: Batch
 

@@ -10,11 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy import ndarray
 from torch import Tensor
 
-Batch = Float[Tensor, "batch *dims"]
+from ocm_core.shapes import Batch
 
 _ITEMS, _TIMES, _NORMALS, _SIGNS = range(4)
 

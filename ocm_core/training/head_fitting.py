@@ -14,8 +14,8 @@ from torch import nn
 
 from ocm_core.covariance._head import LearnedMethod, Noised
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import PerSample
 from ocm_core.likelihood.decoder import Decoder
+from ocm_core.shapes import PerSample
 from ocm_core.training.batches import Diffused, Items, diffuse
 from ocm_core.training.draws import Draws
 

@@ -13,24 +13,22 @@ from math import sqrt
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
-
-Batch = Float[Tensor, "batch *dims"]
-OverTime = Float64[ndarray, "T+1"]
+from ocm_core.shapes import Batch, Table
 
 
 @dataclass(frozen=True)
 class Moments:
     """Tables over t = 0 … T (entry 0 is 0) and their standard errors over images."""
 
-    square: OverTime
-    square_error: OverTime
-    excess: OverTime
-    excess_error: OverTime
+    square: Table
+    square_error: Table
+    excess: Table
+    excess_error: Table
 
     @classmethod
     def empty(cls, steps: int) -> Moments:
@@ -73,7 +71,7 @@ def estimate(
     return moments
 
 
-def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> OverTime:
+def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> Table:
     """c_g = ᾱ v / (ᾱ v + b): c of a Gaussian with the data's variance v."""
     share: ndarray = alpha_bar * variance / (alpha_bar * variance + b)
     return share

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import PerSample, sum_dims
+from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.shapes import PerSample
 from ocm_core.training.batches import Items, diffuse
 from ocm_core.training.draws import Draws
 

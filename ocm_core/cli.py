@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
@@ -111,6 +112,31 @@ def _sync(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _networks(arguments: argparse.Namespace) -> int:
+    from ocm_core.checkpoints.counts import counts, table
+    from ocm_core.checkpoints.registry import CHECKPOINTS
+
+    rows = [counts(checkpoint) for checkpoint in CHECKPOINTS.values()]
+    as_json = json.dumps([row._asdict() for row in rows], indent=2)
+    print(as_json if arguments.json else table(rows))
+    return 0
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from ocm_core.checkpoints.bar import byte_bar
+    from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch
+    from ocm_core.checkpoints.lock import Lock
+    from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
+
+    checkpoint = checkpoint_named(arguments.name)
+    folder = FOLDER / checkpoint.name
+    with byte_bar(checkpoint.name) as progress:
+        wanted = {"file": arguments.file, "url": arguments.url}
+        provenance = fetch(checkpoint, folder, Lock(), **wanted, progress=progress)
+    print(f"{folder / WEIGHTS}: {describe(provenance)}")
+    return 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -175,4 +201,14 @@ def _parser() -> argparse.ArgumentParser:
     sync = commands.add_parser("sync", help="make Snakemake's and DVC's records agree")
     sync.add_argument("experiment", nargs="*")
     sync.set_defaults(handle=_sync)
+
+    networks = commands.add_parser("networks", help="count the published networks' parameters")
+    networks.add_argument("--json", action="store_true")
+    networks.set_defaults(handle=_networks)
+
+    fetch = commands.add_parser("fetch", help="get, check and convert a published checkpoint")
+    fetch.add_argument("name")
+    fetch.add_argument("--url", help="another place to download the same file from")
+    fetch.add_argument("--file", help="which of its published files, where there are several")
+    fetch.set_defaults(handle=_fetch)
     return parser

@@ -1,0 +1,66 @@
+"""Opening a published file: the restricted unpickler, and nothing else, after a look at its head.
+
+A checkpoint is a program until proven otherwise. What the restricted unpickler refuses is refused
+here too; there is no second way in.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from pickle import UnpicklingError
+from re import search
+
+import torch
+
+from ocm_core.errors import OcmError
+
+ZIP, PICKLE = b"PK\x03\x04", b"\x80"
+HEAD = 512
+
+
+def refuse_other_formats(path: Path, remedy: str) -> None:
+    """Read the first bytes only: a page or an unfinished archive is told from a checkpoint."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head.lstrip().startswith(b"<"):
+        raise OcmError(
+            f"{path}: expected a PyTorch file, found a web page (a quota notice or a sign-in, as a"
+            f" rule); {remedy}"
+        )
+    if head.startswith(ZIP):
+        if not zipfile.is_zipfile(path):
+            raise OcmError(f"{path}: expected a whole PyTorch file, found its beginning; {remedy}")
+    elif not head.startswith(PICKLE):
+        raise OcmError(f"{path}: expected a PyTorch file, found {head[:8]!r} at its head; {remedy}")
+
+
+def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:
+    refuse_other_formats(path, remedy)
+    try:
+        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about pickle protocols: not our choice
+            return torch.load(
+                path, weights_only=True, map_location="cpu", mmap=zipfile.is_zipfile(path)
+            )
+    except UnpicklingError as error:
+        raise OcmError(
+            f"{path}: expected tensors in plain containers, found {_refused(error)}; the file was"
+            f" not loaded and nothing in it was run; {remedy}"
+        ) from None
+    except Exception as error:  # torch tells of damage in half a dozen ways
+        raise OcmError(
+            f"{path}: expected a whole PyTorch file, found a damaged one"
+            f" ({type(error).__name__}: {_first_line(error)}); {remedy}"
+        ) from None
+
+
+def _refused(error: UnpicklingError) -> str:
+    named = search(r"GLOBAL (\S+)", str(error))
+    return f"a call for {named[1]}" if named else "pickle instructions that are not allowed"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

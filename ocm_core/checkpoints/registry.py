@@ -1,0 +1,340 @@
+"""The six published models that carry the paper's results, as data.
+
+Addresses and digests are copied from the pages named beside them; what no page states is None.
+A source is one file. The first source of a model is the one that is downloaded; the others are
+taken when they lie in `checkpoints/<name>/` under their name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ocm_core.errors import OcmError, unknown
+from ocm_core.networks import build
+from ocm_core.networks.interface import ScoreNetwork
+
+FOLDER = Path("checkpoints")
+ANALYTIC = "https://github.com/baofff/Analytic-DPM"
+EXTENDED = "https://github.com/baofff/Extended-Analytic-DPM"
+OPENAI = "https://github.com/openai/improved-diffusion"
+CONVERTED = "https://github.com/pesser/pytorch_diffusion"
+DDIM = "https://github.com/ermongroup/ddim"
+DIT = "https://github.com/facebookresearch/DiT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    file: str
+    layout: str
+    page: str  # where the authors point to the file
+    licence: str | None  # of the weights or of the page; None: none was found
+    ema: bool | None  # None: not stated
+    url: str | None = None  # None: not known, or no direct one
+    bytes: int | None = None
+    sha256: str | None = None
+    md5: str | None = None
+    note: str = ""
+
+    def remedy(self, path: Path) -> str:
+        """What a user can do when the file at `path` will not do."""
+        note = f" ({self.note})" if self.note else ""
+        address = f"{self.url}, linked from {self.page}" if self.url else self.page
+        return f"fetch it by hand from {address}{note}, and put it at {path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTime:
+    """What the network is told at step n of N: (n - shift) · scale."""
+
+    shift: int
+    scale: float
+
+    def at(self, n: int) -> float:
+        return (n - self.shift) * self.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    name: str
+    family: str
+    arguments: Mapping[str, Any]  # of the published constructor
+    head: str
+    schedule: Literal["linear", "cosine"]
+    steps: int
+    time: NetworkTime
+    paper_millions: float
+    paper_millions_with_head: float
+    sources: tuple[Source, ...]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        family = import_module(f"ocm_core.networks.{self.family}")
+        values: dict[str, Any] = vars(family.Config.from_published(self.arguments))
+        return values
+
+    def network(self) -> ScoreNetwork:
+        return build(self.family, self.config)
+
+    def source(self, file: str | None = None) -> Source:
+        by_file = {source.file: source for source in self.sources}
+        if file is None:
+            return self.sources[0]
+        if file not in by_file:
+            raise OcmError(f"file of checkpoint {self.name!r}: {unknown(file, by_file)}")
+        return by_file[file]
+
+
+def google_drive(file_id: str) -> str:
+    """The address that answers with the file, where the sharing link answers with a page."""
+    return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
+
+
+def _extended(name: str, file_id: str) -> Source:
+    """Extended-Analytic-DPM's conversions, which the paper's own README links to as well."""
+    return Source(
+        file=f"{name}.pth",
+        layout="flat",
+        page=EXTENDED,
+        licence=None,
+        ema=None,
+        url=google_drive(file_id),
+    )
+
+
+def _analytic_cifar10(file: str) -> Source:
+    return Source(
+        file=file,
+        layout="ema_models_states",
+        page=ANALYTIC,
+        licence=None,
+        ema=True,
+        note="its README has one link for both schedules, Google Drive"
+        " 1WyoUFDQeJUJblAT85Tc1ntbqklvqMP3J, and does not say what is behind it",
+    )
+
+
+_CIFAR10_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "in_channels": 3,
+        "out_channels": 3,
+        "model_channels": 128,
+        "channel_mult": [1, 2, 2, 2],
+        "num_res_blocks": 3,
+        "attention_resolutions": [2, 4],
+        "num_heads": 4,
+        "dropout": 0.3,
+    }
+)
+
+_CIFAR10_LS = Checkpoint(
+    name="cifar10_ls",
+    family="iddpm_unet",
+    arguments=_CIFAR10_ARGUMENTS,
+    head="simple",
+    schedule="linear",
+    steps=1000,
+    time=NetworkTime(shift=0, scale=1.0),
+    paper_millions=52.54,
+    paper_millions_with_head=52.55,
+    sources=(
+        _extended("cifar10_ls", "1rhZBWUDK3_q37Iac3sXq6WnxR_OHhPyI"),
+        _analytic_cifar10("400000.ckpt.pth"),
+    ),
+)
+
+_CIFAR10_CS = Checkpoint(
+    name="cifar10_cs",
+    family="iddpm_unet",
+    arguments=_CIFAR10_ARGUMENTS,
+    head="simple",
+    schedule="cosine",
+    steps=1000,
+    time=NetworkTime(shift=0, scale=1.0),
+    paper_millions=52.54,
+    paper_millions_with_head=52.55,
+    sources=(
+        _extended("cifar10_cs", "1ONNLpqPDLr4NesC0TfVZ3dCyaVBu7Xw0"),
+        _analytic_cifar10("160000.ckpt.pth"),
+    ),
+)
+
+_CELEBA64 = Checkpoint(
+    name="celeba64",
+    family="ddpm_unet",
+    arguments=MappingProxyType(
+        {
+            "in_channels": 3,
+            "out_ch": 3,
+            "ch": 128,
+            "ch_mult": [1, 2, 2, 2, 4],
+            "num_res_blocks": 2,
+            "attn_resolutions": [16],
+            "resolution": 64,
+            "dropout": 0.1,
+        }
+    ),
+    head="simple",
+    schedule="linear",
+    steps=1000,
+    time=NetworkTime(shift=1, scale=1.0),
+    paper_millions=78.70,
+    paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
+    sources=(
+        _extended("celeba64", "1bGQGTsFOnqQ2z3FN5rdkj1FPN1_5nYF4"),
+        Source(
+            file="ema_celeba.pth",
+            layout="flat",
+            page=ANALYTIC,
+            licence="MIT",  # DDIM's, where the weights come from
+            ema=True,
+            url=google_drive("1R_H-fJYXSH79wfSKs9D-fuKQVan5L-GR"),
+        ),
+        Source(
+            file="ddim_celeba64.pth",
+            layout="list_with_ema_last",
+            page=DDIM,
+            licence="MIT",
+            ema=True,
+            note="its README links the Google Drive folder 1si6Gn3U2ZrggnfYXOESWVFIwcNbyfh5o",
+        ),
+    ),
+)
+
+_IMAGENET64 = Checkpoint(
+    name="imagenet64",
+    family="iddpm_unet",
+    arguments=MappingProxyType(
+        {
+            "in_channels": 3,
+            "out_channels": 6,
+            "model_channels": 128,
+            "channel_mult": [1, 2, 3, 4],
+            "num_res_blocks": 3,
+            "attention_resolutions": [4, 8],
+            "num_heads": 4,
+            "dropout": 0.0,
+        }
+    ),
+    head="complex",
+    schedule="cosine",
+    steps=4000,
+    time=NetworkTime(shift=1, scale=0.25),
+    paper_millions=121.06,
+    paper_millions_with_head=121.49,
+    sources=(
+        Source(
+            file="imagenet64_uncond_100M_1500K.pt",
+            layout="flat",
+            page=OPENAI,
+            licence=None,
+            ema=None,
+            url="https://openaipublic.blob.core.windows.net/diffusion/march-2021/"
+            "imagenet64_uncond_100M_1500K.pt",
+        ),
+        _extended("imagenet64", "1evlXbMOg55y2BIjiALcD6Smbm07k7XGW"),
+    ),
+)
+
+_LSUN_BEDROOM = Checkpoint(
+    name="lsun_bedroom",
+    family="ddpm_unet",
+    arguments=MappingProxyType(
+        {
+            "in_channels": 3,
+            "out_ch": 3,
+            "ch": 128,
+            "ch_mult": [1, 1, 2, 2, 4, 4],
+            "num_res_blocks": 2,
+            "attn_resolutions": [16],
+            "resolution": 256,
+            "dropout": 0.0,
+        }
+    ),
+    head="complex",
+    schedule="linear",
+    steps=1000,
+    time=NetworkTime(shift=1, scale=1.0),
+    paper_millions=113.67,
+    paper_millions_with_head=114.04,
+    sources=(
+        Source(
+            file="model-2388000.ckpt",
+            layout="flat",
+            page=CONVERTED,
+            licence="MIT",
+            ema=True,
+            url="https://heibox.uni-heidelberg.de/f/b95206528f384185889b/?dl=1",
+            md5="1921fa46b66a3665e450e42f36c2720f",
+            note="the one in ema_diffusion_lsun_bedroom_model",
+        ),
+        _extended("lsun_bedroom", "1fVxn3C5uaXdZM4cc8WnQ6GXexS5-274k"),
+    ),
+)
+
+_IMAGENET256 = Checkpoint(
+    name="imagenet256",
+    family="dit",
+    arguments=MappingProxyType(
+        {
+            "input_size": 32,
+            "patch_size": 2,
+            "in_channels": 4,
+            "hidden_size": 1152,
+            "depth": 28,
+            "num_heads": 16,
+            "mlp_ratio": 4.0,
+            "class_dropout_prob": 0.1,
+            "num_classes": 1000,
+            "learn_sigma": True,
+        }
+    ),
+    head="adaln",
+    schedule="linear",
+    steps=1000,
+    time=NetworkTime(shift=1, scale=1.0),
+    paper_millions=675.13,
+    paper_millions_with_head=677.80,
+    sources=(
+        Source(
+            file="DiT-XL-2-256x256.pt",
+            layout="flat",
+            page=DIT,
+            licence="CC-BY-NC",
+            ema=None,
+            url="https://dl.fbaipublicfiles.com/DiT/models/DiT-XL-2-256x256.pt",
+        ),
+        Source(
+            file="training.pt",
+            layout="training_with_ema",
+            page=DIT,
+            licence=None,
+            ema=True,
+            note="none is published: this is a file that DiT's training script has written",
+        ),
+    ),
+)
+
+CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
+    {
+        checkpoint.name: checkpoint
+        for checkpoint in (
+            _CIFAR10_LS,
+            _CIFAR10_CS,
+            _CELEBA64,
+            _IMAGENET64,
+            _LSUN_BEDROOM,
+            _IMAGENET256,
+        )
+    }
+)
+
+
+def checkpoint_named(name: str) -> Checkpoint:
+    if name not in CHECKPOINTS:
+        raise OcmError(f"checkpoint: {unknown(name, CHECKPOINTS)}")
+    return CHECKPOINTS[name]

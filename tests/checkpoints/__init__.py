@@ -1,0 +1,1 @@
+"""Tests of the way in for published checkpoints: nothing here needs a network."""

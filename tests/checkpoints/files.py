@@ -1,0 +1,84 @@
+"""Tiny models of the published families, on disk in the published layouts."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocm_core.checkpoints.registry import Checkpoint, Source, checkpoint_named
+from ocm_core.networks.keys import export_published
+
+State = dict[str, Tensor]
+
+TINY: dict[str, dict[str, Any]] = {
+    "iddpm_unet": {
+        "model_channels": 32,
+        "channel_mult": [1, 2],
+        "num_res_blocks": 1,
+        "attention_resolutions": [2],
+    },
+    "ddpm_unet": {
+        "ch": 32,
+        "ch_mult": [1, 2],
+        "num_res_blocks": 1,
+        "attn_resolutions": [4],
+        "resolution": 8,
+    },
+    "dit": {"input_size": 8, "hidden_size": 16, "depth": 1, "num_heads": 2, "num_classes": 3},
+}
+
+
+def tiny(name: str) -> Checkpoint:
+    """The same entry, a few channels wide; digests of the real file do not apply."""
+    entry = checkpoint_named(name)
+    arguments = {**entry.arguments, **TINY[entry.family]}
+    sources = tuple(replace(source, md5=None) for source in entry.sources)
+    return replace(entry, arguments=arguments, sources=sources)
+
+
+def weights(checkpoint: Checkpoint, seed: int = 0) -> State:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {key: tensor.shape for key, tensor in export_published(checkpoint.network()).items()}
+    return {key: torch.randn(shape, generator=generator) for key, shape in shapes.items()}
+
+
+def _other(state: State) -> State:
+    return {key: tensor + 1 for key, tensor in state.items()}
+
+
+WRITERS: dict[str, Callable[[State], object]] = {
+    "flat": lambda state: state,
+    "models_states": lambda state: {"it": 7, "models_states": {"eps_model": state}},
+    "ema_models_states": lambda state: {
+        "it": 7,
+        "best_val_loss": None,
+        "models_states": {"eps_model": _other(state)},
+        "optimizers_states": {"all": {"state": {}, "param_groups": [{"lr": 1e-4}]}},
+        "ema_models_states": {"eps_model": state},
+    },
+    "list_with_ema_last": lambda state: [
+        {f"module.{key}": tensor for key, tensor in _other(state).items()},
+        {"state": {0: {"step": 3}}, "param_groups": [{"lr": 2e-4}]},
+        1,
+        3,
+        state,
+    ],
+    "training_with_ema": lambda state: {
+        "model": _other(state),
+        "ema": state,
+        "opt": {"state": {}, "param_groups": []},
+        "args": Namespace(model="DiT-XL/2", image_size=256),
+    },
+}
+
+
+def write(source: Source, state: State, path: Path, legacy: bool = False) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(WRITERS[source.layout](state), path, _use_new_zipfile_serialization=not legacy)
+    return path

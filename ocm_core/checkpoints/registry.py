@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ocm_core.diffusion.denoiser import TimeConvention
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks import build
 from ocm_core.networks.interface import ScoreNetwork
@@ -48,17 +49,6 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkTime:
-    """What the network is told at step n of N: (n - shift) · scale."""
-
-    shift: int
-    scale: float
-
-    def at(self, n: int) -> float:
-        return (n - self.shift) * self.scale
-
-
-@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     name: str
     family: str
@@ -66,7 +56,7 @@ class Checkpoint:
     head: str
     schedule: Literal["linear", "cosine"]
     steps: int
-    time: NetworkTime
+    time: TimeConvention
     paper_millions: float
     paper_millions_with_head: float
     sources: tuple[Source, ...]
@@ -138,7 +128,7 @@ _CIFAR10_LS = Checkpoint(
     head="simple",
     schedule="linear",
     steps=1000,
-    time=NetworkTime(shift=0, scale=1.0),
+    time=TimeConvention(shift=0, scale=1.0),
     paper_millions=52.54,
     paper_millions_with_head=52.55,
     sources=(
@@ -154,7 +144,7 @@ _CIFAR10_CS = Checkpoint(
     head="simple",
     schedule="cosine",
     steps=1000,
-    time=NetworkTime(shift=0, scale=1.0),
+    time=TimeConvention(shift=0, scale=1.0),
     paper_millions=52.54,
     paper_millions_with_head=52.55,
     sources=(
@@ -181,7 +171,7 @@ _CELEBA64 = Checkpoint(
     head="simple",
     schedule="linear",
     steps=1000,
-    time=NetworkTime(shift=1, scale=1.0),
+    time=TimeConvention(shift=1, scale=1.0),
     paper_millions=78.70,
     paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
     sources=(
@@ -223,7 +213,7 @@ _IMAGENET64 = Checkpoint(
     head="complex",
     schedule="cosine",
     steps=4000,
-    time=NetworkTime(shift=1, scale=0.25),
+    time=TimeConvention(shift=1, scale=0.25),
     paper_millions=121.06,
     paper_millions_with_head=121.49,
     sources=(
@@ -258,7 +248,7 @@ _LSUN_BEDROOM = Checkpoint(
     head="complex",
     schedule="linear",
     steps=1000,
-    time=NetworkTime(shift=1, scale=1.0),
+    time=TimeConvention(shift=1, scale=1.0),
     paper_millions=113.67,
     paper_millions_with_head=114.04,
     sources=(
@@ -296,7 +286,7 @@ _IMAGENET256 = Checkpoint(
     head="adaln",
     schedule="linear",
     steps=1000,
-    time=NetworkTime(shift=1, scale=1.0),
+    time=TimeConvention(shift=1, scale=1.0),
     paper_millions=675.13,
     paper_millions_with_head=677.80,
     sources=(

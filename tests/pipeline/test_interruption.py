@@ -27,14 +27,21 @@ UNDER_WAY = {
 def kill_at(project: Project, task: str) -> None:
     """Run everything, and kill -9 all of it in the middle of `task`."""
     folder = project.root / "artifacts" / NAME / task
-    while True:
-        _kill_when(project, folder / UNDER_WAY[task])
-        if not (folder / "manifest.json").exists():
-            return
-        shutil.rmtree(folder)  # it was quicker than the signal: once more
+    _forget_if_whole(project, folder)  # the scheduler may have come by it before an earlier kill
+    while not _kill_when(project, folder / UNDER_WAY[task]):
+        _forget_if_whole(project, folder)  # it was quicker than the signal: once more
 
 
-def _kill_when(project: Project, sign: Path) -> None:
+def _forget_if_whole(project: Project, folder: Path) -> None:
+    """And the page, without which nobody would ask for the artifact again."""
+    if (folder / "manifest.json").exists():
+        shutil.rmtree(folder)
+        shutil.rmtree(folder.parents[1] / "report", ignore_errors=True)
+        (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)
+
+
+def _kill_when(project: Project, sign: Path) -> bool:
+    """Whether the kill came before the artifact was whole."""
     process = subprocess.Popen(
         ["snakemake", "--cores", "1"],
         cwd=project.root,
@@ -44,10 +51,13 @@ def _kill_when(project: Project, sign: Path) -> None:
         start_new_session=True,
     )
     while not sign.exists():
-        assert process.poll() is None, f"{sign} has not been seen"
+        if process.poll() is not None:  # it came and went between two looks
+            assert process.returncode == 0, f"{sign} has not been seen"
+            return False
         time.sleep(0.001)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    return not (sign.parent / "manifest.json").exists()
 
 
 def test_after_dvc_repro_snakemake_has_nothing_to_do(made_by_dvc: Project) -> None:

@@ -1,6 +1,9 @@
 # `make report` makes the active experiment's report; `make test` runs every check. Both make .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+TORCH := 2.13.0
+# uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
+LINKS = $(addprefix --find-links ,$(shell $(BIN)/python -m pip config get global.find-links 2>/dev/null))
 
 .PHONY: help env report test lint bench clean pins
 
@@ -14,17 +17,13 @@ help:
 
 env: .venv/.made
 
-# uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
 .venv/.made: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
 	  echo "make env: $(PYTHON) is $$($(PYTHON) --version); use Python 3.11 to 3.13:" \
 	    "make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
-	@links=; for link in $$($(BIN)/python -m pip config get global.find-links 2>/dev/null); do \
-	  links="$$links --find-links $$link"; done; \
-	set -x; $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-	  $$links -r requirements.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(LINKS) -r requirements.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -51,5 +50,5 @@ clean:
 
 # Without local versions such as +cpu, so that any build of torch satisfies the pin.
 pins:
-	$(BIN)/uv pip compile --quiet --extra dev --no-annotate --no-header --python-version 3.11 \
-	  pyproject.toml | sed 's/+[a-z0-9.]*$$//' > .pins && mv .pins requirements.txt
+	echo "torch==$(TORCH)" | $(BIN)/uv pip compile --quiet --extra dev --no-annotate --no-header \
+	  --python-version 3.11 $(LINKS) --constraint - pyproject.toml | sed 's/+[a-z0-9.]*$$//' > .pins && mv .pins requirements.txt

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH := 2.13.0
 # uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
-LINKS = $(addprefix --find-links ,$(shell $(BIN)/python -m pip config get global.find-links 2>/dev/null))
+LINKS = $$($(BIN)/python -m pip config get global.find-links 2>/dev/null | sed 's/[^ ][^ ]*/--find-links &/g')
 
 .PHONY: help env report test lint bench clean pins
 

@@ -1,4 +1,4 @@
-"""Table of contents: each experiment runs encode, train, sample, evaluate and report.
+"""Table of contents: each experiment runs fetch, encode, train, sample, evaluate and report.
 
 What a rule reads (inputs, parameters, sources) comes from ocm_core/pipeline/table.py, which also
 generates dvc.yaml. Manifests are the only edges: an artifact without its manifest does not exist.
@@ -31,6 +31,7 @@ wildcard_constraints:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/fetch.smk"
 include: "workflow/rules/encode.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/sample.smk"

@@ -59,9 +59,11 @@ def _params(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    _take_part(arguments)
     from ocm_core.pipeline.run import run
 
-    log = _log_to(arguments.log)
+    first = os.environ.get("RANK", "0") == "0"
+    log = _log_to(arguments.log if first else None)
     stage, experiment, part = arguments.stage, arguments.experiment, arguments.part
     job = f"{stage} {experiment} {part}"
     log.info("%s: start", job)
@@ -75,6 +77,23 @@ def _run(arguments: argparse.Namespace) -> int:
         raise OcmError(f"{job}: {reason} (log: {arguments.log})") from None
     log.info("%s: done", job)
     return 0
+
+
+def _take_part(arguments: argparse.Namespace) -> None:
+    """Reserve GPUs, and where there are several processes become `torchrun`, or join it."""
+    if (rank := os.environ.get("LOCAL_RANK")) is not None:
+        from ocm_core.processes import join
+
+        return join(int(rank))
+    if arguments.gpus:
+        from ocm_core.pipeline.gpus import VISIBLE, reserve
+
+        os.environ[VISIBLE] = reserve(arguments.gpus)
+    processes = arguments.processes or max(1, arguments.gpus)
+    if processes > 1:
+        together = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        command = [sys.executable, *together, "-m", "ocm_core.cli", *sys.argv[1:]]
+        os.execv(command[0], command)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -188,6 +207,8 @@ def _parser() -> argparse.ArgumentParser:
     device, threads = os.environ.get("OCM_DEVICE", "auto"), os.environ.get("OCM_THREADS", "1")
     run.add_argument("--device", type=_device, default=device, help="or OCM_DEVICE")
     run.add_argument("--threads", type=_threads, default=threads, help="or OCM_THREADS")
+    run.add_argument("--gpus", type=int, default=0, help="how many to reserve; one process each")
+    run.add_argument("--processes", type=int, help="how many, if not one per GPU")
     run.set_defaults(handle=_run)
 
     verify = commands.add_parser("verify", help="recompute every sha256 and name what differs")
@@ -212,3 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("--file", help="which of its published files, where there are several")
     fetch.set_defaults(handle=_fetch)
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ocm_core.pipeline.cells import Cell
 
 FILE = "results.zarr"
-AXES = ("score", "sampler", "method", "steps", "seed")
+AXES = ("score", "sampler", "method", "steps", "guidance", "seed")
 
 
 def table(cells: Iterable[Cell], variables: Iterable[str]) -> xr.Dataset:

@@ -22,6 +22,7 @@ from ocm_core.checkpoints.lock import Lock, Recorded
 from ocm_core.checkpoints.opening import open_restricted, refuse_other_formats
 from ocm_core.checkpoints.registry import Checkpoint, Source
 from ocm_core.errors import OcmError
+from ocm_core.networks.interface import ScoreNetwork
 from ocm_core.networks.keys import load_published, published_keys
 
 WEIGHTS = "weights.safetensors"
@@ -35,12 +36,15 @@ def fetch(
     folder: Path,
     lock: Lock,
     *,
+    network: ScoreNetwork | None = None,
     file: str | None = None,
     url: str | None = None,
     target: Path | None = None,
     progress: Progress | None = None,
 ) -> Provenance:
     """Write the weights to `target`; `file` picks a source, `url` says where else to get it.
+
+    Keys and shapes must be those of `network`: the published one unless another is given.
 
     A file that already lies in `folder` is taken as it is. What is returned depends on the file and
     the arguments, and not on how the file came there.
@@ -51,7 +55,8 @@ def fetch(
     sha256 = _digest(path, "sha256") if by_hand else _download(source, path, url, progress)
     found = Recorded(sha256, path.stat().st_size)
     try:
-        weights = _checked(checkpoint, source, path, found, lock)
+        content = _opened(checkpoint, source, path, found, lock)
+        weights = _checked(network or empty_network(checkpoint), source, path, content)
     except OcmError:
         if not by_hand:
             path.unlink()
@@ -62,13 +67,18 @@ def fetch(
     return provenance
 
 
-def published_state(checkpoint: Checkpoint, state: Mapping[str, Tensor]) -> State:
-    """The same tensors under our keys; anything but exactly the published list is refused."""
+def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
+    """The published network without storage."""
     with torch.device("meta"):
-        network = checkpoint.network()
-    load_published(network, {key: tensor.to("meta") for key, tensor in state.items()})
-    expected = network.state_dict()
-    names = published_keys(network)
+        return checkpoint.network()
+
+
+def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> State:
+    """The same tensors under our keys; anything but exactly the published list is refused."""
+    empty = network.to("meta")
+    load_published(empty, {key: tensor.to("meta") for key, tensor in state.items()})
+    expected = empty.state_dict()
+    names = published_keys(empty)
     for key, name in names.items():
         if state[name].dtype != expected[key].dtype:
             raise OcmError(
@@ -90,17 +100,22 @@ def _download(source: Source, path: Path, url: str | None, progress: Progress | 
     return download(address, path, source.remedy(path), progress)
 
 
-def _checked(
+def _opened(
     checkpoint: Checkpoint, source: Source, path: Path, found: Recorded, lock: Lock
-) -> State:
+) -> object:
+    """Digests first; then what the restricted unpickler makes of the file."""
     remedy = source.remedy(path)
     refuse_other_formats(path, remedy)
     _check_published_digests(source, path, found)
     lock.check(_key(checkpoint, source), found, path, remedy)
-    content = open_restricted(path, remedy, layout_named(source.layout).allowed)
+    return open_restricted(path, remedy, layout_named(source.layout).allowed)
+
+
+def _checked(network: ScoreNetwork, source: Source, path: Path, content: object) -> State:
+    remedy = source.remedy(path)
     state = extract(source.layout, content, path, remedy)
     try:
-        return published_state(checkpoint, state)
+        return published_state(network, state)
     except OcmError as error:
         raise OcmError(f"{path}: {error}; {remedy}") from None
 

@@ -1,6 +1,7 @@
-"""How published files nest their weights: one function a layout, from content to a flat state dict.
+"""How published files nest their weights: one entry a layout, from content to state dict and back.
 
-Each takes what the restricted unpickler returned, and refuses whatever is not exactly its layout.
+`take` gets what the restricted unpickler returned, and refuses whatever is not exactly its layout;
+`give` nests a state dict as the published file has it, for the checkpoints of smoke experiments.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class UnexpectedError(Exception):
 
 class Layout(NamedTuple):
     take: Callable[[object], State]
+    give: Callable[[State], object]
     allowed: tuple[type, ...] = ()  # classes that the file holds beside tensors and containers
 
 
@@ -55,12 +57,27 @@ def training_with_ema(content: object) -> State:
     return _nested(content, "ema")
 
 
+def _as_ddim(state: State) -> object:
+    prefixed = {f"module.{key}": tensor for key, tensor in state.items()}
+    return [prefixed, {"state": {}, "param_groups": []}, 1, 1, state]
+
+
 LAYOUTS: dict[str, Layout] = {
-    "flat": Layout(flat),
-    "models_states": Layout(models_states),
-    "ema_models_states": Layout(ema_models_states),
-    "list_with_ema_last": Layout(list_with_ema_last),
-    "training_with_ema": Layout(training_with_ema, allowed=(Namespace,)),
+    "flat": Layout(flat, give=lambda state: state),
+    "models_states": Layout(models_states, give=lambda state: {"models_states": {NETWORK: state}}),
+    "ema_models_states": Layout(
+        ema_models_states,
+        give=lambda state: {
+            "models_states": {NETWORK: state},
+            "ema_models_states": {NETWORK: state},
+        },
+    ),
+    "list_with_ema_last": Layout(list_with_ema_last, give=_as_ddim),
+    "training_with_ema": Layout(
+        training_with_ema,
+        give=lambda state: {"model": state, "ema": state, "opt": {}, "args": Namespace()},
+        allowed=(Namespace,),
+    ),
 }
 
 

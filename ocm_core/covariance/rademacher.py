@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import Field
+from torch import Tensor
 
 from ocm_core.covariance._probes import hutchinson
 from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
@@ -14,7 +15,11 @@ class Method(CovarianceMethod):
     probes: Annotated[int, Field(ge=1)] = 1
 
     def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
-        # drawn before mixing, so that both branches of guidance see the same probes
-        probes = [noise.signs().to(prediction.x) for _ in range(self.probes)]
-        c = prediction.combine(lambda branch: hutchinson(branch, probes))
+        c = probed(prediction, noise, self.probes)
         return lambda step: step.through(c)
+
+
+def probed(prediction: AnyPrediction, noise: Noise, count: int) -> Tensor:
+    # drawn before mixing, so that both branches of guidance see the same probes
+    probes = [noise.signs().to(prediction.x) for _ in range(count)]
+    return prediction.combine(lambda branch: hutchinson(branch, probes))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import log, pi
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
+from ocm_core.data.interface import ArraySplit, DataSet
 from ocm_core.params.schema import GridLayout, MixtureData, UniformLayout
 
 Points = Float[Tensor, "batch 2"]
@@ -82,8 +84,12 @@ def _means(layout: GridLayout | UniformLayout) -> Float64[ndarray, "modes 2"]:
     return source.uniform(-layout.half_width, layout.half_width, size=(layout.modes, 2))
 
 
-def draw(data: MixtureData) -> dict[str, Float64[ndarray, "count 2"]]:
-    """The training and the test set."""
+def open_data(data: MixtureData, archives: Path) -> DataSet:
     source = np.random.Generator(np.random.Philox(data.seed))
     sizes = {"train": data.train_size, "test": data.test_size}
-    return {split: mixture(data).draw(size, source) for split, size in sizes.items()}
+    drawn = {split: mixture(data).draw(size, source) for split, size in sizes.items()}
+    return DataSet(
+        splits={split: ArraySplit(points.astype(np.float32)) for split, points in drawn.items()},
+        levels=None,
+        provenance={"source": "drawn from the mixture", "seed": data.seed},
+    )

@@ -20,8 +20,7 @@ from ocm_core.errors import OcmError
 from ocm_core.shapes import Batch
 
 _BLOCK_BYTES = 64 * 2**20
-_FIRST_BLOCK = 8
-_PURPOSES = {"normal": 0, "sign": 1}
+_PURPOSES = {"normal": 0, "sign": 1, "label": 2}
 
 
 class Noise(Protocol):
@@ -48,6 +47,7 @@ class SampleStreams:
     indices: Sequence[int]
     shape: tuple[int, ...]
     device: torch.device | str = "cpu"
+    first_block: int = 8  # steps drawn at once at first
     _blocks: dict[str, Float[np.ndarray, "steps batch *dims"]] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
     _generators: dict[str, list[np.random.Generator]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class SampleStreams:
             self._generators[purpose] = [generator(self.seed, i, purpose) for i in self.indices]
         values = int(np.prod(self.shape))
         # each block is twice the last: few draws waste little, many cost few calls
-        wanted = 2 * len(self._blocks.get(purpose, ())) or _FIRST_BLOCK
+        wanted = 2 * len(self._blocks.get(purpose, ())) or self.first_block
         steps = max(1, min(wanted, _BLOCK_BYTES // (4 * values * len(self.indices))))
         block = np.empty((len(self.indices), steps, values), dtype=np.float32)
         for row, source in zip(block, self._generators[purpose], strict=True):

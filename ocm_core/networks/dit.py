@@ -1,8 +1,9 @@
 """The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
 
 Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
-The last class of the embedding table is the null class of classifier-free guidance: it replaces
-labels at random during training, and stands in for a label that is not given.
+The last class of the embedding table is the null class of classifier-free guidance: it stands in
+for a label that is not given, and training replaces labels by it at random (see
+`ocm_core/training/batches.py`, where all that is random in training is drawn).
 """
 
 from collections.abc import Mapping
@@ -151,6 +152,8 @@ class DiT(ScoreNetwork):
         super().__init__()
         self.config = config
         self.out_channels_per_input = 2 if config.learns_variance else 1
+        self.conditional = True
+        self.label_dropout = config.label_dropout
         self.null_label = config.num_classes if config.label_dropout > 0 else None
         patch = config.patch_size
         self.patchify = _drawn(nn.Conv2d(config.in_channels, config.width, patch, stride=patch))
@@ -179,13 +182,9 @@ class DiT(ScoreNetwork):
             if label is None:
                 raise OcmError("DiT with label_dropout=0 has no null class; pass a label")
             return label
-        nulls = torch.full((len(x),), self.null_label, device=x.device)
         if label is None:
-            return nulls
-        if not self.training:
-            return label
-        dropped = torch.rand(len(x), device=x.device) < self.config.label_dropout
-        return torch.where(dropped, nulls, label)
+            return torch.full((len(x),), self.null_label, device=x.device)
+        return label
 
     def _build_head(self, kind: str, **sizes: int) -> Output:
         refuse_sizes(kind, sizes)

@@ -28,7 +28,9 @@ class Features(NamedTuple):
 class ScoreNetwork(nn.Module, ABC):
     head_kinds: ClassVar[tuple[str, ...]]
     out_channels_per_input: int  # 1: the noise; 2: the noise, then the interpolation value
+    conditional: bool = False  # whether it takes class labels
     null_label: int | None = None  # the class that stands for "no label", where there is one
+    label_dropout: float = 0.0  # how often training replaces a label by the null class
 
     @property
     def learns_variance(self) -> bool:

@@ -14,8 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ocm_core.errors import OcmError, unknown
+from ocm_core.params import methods, networks
 from ocm_core.params.document import Tree, validate
-from ocm_core.params.methods import check_samplers, complete
 from ocm_core.params.schema import Experiment
 
 PARAMS = Path("params")
@@ -38,9 +38,11 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Experiment:
         _check_keys(overrides, tree)
         tree = _compose_tree(name, overrides)
     if isinstance(tree.get("methods"), dict):
-        tree["methods"] = complete(tree["methods"], file)
+        tree["methods"] = methods.complete(tree["methods"], file)
+    if isinstance(tree.get("network"), dict):
+        tree["network"] = networks.complete(tree, file)
     experiment = validate({"name": name, **tree}, file)
-    check_samplers(experiment, file)
+    methods.check_samplers(experiment, file)
     return experiment
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ocm_core.params.schema import Block, Experiment
+from ocm_core.params.block import Block
+from ocm_core.params.schema import Experiment
 
 
 def values(experiment: Experiment, keys: Collection[str]) -> dict[str, Any]:

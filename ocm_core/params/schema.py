@@ -6,32 +6,25 @@ Only pydantic is imported here, so that building the graph never waits for torch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ocm_core.errors import OcmError, unknown
+from ocm_core.errors import unknown
+from ocm_core.params.block import Block, Count, Label, Positive
+from ocm_core.params.data_blocks import (
+    Celeba64Data,
+    Cifar10Data,
+    DigitsData,
+    GeneratedData,
+    Imagenet64Data,
+    Imagenet256Data,
+    LsunBedroomData,
+    MnistData,
+)
 
 Score = Literal["true", "learned", "published"]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-
-
-class Block(BaseModel):
-    """A part of the tree: frozen, and closed to unknown keys and to silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    _withheld: dict[str, str] = PrivateAttr(default_factory=dict)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """A key that `restrict` has taken away says so, and who must declare it."""
-            if name in type(self).model_fields and name in self._withheld:
-                raise OcmError(self._withheld[name])
-            return super().__getattr__(name)
 
 
 class GridLayout(Block):
@@ -71,6 +64,29 @@ class MixtureData(Block):
     def classes(self) -> int:
         return 0
 
+    @property
+    def levels(self) -> int | None:
+        return None
+
+    @property
+    def archived(self) -> bool:
+        """Whether it has to be fetched first."""
+        return False
+
+
+Data = Annotated[
+    MixtureData
+    | DigitsData
+    | MnistData
+    | GeneratedData
+    | Cifar10Data
+    | Celeba64Data
+    | Imagenet64Data
+    | Imagenet256Data
+    | LsunBedroomData,
+    Field(discriminator="kind"),
+]
+
 
 class Schedule(Block):
     kind: Literal["linear", "cosine"]
@@ -85,6 +101,80 @@ class MlpNetwork(Block):
     width: Count
     depth: Count
     precondition: Literal["none", "gaussian"]
+
+    @property
+    def conditional(self) -> bool:
+        return False
+
+    @property
+    def checkpoint(self) -> None:
+        return None
+
+
+class Time(Block):
+    """How the index t = 1 … T becomes the number that the network was trained with."""
+
+    shift: Literal[0, 1]
+    scale: Positive
+
+
+class Checkpoint(Block):
+    """A published file: an entry of `ocm_core/checkpoints/registry.py`, or one written like it."""
+
+    name: Label
+    origin: Literal["published", "generated"]
+    file: str | None  # null: the one at hand, else the first of the entry
+    url: str | None  # null: the entry's
+
+
+class TrunkNetwork(Block):
+    """A network of a published family. The family checks `config`; the registry can fill it in."""
+
+    family: Literal["ddpm_unet", "iddpm_unet", "dit"]
+    scores: Annotated[list[Literal["learned", "published"]], Field(min_length=1)]
+    config: dict[str, Any]
+    time: Time
+    checkpoint: Checkpoint | None
+
+    @property
+    def conditional(self) -> bool:
+        return self.family == "dit"
+
+
+Network = Annotated[MlpNetwork | TrunkNetwork, Field(discriminator="family")]
+
+
+class Vae(Block):
+    """The autoencoder: published, written like a published one, or trained by a rule."""
+
+    origin: Literal["published", "generated", "trained"]
+    name: str | None  # of the published one
+    url: str | None
+    config: dict[str, Any]  # of diffusers' AutoencoderKL
+    kl_weight: Positive | None  # where it is trained
+
+    @property
+    def downsampling(self) -> int:
+        return int(2 ** (len(self.config["block_out_channels"]) - 1))
+
+
+class Latent(Block):
+    """What is diffused instead of pixels, and what of the posterior is kept in the store."""
+
+    vae: Vae
+    posterior: Literal["mean", "sample", "keep"]
+    batch_size: Count
+    seed: int
+
+
+class Encode(Block):
+    """How the data set is written, and by how many jobs side by side."""
+
+    jobs: Count
+    chunk: Count  # items that are read together
+    shard: Count  # items that are written, resumed and hashed together
+    flips: bool  # the training set once more, mirrored
+    latent: Latent | None
 
 
 class Method(BaseModel):
@@ -133,10 +223,23 @@ class Moments(Block):
     seed: int
 
 
+class HeadTraining(Optimiser):
+    trunk_dropout: bool  # as the published trainer has it: dropout stays on in the frozen trunk
+
+
 class Train(Block):
-    score: Optimiser
+    score: Optimiser | None
     moments: Moments
-    heads: Optimiser
+    heads: HeadTraining
+    vae: Optimiser | None
+    classifier: Optimiser | None
+
+
+class Grid(Block):
+    """Every number of steps with every guidance scale; 1.0 is no guidance."""
+
+    steps: Annotated[list[Count], Field(min_length=1)]
+    guidance: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
 
 
 class Sampler(Block):
@@ -145,8 +248,13 @@ class Sampler(Block):
     kind: Literal["ddpm", "ddim"]
     eta: Annotated[float, Field(ge=0, le=1)]
     chain: Literal["even", "quadratic", "dit"]
-    steps: Annotated[list[Count], Field(min_length=1)]
+    grids: Annotated[list[Grid], Field(min_length=1)]
     methods: Annotated[list[str], Field(min_length=1)]
+    last_sigma: Positive | None  # at the step into τ_1, in grey levels
+
+    @property
+    def steps(self) -> list[int]:
+        return sorted({steps for grid in self.grids for steps in grid.steps})
 
 
 class Clip(Block):
@@ -154,11 +262,9 @@ class Clip(Block):
 
     x0: Positive | None
     covariance: Positive | None
-    last_sigma_pixels: Positive | None
 
 
 class Guidance(Block):
-    scales: list[Annotated[float, Field(ge=0)]]
     channels: Literal["all", "first_three"]
     covariance: Literal["guided", "conditional"]
 
@@ -171,6 +277,11 @@ class Sample(Block):
     clip: Clip
     guidance: Guidance
     split: list[Literal["score", "sampler", "method", "steps", "guidance", "seed"]]
+
+    @property
+    def guided(self) -> bool:
+        grids = (grid for sampler in self.samplers.values() for grid in sampler.grids)
+        return any(scale != 1.0 for grid in grids for scale in grid.guidance)
 
 
 class CovarianceError(Block):
@@ -185,9 +296,58 @@ class Mmd(Block):
     bandwidths: Annotated[list[Positive], Field(min_length=1)]
 
 
+class Likelihood(Block):
+    """The bound on the test set, in bits per dimension: all DDPM methods and all K in one pass."""
+
+    steps: Annotated[list[Count], Field(min_length=1)]
+    images: Count | None  # null: the whole test set
+    batch_size: Count
+    seed: int
+    cdf: Literal["exact", "tanh"]
+    decoder_variance: Literal["fixed", "method"]
+    fewer: dict[str, list[Count]]  # methods that are too dear for all steps, and those they get
+
+    def groups(self, labels: Collection[str]) -> dict[tuple[int, ...], list[str]]:
+        """The methods that share a pass, by the numbers of steps that it serves."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for label in labels:
+            found.setdefault(tuple(self.fewer.get(label, self.steps)), []).append(label)
+        return {steps: labels for steps, labels in found.items() if steps}
+
+
+class Features(Block):
+    """Distances in the features of a named space: FID, KID, precision, recall."""
+
+    space: Literal["classifier", "efficientnet_lite0", "inception"]
+    batch_size: Count
+    neighbours: Count
+    manifold_images: Count | None  # of the training set, for recall; null: all
+    seed: int
+
+
+class Deviation(Block):
+    """Predicted standard deviations as pictures, beside estimates from M probes."""
+
+    times: Annotated[list[Count], Field(min_length=1)]
+    images: Count
+    probes: Annotated[list[Count], Field(min_length=1)]
+    seed: int
+
+
+class CostSettings(Block):
+    """Time of one evaluation of the network, alone and with each method."""
+
+    batch_size: Count
+    repeats: Count
+
+
 class Evaluate(Block):
     covariance_error: CovarianceError | None
     mmd: Mmd | None
+    likelihood: Likelihood | None
+    features: Features | None
+    deviation: Deviation | None
+    cost: CostSettings | None
 
 
 class Report(Block):
@@ -199,9 +359,10 @@ class Experiment(Block):
     """Everything that decides the numbers of one experiment."""
 
     name: Label
-    data: MixtureData
+    data: Data
+    encode: Encode
     schedule: Schedule
-    network: MlpNetwork
+    network: Network
     methods: Annotated[dict[Label, Method], Field(min_length=1)]
     head: Head
     train: Train
@@ -215,13 +376,40 @@ class Experiment(Block):
             raise ValueError("\n".join(problems))
         return self
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is diffused: a point, an image, or a latent."""
+        latent = self.encode.latent
+        if latent is None:
+            return self.data.shape
+        _, *sides = self.data.shape
+        channels = latent.vae.config["latent_channels"]
+        return (channels, *(side // latent.vae.downsampling for side in sides))
+
+    @property
+    def levels(self) -> int | None:
+        """Of what is diffused: grey levels, or None where it is continuous."""
+        return self.data.levels if self.encode.latent is None else None
+
 
 def _impossible(experiment: Experiment) -> Iterator[str]:
     """What no single key can tell: one line per problem, beginning with the key."""
-    if experiment.sample.guidance.scales and not experiment.data.classes:
+    yield from _impossible_samplers(experiment)
+    yield from _impossible_training(experiment)
+    yield from _impossible_likelihood(experiment)
+    features = experiment.evaluate.features
+    if features and features.space == "classifier" and not experiment.data.classes:
         yield (
-            "sample.guidance.scales: guidance needs class labels, and "
-            f"data.kind = {experiment.data.kind!r} has none; use []"
+            "evaluate.features.space: 'classifier' is trained on labels, and "
+            f"data.kind = {experiment.data.kind!r} has none; use 'efficientnet_lite0'"
+        )
+
+
+def _impossible_samplers(experiment: Experiment) -> Iterator[str]:
+    if experiment.sample.guided and not experiment.network.conditional:
+        yield (
+            "sample.samplers: guidance needs a network with class labels, and network.family = "
+            f"{experiment.network.family!r} has none; use guidance: [1.0]"
         )
     for label, sampler in experiment.sample.samplers.items():
         where = f"sample.samplers.{label}"
@@ -234,3 +422,38 @@ def _impossible(experiment: Experiment) -> Iterator[str]:
         for method in sampler.methods:
             if method not in experiment.methods:
                 yield f"{where}.methods: {unknown(method, experiment.methods)}"
+        if sampler.last_sigma and experiment.levels is None:
+            yield f"{where}.last_sigma: counts grey levels, and what is diffused has none; use null"
+
+
+def _impossible_training(experiment: Experiment) -> Iterator[str]:
+    """A network that is trained here needs its settings."""
+    latent, features = experiment.encode.latent, experiment.evaluate.features
+    trained = {
+        "score": "learned" in experiment.network.scores,
+        "vae": latent is not None and latent.vae.origin == "trained",
+        "classifier": features is not None and features.space == "classifier",
+    }
+    for name, needed in trained.items():
+        if needed and getattr(experiment.train, name) is None:
+            yield f"train.{name}: null, but the experiment trains it; give its settings"
+    if "published" in experiment.network.scores and experiment.network.checkpoint is None:
+        yield "network.checkpoint: null, but network.scores has 'published'; name the checkpoint"
+
+
+def _impossible_likelihood(experiment: Experiment) -> Iterator[str]:
+    settings = experiment.evaluate.likelihood
+    if settings is None:
+        return
+    where = "evaluate.likelihood"
+    for label, steps in settings.fewer.items():
+        if label not in experiment.methods:
+            yield f"{where}.fewer: {unknown(label, experiment.methods)}"
+        if not set(steps) <= set(settings.steps):
+            yield f"{where}.fewer.{label}: {steps}: not all of them are in {where}.steps"
+    chains = {s.chain for s in experiment.sample.samplers.values() if s.kind == "ddpm"}
+    if len(chains) != 1:
+        yield (
+            f"{where}: takes its chain from the ddpm samplers, which have "
+            f"{', '.join(sorted(chains)) or 'none'}; give them the same one, or use null"
+        )

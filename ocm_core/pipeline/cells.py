@@ -18,7 +18,7 @@ class Cell:
     sampler: str
     method: str
     steps: int
-    guidance: float | None
+    guidance: float  # 1.0: none
     seed: int
 
     def coordinate(self, axis: str) -> str:
@@ -28,17 +28,15 @@ class Cell:
 
 
 def cells(experiment: Experiment) -> list[Cell]:
-    """Every cell of an experiment, in the order of its parameters."""
-    sample = experiment.sample
-    scales: list[float | None] = [*sample.guidance.scales] or [None]
-    return [
+    """Every cell of an experiment, once, in the order of its parameters."""
+    found = [
         Cell(score, label, method, steps, guidance, seed)
         for score in experiment.network.scores
-        for label, sampler in sample.samplers.items()
-        for method, steps, guidance, seed in product(
-            sampler.methods, sampler.steps, scales, sample.seeds
-        )
+        for label, sampler in experiment.sample.samplers.items()
+        for method, grid in product(sampler.methods, sampler.grids)
+        for steps, guidance, seed in product(grid.steps, grid.guidance, experiment.sample.seeds)
     ]
+    return list(dict.fromkeys(found))
 
 
 def parts(experiment: Experiment) -> dict[str, list[Cell]]:

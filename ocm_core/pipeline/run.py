@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ocm_core.pipeline import artifacts, table
 from ocm_core.pipeline.job import Device, Job
 from ocm_core.pipeline.sources import check_loaded, loaded
 from ocm_core.pipeline.state import fingerprint, state
+from ocm_core.processes import current_shard
 
 
 def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
@@ -23,7 +25,10 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
     declared = table.modules(experiment, task)
     restricted = restrict(experiment, table.reads(experiment, task), stage)
     _check_methods(restricted, declared)
-    with artifacts.sole_writer(name, task):
+    shard = current_shard()
+    if shard.world > 1 and not table.BY_NAME[stage].shared:
+        raise OcmError(f"stage {stage!r} is done by one process; give it one GPU, or none")
+    with artifacts.sole_writer(name, task) if shard.is_first else nullcontext():
         job = Job(
             experiment=restricted,
             stage=stage,
@@ -36,10 +41,14 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
         )
         facts = fingerprint(experiment, task)
         key = artifacts.text_digest(facts)
-        artifacts.prepare(job.folder, key)
+        if shard.is_first:
+            artifacts.prepare(job.folder, key)
+        shard.wait()
         _run_stage(job, declared, before)
-        facts |= {"key": key, "notes": job.notes}
-        artifacts.finish(name, task, job.outputs.values(), facts)
+        shard.wait()
+        if shard.is_first:
+            facts |= {"key": key, "notes": job.notes}
+            artifacts.finish(name, task, job.outputs.values(), facts)
 
 
 def _input(experiment: Experiment, task: table.Task) -> Path:

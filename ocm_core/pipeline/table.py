@@ -33,6 +33,8 @@ class Stage:
     parts: Callable[[Experiment], list[str]] = _once
     inputs: Names = _none  # "stage/part"; those that are not in the experiment's graph are left out
     methods: Names = _none  # labels of the methods whose options and code it uses
+    chosen: Names = _none  # further modules that its parameters choose
+    shared: bool = False  # whether several processes can do it together
 
 
 class Task(NamedTuple):
@@ -43,6 +45,10 @@ class Task(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.stage}/{self.part}"
+
+
+def _if(condition: Callable[[Experiment], bool]) -> Callable[[Experiment], list[str]]:
+    return lambda experiment: ["all"] if condition(experiment) else []
 
 
 def _headed(experiment: Experiment, part: str) -> list[str]:
@@ -57,12 +63,18 @@ def _every(experiment: Experiment, part: str) -> list[str]:
     return list(experiment.methods)
 
 
+def _stepwise(experiment: Experiment, part: str) -> list[str]:
+    """The methods that DDPM samplers use: those with a likelihood."""
+    chains = (s for s in experiment.sample.samplers.values() if s.kind == "ddpm")
+    return list(dict.fromkeys(label for chain in chains for label in chain.methods))
+
+
 def _before(experiment: Experiment, labels: Iterable[str]) -> list[str]:
     """The stages that these methods need before they can be used."""
     needs = {experiment.methods[label].needs for label in labels}
     head = "head" in needs
     moments = "moments" in needs or (head and experiment.head.baseline == "moments")
-    return ["score", *["moments"] * moments, *["heads"] * head]
+    return [*["moments"] * moments, *["heads"] * head]
 
 
 def _per_score(stage: str) -> Callable[[Experiment], list[str]]:
@@ -73,69 +85,240 @@ def _per_score(stage: str) -> Callable[[Experiment], list[str]]:
     return parts_of
 
 
+def _encoded(experiment: Experiment, part: str = "all") -> list[str]:
+    return [f"encode/{part}" for part in _encode_parts(experiment)]
+
+
+def _encode_parts(experiment: Experiment) -> list[str]:
+    jobs = experiment.encode.jobs
+    return ["all"] if jobs == 1 else [f"{job + 1}of{jobs}" for job in range(jobs)]
+
+
+def _score(score: str) -> str:
+    return "fetch_score/all" if score == "published" else f"score/{score}"
+
+
+def _model(experiment: Experiment, score: str, labels: Iterable[str]) -> list[str]:
+    """The score network and what these methods need of it."""
+    return [_score(score), *(f"{stage}/{score}" for stage in _before(experiment, labels))]
+
+
+def _models(experiment: Experiment, labels: Iterable[str]) -> list[str]:
+    wanted = list(labels)
+    return [name for s in experiment.network.scores for name in _model(experiment, s, wanted)]
+
+
 def _sample_inputs(experiment: Experiment, part: str) -> list[str]:
     scores = dict.fromkeys(cell.score for cell in cells_of(experiment, part))
-    stages = _before(experiment, _sampled(experiment, part))
-    return [f"{stage}/{score}" for score in scores for stage in stages]
+    labels = _sampled(experiment, part)
+    return [name for score in scores for name in _model(experiment, score, labels)]
 
 
-def _model_inputs(experiment: Experiment, part: str) -> list[str]:
-    stages = ("score", "moments", "heads")
-    return ["encode/all", *(f"{s}/{score}" for score in experiment.network.scores for s in stages)]
+def _samples(experiment: Experiment) -> list[str]:
+    return [f"sample/{part}" for part in parts(experiment)]
 
 
-_MODEL = ("data", "schedule", "network")
+def _space(experiment: Experiment) -> str | None:
+    features = experiment.evaluate.features
+    return features.space if features else None
+
+
+def _feature_modules(experiment: Experiment, part: str) -> list[str]:
+    space = _space(experiment)
+    return [f"ocm_core.features.{space}"] if space else []
+
+
+def _page_module(experiment: Experiment, part: str) -> list[str]:
+    kind = "toy" if experiment.data.kind == "mixture" else "image"
+    return [f"ocm_core.stages._{kind}_page"]
+
+
+def _latent_module(experiment: Experiment, part: str) -> list[str]:
+    return ["ocm_core.stages._latents"] if experiment.encode.latent else []
+
+
+def _origin(experiment: Experiment) -> str | None:
+    """Of the autoencoder, where there is one."""
+    return experiment.encode.latent.vae.origin if experiment.encode.latent else None
+
+
+def _generated(experiment: Experiment) -> bool:
+    checkpoint = experiment.network.checkpoint
+    return checkpoint is not None and checkpoint.origin == "generated"
+
+
+VAE = ("fetch_vae/all", "vae/all")  # one of them, where there is an autoencoder
+PIXELS = ("fetch_data/all",)  # what reading the data set itself waits for, where it is an archive
+EVALUATIONS = ("points", "covariance", "likelihood", "deviation", "cost")
+_NETWORK = ("data", "encode.latent", "schedule", "network")
 
 STAGES = (
-    Stage("encode", reads=("data",)),
+    Stage("publish_score", reads=("network",), parts=_if(_generated)),
+    Stage(
+        "publish_vae",
+        reads=("encode.latent",),
+        parts=_if(lambda experiment: _origin(experiment) == "generated"),
+    ),
+    Stage(
+        "fetch_score",
+        reads=("network",),
+        parts=_if(lambda experiment: "published" in experiment.network.scores),
+        inputs=lambda experiment, part: ["publish_score/all"],
+    ),
+    Stage(
+        "fetch_vae",
+        reads=("encode.latent",),
+        parts=_if(lambda experiment: _origin(experiment) in ("published", "generated")),
+        inputs=lambda experiment, part: ["publish_vae/all"],
+    ),
+    Stage(
+        "fetch_features",
+        reads=("evaluate.features",),
+        parts=_if(lambda experiment: _space(experiment) == "inception"),
+        chosen=_feature_modules,
+    ),
+    Stage("fetch_data", reads=("data",), parts=_if(lambda experiment: experiment.data.archived)),
+    Stage(
+        "vae",
+        shared=True,
+        reads=("data", "encode.latent", "train.vae"),
+        parts=_if(lambda experiment: _origin(experiment) == "trained"),
+        inputs=lambda experiment, part: [*PIXELS],
+    ),
+    Stage(
+        "encode",
+        reads=("data", "encode"),
+        parts=_encode_parts,
+        inputs=lambda experiment, part: [*PIXELS, *VAE],
+        chosen=_latent_module,
+    ),
     Stage(
         "score",
-        reads=(*_MODEL, "train.score"),
+        shared=True,
+        reads=(*_NETWORK, "train.score"),
         parts=lambda experiment: [s for s in experiment.network.scores if s == "learned"],
-        inputs=lambda experiment, part: ["encode/all"],
+        inputs=_encoded,
     ),
     Stage(
         "moments",
-        reads=(*_MODEL, "train.moments"),
+        reads=(*_NETWORK, "train.moments"),
         parts=_per_score("moments"),
-        inputs=lambda experiment, part: ["encode/all", f"score/{part}"],
+        inputs=lambda experiment, part: [*_encoded(experiment), _score(part)],
     ),
     Stage(
         "heads",
-        reads=(*_MODEL, "head", "train.heads"),
+        shared=True,
+        reads=(*_NETWORK, "head", "train.heads"),
         parts=_per_score("heads"),
-        inputs=lambda experiment, part: ["encode/all", f"score/{part}", f"moments/{part}"],
+        inputs=lambda experiment, part: [
+            *_encoded(experiment),
+            _score(part),
+            *[f"moments/{part}"] * (experiment.head.baseline == "moments"),
+        ],
         methods=_headed,
     ),
     Stage(
         "sample",
-        reads=(*_MODEL, "head", "sample"),
+        shared=True,
+        reads=(*_NETWORK, "head", "sample"),
         parts=lambda experiment: list(parts(experiment)),
         inputs=_sample_inputs,
         methods=_sampled,
     ),
     Stage(
-        "evaluate_samples",
-        reads=("data", "network.scores", "sample", "evaluate.mmd"),
-        parts=lambda experiment: ["all"] if experiment.evaluate.mmd else [],
-        inputs=lambda experiment, part: ["encode/all", *(f"sample/{p}" for p in parts(experiment))],
+        "classifier",
+        reads=("data", "train.classifier"),
+        parts=_if(lambda experiment: _space(experiment) == "classifier"),
+        inputs=lambda experiment, part: [*PIXELS],
     ),
     Stage(
-        "evaluate_model",
-        reads=(*_MODEL, "head", "evaluate.covariance_error"),
-        parts=lambda experiment: ["all"] if experiment.evaluate.covariance_error else [],
-        inputs=_model_inputs,
+        "reference",
+        reads=("data", "evaluate.features"),
+        parts=_if(lambda experiment: experiment.evaluate.features is not None),
+        inputs=lambda experiment, part: [*PIXELS, "classifier/all", "fetch_features/all"],
+        chosen=_feature_modules,
+    ),
+    Stage(
+        "evaluate_images",
+        reads=("data", "encode.latent", "network.scores", "sample", "evaluate.features"),
+        parts=lambda experiment: list(parts(experiment)) if experiment.evaluate.features else [],
+        inputs=lambda experiment, part: [
+            f"sample/{part}",
+            *("reference/all", "classifier/all", "fetch_features/all"),
+            *VAE,
+        ],
+        chosen=lambda experiment, part: [
+            *_feature_modules(experiment, part),
+            *_latent_module(experiment, part),
+        ],
+    ),
+    Stage(
+        "evaluate_points",
+        reads=("data", "network.scores", "sample", "evaluate.mmd"),
+        parts=_if(lambda experiment: experiment.evaluate.mmd is not None),
+        inputs=lambda experiment, part: [*_encoded(experiment), *_samples(experiment)],
+    ),
+    Stage(
+        "evaluate_covariance",
+        reads=(*_NETWORK, "head", "sample.samplers", "evaluate.covariance_error"),
+        parts=_if(lambda experiment: experiment.evaluate.covariance_error is not None),
+        inputs=lambda experiment, part: [
+            *_encoded(experiment),
+            *_models(experiment, _stepwise(experiment, part)),
+        ],
+        methods=_stepwise,
+    ),
+    Stage(
+        "evaluate_likelihood",
+        reads=(*_NETWORK, "head", "sample.samplers", "sample.clip", "evaluate.likelihood"),
+        parts=_if(lambda experiment: experiment.evaluate.likelihood is not None),
+        inputs=lambda experiment, part: [
+            *_encoded(experiment),
+            *_models(experiment, _stepwise(experiment, part)),
+        ],
+        methods=_stepwise,
+    ),
+    Stage(
+        "evaluate_deviation",
+        reads=(*_NETWORK, "head", "evaluate.deviation"),
+        parts=_if(lambda experiment: experiment.evaluate.deviation is not None),
+        inputs=lambda experiment, part: [
+            *_encoded(experiment),
+            *_models(experiment, _headed(experiment, part)),
+        ],
+        methods=_headed,
+    ),
+    Stage(
+        "evaluate_cost",
+        reads=(*_NETWORK, "head", "evaluate.cost"),
+        parts=_if(lambda experiment: experiment.evaluate.cost is not None),
+        inputs=lambda experiment, part: _models(experiment, experiment.methods),
         methods=_every,
     ),
     Stage(
         "report",
-        reads=(*_MODEL, "methods", "head", "train", "sample", "evaluate", "report"),
+        reads=(
+            "data",
+            "encode",
+            "schedule",
+            "network",
+            "methods",
+            "head",
+            "train",
+            "sample",
+            "evaluate",
+            "report",
+        ),
         inputs=lambda experiment, part: [
-            "evaluate_samples/all",
-            "evaluate_model/all",
-            *(f"sample/{p}" for p in parts(experiment)),
-            *_model_inputs(experiment, part),
+            *(f"evaluate_images/{p}" for p in parts(experiment)),
+            *(f"evaluate_{of}/all" for of in EVALUATIONS),
+            *_samples(experiment),
+            *_encoded(experiment),
+            *VAE,
+            *("reference/all", "classifier/all"),
+            *_models(experiment, experiment.methods),
         ],
+        chosen=_page_module,
     ),
 )
 
@@ -178,6 +361,7 @@ def modules(experiment: Experiment, task: Task) -> list[str]:
         chosen.append(f"ocm_core.data.{experiment.data.kind}")
     if "network" in stage.reads:
         chosen += sorted({_network(experiment, score) for score in _scores(experiment, task)})
+    chosen += stage.chosen(experiment, task.part)
     return [f"ocm_core.stages.{task.stage}", *chosen]
 
 
@@ -204,14 +388,15 @@ def outputs(experiment: Experiment, task: Task) -> dict[str, str]:
 
 def plots(experiment: Experiment) -> dict[str, tuple[str, Collection[str]]]:
     """The report's plot data: name of the CSV file, its x column, and a y column per method."""
-    samplers = experiment.sample.samplers
+    evaluate = experiment.evaluate
+    stepwise = _stepwise(experiment, "all")
     data: dict[str, tuple[str, Collection[str]]] = {}
     for score in experiment.network.scores:
-        if experiment.evaluate.covariance_error:
-            chains = [sampler for sampler in samplers.values() if sampler.kind == "ddpm"]
-            columns = dict.fromkeys(label for chain in chains for label in chain.methods)
-            data[f"covariance_error-{score}"] = ("t", list(columns))
-        if experiment.evaluate.mmd:
-            for label, sampler in samplers.items():
-                data[f"mmd-{label}-{score}"] = ("steps", sampler.methods)
+        if evaluate.covariance_error:
+            data[f"covariance_error-{score}"] = ("t", stepwise)
+        if evaluate.likelihood:
+            data[f"nll-{score}"] = ("steps", stepwise)
+        measures = [*["mmd"] * bool(evaluate.mmd), *["fid", "recall"] * bool(evaluate.features)]
+        for label, sampler in experiment.sample.samplers.items():
+            data |= {f"{name}-{label}-{score}": ("steps", sampler.methods) for name in measures}
     return data

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import xarray as xr
 
-from ocm_core.report.stats import NOISE, Estimate, estimate, independent_gap
+from ocm_core.report.contest import FIXED_VARIANCES, Contest, with_values, worst
+from ocm_core.report.stats import NOISE, Estimate, independent_gap
 from ocm_core.report.verdicts import Case, Claim, Verdict
-
-FIXED = ("beta", "beta_tilde", "delta")
 
 
 def claims(results: xr.Dataset) -> list[Claim]:
@@ -30,7 +29,7 @@ def _lower_error(score: str) -> Callable[[xr.Dataset], Iterator[Case]]:
         if "covariance_error" not in results or score not in results["score"]:
             return
         errors = results[["covariance_error", "covariance_error_se"]].sel(score=score)
-        present = _with_values(errors["covariance_error"])
+        present = {*with_values(errors["covariance_error"])}
         for rival in ("npr", "sn"):
             if {"ocm", rival} <= present:
                 yield _compare_errors(errors.dropna("t", how="all"), rival)
@@ -59,7 +58,7 @@ def _compare_errors(errors: xr.Dataset, rival: str) -> Case:
 
 def _matches_exact(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if not {"ocm", "exact_diag"} <= _with_values(chain):
+        if not {"ocm", "exact_diag"} <= {*with_values(chain)}:
             continue
         steps = [int(k) for k in chain["steps"].values if k >= 5]
         ours, exact = (chain.sel({"method": label}) for label in ("ocm", "exact_diag"))
@@ -80,7 +79,7 @@ def _widest_gap(gaps: dict[int, Estimate], chain: xr.DataArray) -> str:
     inside = sum(gap.is_noise for gap in gaps.values())
     widest = max(gaps, key=lambda k: gaps[k].clarity)
     gap = gaps[widest]
-    exact = _mean(chain.sel(steps=widest), "exact_diag")
+    exact = float(chain.sel({"steps": widest, "method": "exact_diag"}).mean(skipna=False))
     return (
         f"within sampling noise at {inside} of {len(gaps)} K; the clearest gap is "
         f"{gap.mean / exact:+.1%} (± {gap.error / exact:.1%}) at K = {widest}"
@@ -89,48 +88,22 @@ def _widest_gap(gaps: dict[int, Estimate], chain: xr.DataArray) -> str:
 
 def _beats_fixed(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if "ocm" in _with_values(chain):
+        if "ocm" in with_values(chain):
             few = [int(k) for k in chain["steps"].values if 5 <= k <= 10]
-            yield from _worst(where, [_beats_best_fixed(k, chain.sel(steps=k)) for k in few])
+            yield from worst(where, [_beats_best_fixed(k, chain.sel(steps=k)) for k in few])
 
 
 def _beats_best_fixed(k: int, at: xr.DataArray) -> Case | None:
-    finite = at.dropna("method", how="any")["method"]
-    rivals = [label for label in FIXED if label in finite]
-    if not rivals:
-        return None
-    return _beats(f"K = {k}", at, "ocm", min(rivals, key=lambda label: _mean(at, label)))
-
-
-def _worst(where: str, found: Sequence[Case | None]) -> Iterator[Case]:
-    """Several step counts as one case, with the verdict of the worst."""
-    cases = [case for case in found if case is not None]
-    if cases:
-        numbers = "; ".join(f"{case.where}: {case.numbers}" for case in cases)
-        yield Case(where, numbers, max(case.verdict for case in cases))
+    contest = Contest.of_seeds(f"K = {k}", at)
+    rival = contest.best(FIXED_VARIANCES)
+    return contest.beats("ocm", rival) if rival else None
 
 
 def _full_beats_diagonal(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if {"exact_full", "exact_diag"} <= _with_values(chain) and 10 in chain["steps"]:
-            yield _beats(where, chain.sel(steps=10), "exact_full", "exact_diag")
-
-
-def _beats(where: str, at: xr.DataArray, ours: str, rival: str) -> Case:
-    gap = _gap(at, ours, rival)
-    verdict = Verdict.FAILS
-    if gap.is_finite and not gap.has_error:
-        verdict = Verdict.UNDECIDED
-    elif gap.is_below:
-        verdict = Verdict.HOLDS
-    elif gap.is_noise:
-        verdict = Verdict.NOISE
-    return Case(
-        where,
-        f"{ours} {_mean(at, ours):.3g}, {rival} {_mean(at, rival):.3g} "
-        f"(difference {gap.mean:+.2g} ± {gap.error:.1g})",
-        verdict,
-    )
+        if {"exact_full", "exact_diag"} <= {*with_values(chain)} and 10 in chain["steps"]:
+            contest = Contest.of_seeds(where, chain.sel(steps=10))
+            yield contest.beats("exact_full", "exact_diag")
 
 
 def _sensible_at_fewest(results: xr.Dataset) -> Iterator[Case]:
@@ -142,25 +115,24 @@ def _sensible_at_fewest(results: xr.Dataset) -> Iterator[Case]:
         asked = drawn.sel(score=chain["score"], sampler=chain["sampler"])
         fewest = [int(k) for k in chain["steps"].values if k in (2, 3)]
         cases = [_sensible(k, chain.sel(steps=k), asked.sel(steps=k)) for k in fewest]
-        yield from _worst(where, cases)
+        yield from worst(where, cases)
 
 
 def _sensible(k: int, at: xr.DataArray, asked: xr.DataArray) -> Case:
-    where = f"K = {k}"
+    contest = Contest.of_seeds(f"K = {k}", at)
     infinite = (asked & at.isnull()).any("seed")
     broken = [str(method) for method in infinite["method"].values[infinite.values]]
     if broken:
-        return Case(where, f"not finite: {', '.join(broken)}", Verdict.FAILS)
-    finite = _with_values(at)
-    rival = next((label for label in ("beta", "delta") if label in finite), None)
-    if rival is None or "ocm" not in finite:
-        return Case(where, "all finite", Verdict.HOLDS)
-    gap = _gap(at, "ocm", rival)
+        return Case(contest.where, f"not finite: {', '.join(broken)}", Verdict.FAILS)
+    rival = next((label for label in ("beta", "delta") if label in contest.means), None)
+    if rival is None or "ocm" not in contest.means:
+        return Case(contest.where, "all finite", Verdict.HOLDS)
+    gap = contest.gap("ocm", rival)
     verdict = Verdict.HOLDS if gap.mean <= 0 else Verdict.FAILS
     if verdict is Verdict.FAILS and gap.is_noise:
         verdict = Verdict.NOISE
-    numbers = f"all finite, ocm {_mean(at, 'ocm'):.3g}, {rival} {_mean(at, rival):.3g}"
-    return Case(where, numbers, verdict)
+    numbers = f"all finite, ocm {contest.means['ocm']:.3g}, {rival} {contest.means[rival]:.3g}"
+    return Case(contest.where, numbers, verdict)
 
 
 def _chains(results: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
@@ -171,20 +143,6 @@ def _chains(results: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
         for score in results["score"].values:
             chain = results["mmd"].sel(sampler=sampler, score=score)
             yield f"{str(sampler).upper()}, {score} score", chain
-
-
-def _with_values(values: xr.DataArray) -> set[str]:
-    return set(values.dropna("method", how="all")["method"].values.tolist())
-
-
-def _mean(at: xr.DataArray, label: str) -> float:
-    """Over all seeds: NaN if one of them is."""
-    return float(at.sel({"method": label}).mean("seed", skipna=False))
-
-
-def _gap(at: xr.DataArray, ours: str, rival: str) -> Estimate:
-    """ours - rival, seed by seed."""
-    return estimate(at.sel({"method": ours}) - at.sel({"method": rival}))
 
 
 Check = Callable[[xr.Dataset], Iterator[Case]]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from ocm_core.report.lines import plain
-from ocm_core.report.page import Figure, Plot, Table
+from ocm_core.report.blocks import Figure, Plot, Table
+from ocm_core.report.charts import plain
 from ocm_core.report.style import LineStyle, axis, layout, var
 
 Curve = Sequence[Mapping[str, float]]  # points of {"iteration": n, <network>: loss}

@@ -14,8 +14,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.report.lines import plain
-from ocm_core.report.page import Figure, Plot, Table
+from ocm_core.report.blocks import Figure, Plot, Table
+from ocm_core.report.charts import plain
 from ocm_core.report.style import layout, var
 
 Points = Float[ndarray, "n 2"]

@@ -1,43 +1,82 @@
-"""The numbers that commits are compared by: metric → sampler → method → K<steps>.
+"""The numbers that commits are compared by: metric → sampler → method → K<steps> → cfg<scale>.
 
 Six significant digits: a diff should show changes, not the last bits of a float.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
-import numpy as np
 import xarray as xr
+from numpy import ndarray
+
+from ocm_core.report import stats
+from ocm_core.report.views import (
+    LIKELIHOOD_SAMPLER,
+    is_guided,
+    is_images,
+    one_score,
+    ordered,
+    unguided,
+)
 
 Nested = dict[str, Any]
 
+_MEASURES = ("fid", "kid", "precision", "recall")
+_CHAIN = ("sampler", "method", "steps")
+_PREFIXES = {"steps": "K", "t": "t", "guidance": "cfg"}
+
 
 def nested(results: xr.Dataset) -> Nested:
-    """Means over seeds; where an experiment has several scores, a metric per score."""
+    """Means over seeds; what is not defined, or diverged, is absent."""
+    known = ordered(results)
+    return _images(one_score(known)) if is_images(known) else _toys(unguided(known))
+
+
+def _images(results: xr.Dataset) -> Nested:
+    """A level of guidance scales where there are any, and spreads where there are seeds."""
+    guided = is_guided(results)
+    axes = (*_CHAIN, "guidance") if guided else _CHAIN
+    values = results if guided else unguided(results)
+    found: Nested = {}
+    for name in [name for name in (*_MEASURES, "clamped") if name in results]:
+        _put(found, name, stats.mean(values[name]), axes)
+        if name in _MEASURES:
+            _put(found, f"{name}_std", stats.deviation(values[name]), axes)
+    if "nll" in results:
+        _put(found, "nll_bpd", values["nll"].expand_dims(sampler=[LIKELIHOOD_SAMPLER]), _CHAIN)
+    return found
+
+
+def _toys(results: xr.Dataset) -> Nested:
+    """A metric per score."""
     found: Nested = {}
     for score in results["score"].values:
         one = results.sel(score=score)
         for name in [name for name in ("mmd", "clamped") if name in one]:
-            _put_chains(found.setdefault(f"{name}_{score}_score", {}), one[name].mean("seed"))
-        for method in one["method"].values if "covariance_error" in one else ():
-            errors = one["covariance_error"].sel({"method": method})
-            by_t = {f"t{t}": _number(errors.sel(t=t)) for t in one["t"].values}
-            if any(value is not None for value in by_t.values()):
-                found.setdefault(f"covariance_error_{score}_score", {})[str(method)] = by_t
+            _put(found, f"{name}_{score}_score", stats.mean(one[name]), _CHAIN)
+        if "covariance_error" in one:
+            name = f"covariance_error_{score}_score"
+            _put(found, name, one["covariance_error"], ("method", "t"))
     return found
 
 
-def _put_chains(target: Nested, values: xr.DataArray) -> None:
-    for sampler in values["sampler"].values:
-        for method in values["method"].values:
-            chain = values.sel({"sampler": sampler, "method": method})
-            by_steps = {f"K{k}": _number(chain.sel(steps=k)) for k in values["steps"].values}
-            known = {key: value for key, value in by_steps.items() if value is not None}
-            if known:
-                target.setdefault(str(sampler), {})[str(method)] = known
+def _put(found: Nested, name: str, values: xr.DataArray, axes: Sequence[str]) -> None:
+    ordered = values.transpose(*axes)
+    tree = _tree(ordered.values, [_keys(ordered[axis]) for axis in axes])
+    if tree:
+        found[name] = tree
 
 
-def _number(value: xr.DataArray) -> float | None:
-    number = float(value)
-    return None if np.isnan(number) else float(f"{number:.6g}")
+def _keys(axis: xr.DataArray) -> list[str]:
+    prefix = _PREFIXES.get(str(axis.name))
+    return [str(v) if prefix is None else f"{prefix}{v:g}" for v in axis.values.tolist()]
+
+
+def _tree(values: ndarray, keys: Sequence[Sequence[str]]) -> Nested | float | None:
+    if not keys:
+        return None if isnan(values) else float(f"{values:.6g}")
+    branches = {key: _tree(part, keys[1:]) for key, part in zip(keys[0], values, strict=True)}
+    return {key: branch for key, branch in branches.items() if branch is not None} or None

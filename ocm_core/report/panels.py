@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from ocm_core.report.page import BOX, Figure, Grid, Panel, Table
+from ocm_core.report.blocks import BOX, Control, Figure, Panel, Panels, Table
 from ocm_core.report.style import LineStyle
 
 Points = Float[ndarray, "n 2"]
@@ -27,17 +27,19 @@ def sample_panels(
         count = len(next(iter(drawn.values())))
         panels = [_panel(DATA, test[:count], reach, "ink")]
         panels += [_panel(label, x, reach, styles[label].hue) for label, x in drawn.items()]
-        panes.append(Grid(f"{sampler.upper()}, K = {steps}", tuple(panels)))
+        title = f"{sampler.upper()}, K = {steps}"
+        panes.append(Panels(title, tuple(panels), {"shown": title}))
         rows += [(sampler, steps, label, *_moments(x, reach)) for label, x in drawn.items()]
     shown = list(dict.fromkeys(label for methods in samples.values() for label in methods))
     return Figure(
         id="samples",
         label=f"Scatter plots of samples beside the test set, for {', '.join(shown)}.",
-        caption=f"Samples with the {score} score beside as many points of the test set. Within a "
-        "tab every method starts from the same noise (the first seed). Points outside the frame "
-        "are counted under their panel.",
+        caption=f"Samples with the {score} score beside as many points of the test set. With a "
+        "sampler and a K, every method starts from the same noise (the first seed). Points outside "
+        "the frame are counted under their panel.",
         panes=tuple(panes),
-        arrangement="tabs",
+        controls=(Control("shown", "Shown", tuple(pane.title for pane in panes), "one"),),
+        arrangement="alone",
         table=Table("samples", ("sampler", "steps", "method", *_MOMENTS), tuple(rows)),
     )
 

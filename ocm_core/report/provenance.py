@@ -6,15 +6,15 @@ than a commit would, and `git log` finds the commit by the page's own entry in `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
+    from ocm_core.params.schema import Experiment, Train
 
 SHOWN_DIGITS = 16
-_PAGE_MAKERS = ("jinja2", "plotly", "scipy", "xarray")
+_PAGE_MAKERS = ("jinja2", "pillow", "plotly", "scipy", "xarray")
 
 
 def provenance(
@@ -32,12 +32,33 @@ def provenance(
         "Sources": fingerprint["sources"][:SHOWN_DIGITS],
         **{f"Input {name}": digest[:SHOWN_DIGITS] for name, digest in inputs.items()},
         "Samples": f"{sample.count} for each of the seeds {', '.join(map(str, sample.seeds))}",
-        "Data": f"{experiment.data.train_size} for training, {experiment.data.test_size} for "
-        f"testing, seed {experiment.data.seed}",
-        "Training": f"score {train.score.iterations} iterations (seed {train.score.seed}), "
-        f"heads {train.heads.iterations} (seed {train.heads.seed}), batches of "
-        f"{train.heads.batch_size}; moments {train.moments.draws} draws per t "
-        f"(seed {train.moments.seed})",
+        "Data": ", ".join(_settings(experiment.data.model_dump())),
+        "Training": "; ".join(_trained(train)),
         "Heads": f"baseline {experiment.head.baseline}, link {experiment.head.link}",
         "Software": ", ".join(f"{name} {software[name]}" for name in sorted(software)),
     }
+
+
+def _settings(tree: Mapping[str, Any]) -> Iterator[str]:
+    """`layout.kind grid`, and so on."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from (f"{key}.{inner}" for inner in _settings(value))
+        else:
+            yield f"{key} {value}"
+
+
+def _trained(train: Train) -> Iterator[str]:
+    networks = {
+        "autoencoder": train.vae,
+        "score": train.score,
+        "heads": train.heads,
+        "classifier": train.classifier,
+    }
+    for name, settings in networks.items():
+        if settings is not None:
+            yield (
+                f"{name} {settings.iterations} iterations in batches of {settings.batch_size} "
+                f"(seed {settings.seed})"
+            )
+    yield f"moments {train.moments.draws} draws per t (seed {train.moments.seed})"

@@ -9,7 +9,7 @@ A difference beyond `NOISE` of its standard errors is taken for real.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import hypot, inf, isfinite
 
 import numpy as np
 import xarray as xr
@@ -21,7 +21,12 @@ NOISE = 2.0
 class Estimate:
     mean: float
     error: float  # standard error; NaN where there is one seed
-    count: int
+
+    def __neg__(self) -> Estimate:
+        return Estimate(-self.mean, self.error)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2g} ± {self.error:.1g}" if self.has_error else f"{self.mean:+.2g}"
 
     @property
     def is_noise(self) -> bool:
@@ -40,27 +45,38 @@ class Estimate:
 
     @property
     def is_finite(self) -> bool:
-        return bool(np.isfinite(self.mean))
+        return isfinite(self.mean)
 
     @property
     def has_error(self) -> bool:
-        return self.count > 1
+        return isfinite(self.error)
 
 
 def estimate(values: xr.DataArray) -> Estimate:
     numbers = np.asarray(values, dtype=float)
     count = len(numbers)
     error = numbers.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
-    return Estimate(float(numbers.mean()), float(error), count)
+    return Estimate(float(numbers.mean()), float(error))
 
 
 def independent_gap(ours: xr.DataArray, theirs: xr.DataArray) -> Estimate:
     """ours - theirs, with the error that two independent sets of runs would have."""
     one, other = estimate(ours), estimate(theirs)
-    return Estimate(one.mean - other.mean, float(np.hypot(one.error, other.error)), one.count)
+    return Estimate(one.mean - other.mean, hypot(one.error, other.error))
+
+
+def mean(values: xr.DataArray) -> xr.DataArray:
+    """Over seeds, for whole arrays at once: NaN if one of them is."""
+    return values.mean("seed", skipna=False)
+
+
+def deviation(values: xr.DataArray) -> xr.DataArray:
+    """The spread over seeds; NaN where there is one."""
+    if values.sizes["seed"] == 1:
+        return xr.full_like(values.isel(seed=0, drop=True), np.nan)
+    return values.std("seed", ddof=1, skipna=False)
 
 
 def standard_error(values: xr.DataArray) -> xr.DataArray:
-    """Over seeds, for whole arrays at once; NaN where there is one seed."""
-    spread: xr.DataArray = values.std("seed", ddof=1, skipna=False)
-    return spread / float(np.sqrt(values.sizes["seed"]))
+    """Of the mean over seeds; NaN where there is one."""
+    return deviation(values) / float(np.sqrt(values.sizes["seed"]))

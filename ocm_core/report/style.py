@@ -153,17 +153,22 @@ _FURTHER = (
 
 
 def line_styles(kinds: Mapping[str, str]) -> dict[str, LineStyle]:
-    """The style of each method label; labels that share a kind share its hue and no dash."""
+    """The style of each method label; labels that share a kind share its hue and no dash.
+
+    Of those, one that is called like its kind looks like it; the others are its variants.
+    """
     shared = Counter(kinds.values())
     seen: Counter[str] = Counter()
     styles = {}
     for label, kind in kinds.items():
         base = _BY_KIND.get(kind, _UNLISTED)
-        if shared[kind] > 1:
-            dash, marker = _FURTHER[seen[kind] % len(_FURTHER)]
-            base = replace(base, dash=dash, marker=marker)
+        if shared[kind] == 1 or label == kind:
+            styles[label] = base
+            continue
+        variants = [look for look in _FURTHER if kind not in kinds or look[0] != base.dash]
+        dash, marker = variants[seen[kind] % len(variants)]
+        styles[label] = replace(base, dash=dash, marker=marker, width=min(base.width, 1.8))
         seen[kind] += 1
-        styles[label] = base
     return styles
 
 

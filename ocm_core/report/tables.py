@@ -1,14 +1,13 @@
-"""Tables of the toy page: what each method is and costs, and how often a variance was clamped."""
+"""Tables of both pages: what each method is and costs, and how often a variance was clamped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 import xarray as xr
 
-from ocm_core.report.page import Table
+from ocm_core.report.blocks import Table
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Method
@@ -56,20 +55,19 @@ def _passes(count: int) -> str:
     return f"{count} backward pass{'' if count == 1 else 'es'}"
 
 
-def clamped(results: xr.Dataset) -> Table | None:
-    """The share of variances that were negative, in percent; none if all were fine."""
-    shares = 100 * results["clamped"].mean("seed")
-    steps = [int(k) for k in shares["steps"].values]
-    rows = []
-    for sampler in shares["sampler"].values:
-        for score in shares["score"].values:
-            for method in shares["method"].values:
-                chain = shares.sel({"sampler": sampler, "score": score, "method": method})
-                if bool((chain > 0).any()):
-                    rows.append((str(sampler), str(score), str(method), *_rounded(chain)))
-    columns = ("sampler", "score", "method", *(f"K = {k}" for k in steps))
+def clamped(values: xr.DataArray) -> Table | None:
+    """The share of variances that were out of range, in percent; none if all were fine."""
+    shares = 100 * values.mean("seed")
+    places = [name for name in ("sampler", "score", "guidance", "method") if name in shares.dims]
+    stacked = shares.stack(place=places).transpose("place", "steps")
+    touched = stacked.isel(place=(stacked > 0).any("steps"))
+    rows = [
+        (*place, *map(_rounded, row))
+        for place, row in zip(touched["place"].values.tolist(), touched.values, strict=True)
+    ]
+    columns = (*places, *(f"K = {k}" for k in shares["steps"].values))
     return Table("clamped", columns, tuple(rows)) if rows else None
 
 
-def _rounded(chain: xr.DataArray) -> list[float | None]:
-    return [float(f"{v:.2g}") if np.isfinite(v) else None for v in chain.values.tolist()]
+def _rounded(share: float) -> float:
+    return float(f"{share:.2g}")

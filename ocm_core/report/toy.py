@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
 from ocm_core.diffusion import schedule as schedules
+from ocm_core.params.schema import Experiment, MixtureData
 from ocm_core.report import lines, tables
+from ocm_core.report.blocks import Block, Facts, Page, Section
 from ocm_core.report.claims import claims
-from ocm_core.report.curves import Curve, training_curves
+from ocm_core.report.curves import Curve
 from ocm_core.report.density import Density, noisy_marginals
-from ocm_core.report.page import Block, Facts, Page, Section, Verdicts
 from ocm_core.report.panels import Points, Samples, sample_panels
+from ocm_core.report.sections import training, verdicts
 from ocm_core.report.stats import NOISE
 from ocm_core.report.style import LineStyle, line_styles
 from ocm_core.report.summary import sentences
-from ocm_core.report.verdicts import Claim
-
-if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
+from ocm_core.report.views import unguided
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,15 @@ class Toy:
         return float(np.abs(self.test).max()) * 1.15
 
 
+_NOISE_RULE = (
+    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, in "
+    "pairs that share their starting noise, where one method is said to be better; of two "
+    "independent runs, where two are said to be equally good."
+)
+
+
 def page(toy: Toy) -> Page:
+    toy = replace(toy, results=unguided(toy.results))
     report = toy.experiment.report
     checked = claims(toy.results)
     sections = [
@@ -57,8 +63,8 @@ def page(toy: Toy) -> Page:
         Section("methods", "Methods and what they cost", tuple(_methods(toy))),
         Section("covariance", "How good are the covariances?", tuple(_covariance(toy))),
         Section("quality", "How good are the samples?", tuple(_quality(toy))),
-        Section("claims", "What holds of the paper's claims", tuple(_claims(checked))),
-        Section("training", "Training", tuple(_training(toy))),
+        verdicts(checked, _NOISE_RULE),
+        training(toy.curves, toy.styles, toy.results),
         Section("provenance", "Provenance", (Facts(toy.provenance),)),
     ]
     return Page(
@@ -70,9 +76,10 @@ def page(toy: Toy) -> Page:
 
 
 def _data(toy: Toy) -> Iterator[Block]:
-    schedule = toy.experiment.schedule
+    data, schedule = toy.experiment.data, toy.experiment.schedule
+    assert isinstance(data, MixtureData)
     yield (
-        f"{toy.experiment.data.train_size} points to train on and {len(toy.test)} to test against. "
+        f"{data.train_size} points to train on and {len(toy.test)} to test against. "
         f"The forward process has T = {schedule.steps} steps and a {schedule.kind} schedule; at "
         "every t the density, the score and the posterior covariance are known in closed form."
     )
@@ -107,28 +114,3 @@ def _quality(toy: Toy) -> Iterator[Block]:
     if toy.samples:
         score = toy.experiment.network.scores[-1]
         yield sample_panels(toy.samples, toy.test, toy.reach, toy.styles, score)
-
-
-def _claims(checked: Sequence[Claim]) -> Iterator[Block]:
-    if checked:
-        yield (
-            "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal "
-            "Diagonal Covariance Matching (ICLR 2025). Each verdict is computed from the numbers "
-            "of this page, and a claim has the verdict of its worst case. A difference is noise if "
-            f"it is at most {NOISE:g} of its standard errors: over seeds, in pairs that share "
-            "their starting noise, where one method is said to be better; of two independent "
-            "runs, where two are said to be equally good."
-        )
-        yield Verdicts(tuple(checked))
-
-
-def _training(toy: Toy) -> Iterator[Block]:
-    if toy.curves:
-        yield training_curves(toy.curves, toy.styles)
-    clamped = tables.clamped(toy.results) if "clamped" in toy.results else None
-    if clamped is not None:
-        yield (
-            "Some estimates of Cov[x₀ | xₜ] had negative entries, which were set to zero before "
-            "they could be sampled from. The share of such entries along the chain, in percent:"
-        )
-        yield clamped

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+
+from ocm_core.report.words import listed
 
 
 class Verdict(IntEnum):
@@ -41,3 +44,12 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         return max(case.verdict for case in self.cases)
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """One sentence: the claims by verdict, those that fail last."""
+    groups = [
+        f"{verdict.heading} {listed([c.short for c in claims if c.verdict is verdict])}"
+        for verdict in sorted({claim.verdict for claim in claims})
+    ]
+    return f"Of the paper's claims, {'; '.join(groups)}."

@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ocm_core import covariance
 from ocm_core.covariance._head import CovarianceHead
+from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.networks.interface import ScoreNetwork
 from ocm_core.stages._moments import load_moments
@@ -28,6 +30,14 @@ def new_head(
 ) -> CovarianceHead:
     head = experiment.head
     return CovarianceHead(network.make_head(head.kind, **head.sizes), baseline, head.link)
+
+
+def build_methods(experiment: Experiment) -> dict[str, CovarianceMethod]:
+    """The methods that the stage declares, by label."""
+    return {
+        label: covariance.build(method.kind, label, **method.options)
+        for label, method in experiment.methods.items()
+    }
 
 
 def load_denoiser(job: Job, score: str, labels: Iterable[str] = ()) -> Denoiser:

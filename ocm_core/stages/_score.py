@@ -13,9 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.networks import build
 from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.params.schema import TrunkNetwork
+from ocm_core.processes import current_shard
 from ocm_core.training.curve import save_curve
 from ocm_core.training.state import TrainingState
 
@@ -34,24 +37,42 @@ def schedule_of(experiment: Experiment) -> Schedule:
 
 def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> ScoreNetwork:
     """The true score of the data, or an untrained network of the experiment's family."""
-    schedule = schedule_of(experiment)
+    schedule, params = schedule_of(experiment), experiment.network
     network: ScoreNetwork
     if score == "true":
         module = import_module(f"ocm_core.networks.{experiment.data.kind}")
         network = module.true_score(experiment.data, schedule)
+    elif isinstance(params, TrunkNetwork):
+        network = build(params.family, params.config)
     else:
-        module = import_module(f"ocm_core.networks.{experiment.network.family}")
-        network = module.create(experiment.network, schedule, variance)
+        module = import_module(f"ocm_core.networks.{params.family}")
+        network = module.create(params, schedule, variance)
     return network
 
 
+def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
+    params = experiment.network
+    time = TimeConvention()
+    if isinstance(params, TrunkNetwork):
+        time = TimeConvention(params.time.shift, params.time.scale)
+    return Denoiser(network, schedule_of(experiment), time)
+
+
+def trunk(experiment: Experiment) -> TrunkNetwork:
+    """The network's parameters, in a stage that only published families have."""
+    if not isinstance(experiment.network, TrunkNetwork):
+        raise ValueError("the graph has this stage only for networks of published families")
+    return experiment.network
+
+
 def load_score(job: Job, score: str) -> Denoiser:
-    """The frozen score network, trained where there is something to train."""
+    """The frozen score network, trained or fetched where it is not known in closed form."""
     torch.set_num_threads(job.threads)
     network = new_score(job.experiment, score)
-    if folder := job.inputs.get(f"score/{score}"):
+    source = "fetch_score/all" if score == "published" else f"score/{score}"
+    if folder := job.inputs.get(source):
         network.load_state_dict(load_file(folder / SCORE_FILE))
-    return Denoiser(frozen(network, job.device), schedule_of(job.experiment))
+    return new_denoiser(job.experiment, frozen(network, job.device))
 
 
 def frozen(module: Module, device: str) -> Module:
@@ -60,6 +81,8 @@ def frozen(module: Module, device: str) -> Module:
 
 def save_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
     """One file; cloned, because networks may share tables that a file cannot."""
+    if not current_shard().is_first:
+        return
     tensors = {
         f"{label}.{name}" if label else name: tensor.detach().cpu().clone()
         for label, network in networks.items()
@@ -71,6 +94,8 @@ def save_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
 def finish_training(job: Job, state: TrainingState) -> None:
     """Keep the moving average and the curve; the optimiser's state has served."""
     state.use_average()
+    if not current_shard().is_first:
+        return
     save_curve(job.folder, state.curve)
     state.path(job.folder).unlink(missing_ok=True)
 

@@ -1,18 +1,108 @@
-"""Write the data set into the Zarr store."""
+"""Write the data set into the Zarr store: as it is, or through the autoencoder."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy import ndarray
 
 from ocm_core.data import store
+from ocm_core.data.interface import Split
+from ocm_core.data.plan import DType, Plan, ranges
+from ocm_core.stages._data import open_data
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
+class Encoding(Protocol):
+    """What is written for images: its shape and type, and how it is made from them."""
+
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def levels(self) -> int | None: ...
+    @property
+    def spread(self) -> bool: ...
+    @property
+    def attrs(self) -> dict[str, Any]: ...
+    def __call__(self, images: ndarray, rows: range) -> dict[str, ndarray]: ...
+
+
+@dataclass(frozen=True)
+class AsItIs:
+    levels: int | None
+    attrs: dict[str, Any]
+    spread: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        return "float32" if self.levels is None else "uint8"
+
+    def __call__(self, images: ndarray, rows: range) -> dict[str, ndarray]:
+        return {"x": images.astype(self.dtype)}
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """The split and then once more, every image mirrored: item n + count mirrors item n."""
+
+    split: Split
+
+    def __len__(self) -> int:
+        return 2 * len(self.split)
+
+    @property
+    def labels(self) -> ndarray | None:
+        labels = self.split.labels
+        return None if labels is None else np.concatenate([labels, labels])
+
+    def read(self, rows: range) -> ndarray:
+        count = len(self.split)
+        plain = range(rows.start, min(rows.stop, count))
+        mirrored = range(max(rows.start, count) - count, rows.stop - count)
+        pieces = [self.split.read(plain)] if plain else []
+        pieces += [self.split.read(mirrored)[..., ::-1]] if mirrored else []
+        return np.concatenate(pieces)
+
+
 def run(job: Job) -> None:
-    data = job.experiment.data
-    splits = import_module(f"ocm_core.data.{data.kind}").draw(data)
-    store.write(job.folder, splits)
-    job.note(shapes={split: list(values.shape) for split, values in splits.items()})
+    data, settings = open_data(job), job.experiment.encode
+    encoding: Encoding = AsItIs(data.levels, {"provenance": dict(data.provenance)})
+    if settings.latent:
+        encoding = import_module("ocm_core.stages._latents").encoding(job, data)
+    counts = {}
+    for name, split in data.splits.items():
+        whole = Mirrored(split) if settings.flips and name == "train" else split
+        counts[name] = _write(job, name, whole, encoding)
+    job.note(items=counts, shape=list(job.experiment.shape))
+
+
+def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
+    """This job's range of the split."""
+    shape, labels = job.experiment.shape, split.labels
+    settings = job.experiment.encode
+    number, jobs = (1, 1) if job.part == "all" else map(int, job.part.split("of"))
+    plan = Plan(
+        items=ranges(len(split), jobs, settings.shard)[number - 1],
+        shape=shape,
+        dtype=encoding.dtype,
+        levels=encoding.levels,
+        labelled=labels is not None,
+        spread=encoding.spread,
+        chunk=settings.chunk,
+        shard=settings.shard,
+    )
+
+    def read_shard(rows: range) -> dict[str, ndarray]:
+        label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
+        return encoding(split.read(rows), rows) | label
+
+    def progress(shards: list[range]) -> Any:
+        return job.progress(shards, f"{name}: shards")
+
+    store.write(job.folder / f"{name}.zarr", plan, read_shard, encoding.attrs, progress)
+    return len(plan.items)

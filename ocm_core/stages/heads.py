@@ -11,17 +11,16 @@ from torch import Tensor
 from ocm_core import covariance
 from ocm_core.covariance._head import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
-from ocm_core.stages._data import read_items
+from ocm_core.stages._data import training_items
 from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
 from ocm_core.stages._score import finish_training, label_seed, save_networks
-from ocm_core.training.batches import Items
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
 from ocm_core.training.moments import baseline_gaussian
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
     from ocm_core.pipeline.job import Job
 
 _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -29,9 +28,10 @@ _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def run(job: Job) -> None:
     experiment, settings = job.experiment, job.experiment.train.heads
-    x0 = read_items(job, "train")
+    items = training_items(job)
     denoiser = load_denoiser(job, job.part)
-    baseline = _baseline(experiment, denoiser, float(x0.var(0).mean()))
+    denoiser.network.train(settings.trunk_dropout)
+    baseline = _baseline(job, denoiser, items.variance)
     heads = {}
     for label in experiment.methods:
         torch.manual_seed(label_seed(settings.seed, label))
@@ -42,7 +42,7 @@ def run(job: Job) -> None:
     }
     denoiser = replace(denoiser, heads=heads, precision=_PRECISIONS[settings.precision])
     state = fit(
-        HeadFitting(denoiser, methods, Items(x0), Decoder(levels=None)),
+        HeadFitting(denoiser, methods, items.of(denoiser.network), Decoder(experiment.levels)),
         settings,
         job.folder,
         device=job.device,
@@ -54,14 +54,18 @@ def run(job: Job) -> None:
     job.note(parameters=counts)
 
 
-def _baseline(experiment: Experiment, denoiser: Denoiser, variance: float) -> Tensor | None:
+def _baseline(job: Job, denoiser: Denoiser, variance: float) -> Tensor | None:
     """c̄_t, to which heads are relative: that of a Gaussian, or the moments', or none."""
-    kind = experiment.head.baseline
+    kind = job.experiment.head.baseline
     if kind == "none":
         return None
     schedule = denoiser.schedule
     gaussian = torch.from_numpy(baseline_gaussian(schedule.alpha_bar, schedule.b, variance))
-    if kind == "gaussian" or denoiser.moments is None:
+    if kind == "gaussian":
         return gaussian
+    if denoiser.moments is None:
+        raise OcmError("head.baseline: 'moments' needs the stage `moments`, and it is no input")
     # an estimate that is not positive within its noise cannot be a unit
-    return torch.where(denoiser.moments > 0, denoiser.moments, gaussian)
+    unusable = denoiser.moments <= 0
+    job.note(baseline_entries_from_gaussian=int(unusable[1:].sum()))
+    return torch.where(unusable, gaussian, denoiser.moments)

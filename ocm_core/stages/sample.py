@@ -1,30 +1,37 @@
-"""Draw the samples of one part's cells."""
+"""Draw the samples of one part's cells. Cells that differ only in their seed share a store."""
 
 from __future__ import annotations
 
-import shutil
+import json
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import xarray as xr
+from torch import Tensor
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip
+from ocm_core.data import store
+from ocm_core.data.plan import Plan
+from ocm_core.data.stored import Stored, open_split
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.guidance import GuidedDenoiser
+from ocm_core.diffusion.noise import SampleStreams, generator
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
+from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import pixel_sigma_limit
 from ocm_core.pipeline.cells import Cell, cells_of
-from ocm_core.samplers.ancestral import Model, Sampled, ancestral
+from ocm_core.processes import current_shard
+from ocm_core.samplers.ancestral import Model, ancestral
 from ocm_core.stages._heads import load_denoiser
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Sampler
+    from ocm_core.params.schema import Guidance, Sampler
     from ocm_core.pipeline.job import Job
 
 
@@ -36,73 +43,140 @@ def run(job: Job) -> None:
         for score in dict.fromkeys(cell.score for cell in cells)
     }
     for seeds in job.progress(runs(cells), "sampling"):
-        target = job.folder / f"{run_name(seeds[0])}.zarr"
-        if not target.exists():
-            _write(target, [_draw(job, models[cell.score], cell) for cell in seeds], seeds)
+        Run(job, models[seeds[0].score], seeds).write()
     job.note(cells=len(cells), samples_per_cell=experiment.sample.count)
 
 
 def runs(cells: list[Cell]) -> list[list[Cell]]:
-    """Cells that differ only in their seed share a store."""
     return [list(group) for _, group in groupby(cells, key=run_name)]
 
 
 def run_name(cell: Cell) -> str:
-    guidance = "" if cell.guidance is None else f"-cfg{cell.guidance}"
+    guidance = "" if cell.guidance == 1.0 else f"-cfg{cell.guidance}"
     return f"{cell.score}-{cell.sampler}-{cell.method}-K{cell.steps}{guidance}"
 
 
-def _draw(job: Job, model: Model, cell: Cell) -> Sampled:
-    experiment, sample = job.experiment, job.experiment.sample
-    sampler, method = sample.samplers[cell.sampler], experiment.methods[cell.method]
-    limits = sample.clip
-    batches = []
-    for indices in _batches(sample.count, sample.batch_size):
-        batches.append(
-            ancestral(
-                model,
-                covariance.build(method.kind, cell.method, **method.options),
-                chains.build(sampler.chain, experiment.schedule.steps, cell.steps),
-                SampleStreams(cell.seed, indices, experiment.data.shape, job.device),
-                kernel=_kernel(sampler),
-                clip=Clip(x0=limits.x0, c_max=limits.covariance),
-                last_sigma=(
-                    None
-                    if limits.last_sigma_pixels is None
-                    else pixel_sigma_limit(limits.last_sigma_pixels)
-                ),
-            )
+@dataclass(frozen=True)
+class Drawn:
+    """The samples of one cell, and the share of covariance entries that were clamped."""
+
+    stored: Stored
+    first: int
+    count: int
+    clamped: float
+
+    def read(self, rows: range) -> Tensor:
+        shifted = range(self.first + rows.start, self.first + rows.stop)
+        return torch.from_numpy(self.stored.read(shifted))
+
+    def all(self) -> Tensor:
+        return self.read(range(self.count))
+
+
+def read(folder: Path, cell: Cell, seeds: list[int]) -> Drawn:
+    stored = open_split([folder], run_name(cell))
+    count, place = len(stored) // len(seeds), seeds.index(cell.seed)
+    tally = Counter[str]()
+    for file in _tallies(folder, cell).glob("*.json"):
+        tally.update(json.loads(file.read_text()).get(str(cell.seed), {}))
+    clamped = (tally["below"] + tally["above"]) / max(1, tally["entries"])
+    return Drawn(stored, place * count, count, clamped)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One store: the samples of all seeds, one after another; a batch is a shard of it."""
+
+    job: Job
+    denoiser: Denoiser
+    cells: list[Cell]
+
+    def write(self) -> None:
+        sample = self.job.experiment.sample
+        total = sample.count * len(self.cells)
+        batch = min(sample.batch_size, total)
+        plan = Plan(
+            items=range(total),
+            shape=self.job.experiment.shape,
+            dtype="float32",
+            chunk=batch,
+            shard=batch,
         )
-    return Sampled(
-        torch.cat([batch.x for batch in batches]), sum((b.tally for b in batches), Counter())
-    )
+        name = run_name(self.cells[0])
+        _tallies(self.job.folder, self.cells[0]).mkdir(exist_ok=True)
+        seeds = {"seeds": [cell.seed for cell in self.cells]}
+        path, shard = self.job.folder / f"{name}.zarr", current_shard()
+        if shard.is_first:
+            store.begin(path, plan, seeds)
+        shard.wait()
+        mine = shard.mine(store.missing(path, plan))
+        shard.wait()  # nobody writes before all have looked
+        store.write_shards(path, plan, mine, self._shard)
+        shard.wait()
+        if shard.is_first:
+            store.verify(path, plan)
+
+    def _shard(self, rows: range) -> dict[str, np.ndarray]:
+        """A batch may span the end of one seed's samples and the beginning of the next's."""
+        count = self.job.experiment.sample.count
+        drawn, tallies = [], {}
+        for place, cell in enumerate(self.cells):
+            first, stop = place * count, (place + 1) * count
+            indices = range(max(rows.start, first) - first, min(rows.stop, stop) - first)
+            if indices:
+                x, tally = self._draw(cell, indices)
+                drawn.append(x.cpu().numpy())
+                tallies[cell.seed] = dict(sorted(tally.items()))
+        file = _tallies(self.job.folder, self.cells[0]) / f"{rows.start}.json"
+        file.write_text(json.dumps(tallies) + "\n")
+        return {"x": np.concatenate(drawn)}
+
+    def _draw(self, cell: Cell, indices: range) -> tuple[Tensor, Counter[str]]:
+        experiment, device = self.job.experiment, self.job.device
+        sample = experiment.sample
+        sampler, method = sample.samplers[cell.sampler], experiment.methods[cell.method]
+        drawn = ancestral(
+            _guided(self.denoiser, cell.guidance, sample.guidance),
+            covariance.build(method.kind, cell.method, **method.options),
+            chains.build(sampler.chain, experiment.schedule.steps, cell.steps),
+            SampleStreams(cell.seed, indices, experiment.shape, device),
+            kernel=_kernel(sampler),
+            clip=Clip(x0=sample.clip.x0, c_max=sample.clip.covariance),
+            last_sigma=_last_sigma(sampler, experiment.levels),
+            label=_labels(self.denoiser, experiment.data.classes, cell.seed, indices, device),
+        )
+        return drawn.x, drawn.tally
+
+
+def _tallies(folder: Path, cell: Cell) -> Path:
+    return folder / f"{run_name(cell)}.clamped"
+
+
+def _guided(denoiser: Denoiser, scale: float, guidance: Guidance) -> Model:
+    if scale == 1.0:
+        return denoiser
+    if denoiser.network.null_label is None:
+        raise OcmError(f"guidance {scale} needs a network with a null class; use 1.0")
+    channels = 3 if guidance.channels == "first_three" else None
+    null = denoiser.network.null_label
+    return GuidedDenoiser(denoiser, scale, null, channels, guidance.covariance)
+
+
+def _labels(
+    denoiser: Denoiser, classes: int, seed: int, indices: range, device: str
+) -> Tensor | None:
+    """Uniform over the classes, each from its sample's own stream."""
+    if not denoiser.network.conditional:
+        return None
+    drawn = [int(generator(seed, index, "label").integers(classes)) for index in indices]
+    return torch.tensor(drawn, device=device)
 
 
 def _kernel(sampler: Sampler) -> Kernel:
     return Ddpm() if sampler.kind == "ddpm" else Ddim(sampler.eta)
 
 
-def _batches(count: int, size: int) -> Iterator[range]:
-    for first in range(0, count, size):
-        yield range(first, min(first + size, count))
-
-
-def _write(target: Path, drawn: list[Sampled], cells: list[Cell]) -> None:
-    """Whole or not at all: written beside its place, then renamed."""
-    values = np.stack([sampled.x.cpu().numpy() for sampled in drawn])
-    axes = [f"axis{i}" for i in range(values.ndim - 2)]
-    dataset = xr.Dataset(
-        {"x": (["seed", "sample", *axes], values)},
-        coords={"seed": [cell.seed for cell in cells]},
-        attrs={"clamped": [dict(sorted(sampled.tally.items())) for sampled in drawn]},
-    )
-    temporary = target.with_name(f"new-{target.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    encoding = {"x": {"chunks": (1, *values.shape[1:]), "compressors": None}}
-    dataset.to_zarr(temporary, mode="w", encoding=encoding, consolidated=False, zarr_format=3)
-    temporary.rename(target)
-
-
-def read(folder: Path, cell: Cell) -> xr.Dataset:
-    run_: xr.Dataset = xr.open_zarr(folder / f"{run_name(cell)}.zarr", consolidated=False)
-    return run_
+def _last_sigma(sampler: Sampler, levels: int | None) -> float | None:
+    if sampler.last_sigma is None or levels is None:
+        return None
+    return pixel_sigma_limit(sampler.last_sigma, levels)

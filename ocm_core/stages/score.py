@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.stages._data import read_items
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.stages._data import training_items
 from ocm_core.stages._score import (
     SCORE_FILE,
     finish_training,
     label_seed,
+    new_denoiser,
     new_score,
     save_networks,
-    schedule_of,
 )
-from ocm_core.training.batches import Items
+from ocm_core.stages._settings import given
 from ocm_core.training.loop import fit
 from ocm_core.training.score_matching import ScoreMatching
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     torch.set_num_threads(job.threads)
-    settings = job.experiment.train.score
-    x0 = read_items(job, "train")
+    experiment, settings = job.experiment, given(job.experiment.train.score)
+    items = training_items(job)
     torch.manual_seed(label_seed(settings.seed, "score"))
-    network = new_score(job.experiment, job.part, float(x0.var(0).mean())).to(job.device)
-    objective = ScoreMatching(Denoiser(network, schedule_of(job.experiment)), Items(x0))
+    network = new_score(experiment, job.part, items.variance).to(job.device)
     state = fit(
-        objective,
+        ScoreMatching(
+            new_denoiser(experiment, network), items.of(network), Decoder(experiment.levels)
+        ),
         settings,
         job.folder,
         device=job.device,

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.networks.interface import ScoreNetwork
 from ocm_core.shapes import Batch, PerSample, Times
 from ocm_core.training.draws import Draws
 
@@ -24,10 +25,14 @@ class Objective(Protocol):
     def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]: ...
 
 
-@dataclass(frozen=True)
-class Items:
-    """A set in memory: x_0, and labels where there are any."""
+class Items(Protocol):
+    """A set to draw batches from: x_0, and labels where there are any."""
 
+    def batch(self, draws: Draws) -> tuple[Batch, Int[Tensor, " batch"] | None]: ...
+
+
+@dataclass(frozen=True)
+class InMemory:
     x0: Batch
     labels: Int[Tensor, " item"] | None = None
 
@@ -35,6 +40,36 @@ class Items:
         rows = torch.from_numpy(draws.items(len(self.x0)))
         labels = None if self.labels is None else self.labels[rows].to(draws.device)
         return self.x0[rows].to(draws.device), labels
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """The same items without labels, for a network that takes none."""
+
+    items: Items
+
+    def batch(self, draws: Draws) -> tuple[Batch, None]:
+        return self.items.batch(draws)[0], None
+
+
+@dataclass(frozen=True)
+class DroppedLabels:
+    """The same items, with labels replaced by the null class at random."""
+
+    items: Items
+    null_label: int | None
+    share: float
+
+    @classmethod
+    def for_network(cls, items: Items, network: ScoreNetwork) -> DroppedLabels:
+        return cls(items, network.null_label, network.label_dropout)
+
+    def batch(self, draws: Draws) -> tuple[Batch, Int[Tensor, " batch"] | None]:
+        x0, labels = self.items.batch(draws)
+        if labels is None or self.null_label is None:
+            return x0, labels
+        null = torch.full_like(labels, self.null_label)
+        return x0, torch.where(draws.uniforms() < self.share, null, labels)
 
 
 @dataclass(frozen=True)

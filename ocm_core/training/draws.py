@@ -10,13 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.shapes import Batch
 
-_ITEMS, _TIMES, _NORMALS, _SIGNS = range(4)
+_ITEMS, _TIMES, _NORMALS, _SIGNS, _UNIFORMS, _TORCH = range(6)
 
 
 def _generator(seed: int, index: int, purpose: int) -> np.random.Generator:
@@ -48,6 +48,14 @@ class Draws:
         shape = (self.batch_size, *shape)
         drawn = self._source(_NORMALS).standard_normal(shape, dtype=np.float32)
         return torch.from_numpy(drawn).to(self.device)
+
+    def uniforms(self) -> Float[Tensor, " batch"]:
+        return torch.from_numpy(self._source(_UNIFORMS).random(self.batch_size)).to(self.device)
+
+    def seed_torch(self, first_row: int) -> None:
+        """For what draws by itself inside a network, such as dropout."""
+        key = self._source(_TORCH).integers(2**62)
+        torch.manual_seed(int(key) + first_row)
 
     def signs(self, shape: tuple[int, ...]) -> Batch:
         """±1; each call draws further ones."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, distributed
 
 from ocm_core.errors import OcmError
 from ocm_core.params.schema import Optimiser
+from ocm_core.processes import Shard, current_shard
 from ocm_core.training.batches import Objective
 from ocm_core.training.draws import Draws
 from ocm_core.training.state import TrainingState
@@ -25,39 +24,6 @@ _SMOOTHING = 0.98
 _DIVERGED = 1e3
 
 Progress = Callable[[range], Iterable[int]]
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Which part of every batch this process works on."""
-
-    rank: int = 0
-    world: int = 1
-
-    def rows(self, batch_size: int, accumulate: int) -> list[slice]:
-        """This process's micro-batches: equal contiguous pieces of the batch."""
-        pieces = self.world * accumulate
-        if batch_size % pieces:
-            raise OcmError(
-                f"batch_size = {batch_size} does not divide into {self.world} processes × "
-                f"accumulate = {accumulate}"
-            )
-        size = batch_size // pieces
-        first = self.rank * accumulate
-        return [slice(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
-
-    def total(self, values: Iterable[Tensor]) -> None:
-        """Sum over the processes, in place."""
-        if self.world > 1:
-            for value in values:
-                distributed.all_reduce(value)
-
-
-def current_shard() -> Shard:
-    """This process's place under `torchrun`, or the whole where there is one process."""
-    if distributed.is_available() and distributed.is_initialized():
-        return Shard(distributed.get_rank(), distributed.get_world_size())
-    return Shard()
 
 
 def learning_rate(settings: Optimiser, iteration: int) -> float:
@@ -86,7 +52,7 @@ def fit(
         state.iteration = iteration + 1
         if state.iteration % max(1, settings.iterations // _CURVE_POINTS) == 0:
             state.record(watch.smoothed)
-        if state.iteration % settings.checkpoint_every == 0 and shard.rank == 0:
+        if state.iteration % settings.checkpoint_every == 0 and shard.is_first:
             state.save(folder)
     return state
 
@@ -99,6 +65,7 @@ def _step(
     totals = {name: torch.zeros((), device=device) for name in objective.networks}
     for rows in shard.rows(settings.batch_size, settings.accumulate):
         draws = Draws(settings.seed, state.iteration, settings.batch_size, device)
+        draws.seed_torch(rows.start)
         losses = objective.losses(draws, rows)
         total = torch.stack([loss.sum() for loss in losses.values()]).sum() / settings.batch_size
         torch.autograd.backward(total)

@@ -18,7 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.shapes import Batch, Table
+from ocm_core.shapes import Batch, Labels, Table
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,13 @@ class Moments:
 
 
 @torch.no_grad()
-def estimate_at(denoiser: Denoiser, moments: Moments, t: int, x0: Batch, eps: Batch) -> None:
+def estimate_at(
+    denoiser: Denoiser, moments: Moments, t: int, x0: Batch, eps: Batch, label: Labels = None
+) -> None:
     """Fill the entry t from the images x_0 and their noise."""
     schedule = denoiser.schedule
     x = sqrt(schedule.alpha_bar[t]) * x0 + sqrt(schedule.b[t]) * eps
-    predicted = denoiser.predict(x, t).eps.double()
+    predicted = denoiser.predict(x, t, label).eps.double()
     square = (predicted**2).flatten(1).mean(1)
     excess = (eps.double() ** 2).flatten(1).mean(1) - square
     moments.square[t], moments.square_error[t] = _mean_and_error(square)

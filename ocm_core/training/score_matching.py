@@ -1,25 +1,34 @@
-"""Denoising score matching: how a score network is trained where there is no published one."""
+"""Denoising score matching: how a score network is trained where there is no published one.
+
+A network with a learned variance is trained by the hybrid loss of improved DDPM, as DiT has it:
+the variational bound's term in bits, which moves the variance and leaves the mean alone, is added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
 
 from torch import nn
 
+from ocm_core.covariance._head import Noised
+from ocm_core.covariance.iddpm import Method as LearnedVariance
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import sum_dims
-from ocm_core.shapes import PerSample
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items, diffuse
 from ocm_core.training.draws import Draws
 
 
 @dataclass(frozen=True)
 class ScoreMatching:
-    """Denoising score matching: E‖ε - ε̂(x_t, t)‖²."""
+    """E‖ε - ε̂(x_t, t)‖², and the bound's term where the network learns its variance."""
 
     denoiser: Denoiser
     items: Items
+    decoder: Decoder
 
     @property
     def networks(self) -> Mapping[str, nn.Module]:
@@ -27,5 +36,13 @@ class ScoreMatching:
 
     def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
         noisy = diffuse(self.items, self.denoiser.schedule, draws, rows)
-        eps = self.denoiser.predict(noisy.x, noisy.t, noisy.label).eps
-        return {"score": sum_dims((noisy.eps - eps) ** 2)}
+        prediction = self.denoiser.predict(noisy.x, noisy.t, noisy.label)
+        loss = sum_dims((noisy.eps - prediction.eps) ** 2)
+        if prediction.learned_variance is not None:
+            batch = Noised(prediction, noisy.x0, noisy.eps, _no_probe, self.decoder)
+            loss = loss + LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
+        return {"score": loss}
+
+
+def _no_probe() -> Batch:
+    raise AssertionError("the bound's term uses no probes")

@@ -26,10 +26,11 @@ from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.params.schema import Optimiser
-from ocm_core.training.batches import Items
+from ocm_core.training.batches import InMemory
 from ocm_core.training.draws import Draws
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import Shard, fit, learning_rate
+from ocm_core.processes import Shard
+from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import baseline_gaussian
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
@@ -69,7 +70,7 @@ def head_fitting(labels=LEARNED, score=None):
     x0 = torch.from_numpy(PAIR.draw(100, np.random.default_rng(0))).float()
     methods = {label: covariance.build(label) for label in labels}
     denoiser = Denoiser(network.eval().requires_grad_(False), levels, heads=heads)
-    return HeadFitting(denoiser, methods, Items(x0), Decoder(None))
+    return HeadFitting(denoiser, methods, InMemory(x0), Decoder(None))
 
 
 def weights(state: TrainingState) -> dict[str, torch.Tensor]:
@@ -249,7 +250,7 @@ def test_score_matching_learns(tmp_path):
     levels = schedule.linear(100)
     score = MlpScore(levels, PAIR.variance, 32, 2, "none")
     x0 = torch.from_numpy(PAIR.draw(500, np.random.default_rng(0))).float()
-    objective = ScoreMatching(Denoiser(score, levels), Items(x0))
+    objective = ScoreMatching(Denoiser(score, levels), InMemory(x0), Decoder(None))
     state = fit(objective, changed(iterations=300, batch_size=64, learning_rate=5e-3), tmp_path)
     assert state.curve[0]["score"] == pytest.approx(2.0, abs=0.3)  # E‖ε‖² in the plane
     assert state.curve[-1]["score"] < 1.0

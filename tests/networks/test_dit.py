@@ -4,6 +4,8 @@ import torch
 from ocm_core.errors import OcmError
 from ocm_core.networks import build
 from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.training.batches import DroppedLabels, InMemory
+from ocm_core.training.draws import Draws
 
 from .contract import NetworkContract, assert_same
 from .golden import Golden, golden
@@ -40,16 +42,13 @@ class TestDiT(NetworkContract):
         assert "positions" not in dict(network.named_parameters())
         assert "positions" in network.state_dict()
 
-    def test_labels_are_dropped_in_training_only(self, first: Golden) -> None:
-        x, time, label = (part[:1].repeat(200, *[1] * (part.dim() - 1)) for part in first.inputs)
-        network = first.network()
-        torch.manual_seed(0)
-        given, null = network(x[:1], time[:1], label[:1]), network(x[:1], time[:1])
-        outputs = network.train()(x, time, label)
-        dropped = (outputs - null).abs().amax((1, 2, 3)) < 1e-5
-        kept = (outputs - given).abs().amax((1, 2, 3)) < 1e-5
-        assert (dropped ^ kept).all()
-        assert 5 <= dropped.sum() <= 40  # binomial(200, 0.1)
+    def test_training_replaces_labels_by_the_null_class(self, network: ScoreNetwork) -> None:
+        labels = torch.arange(1000) % network.null_label
+        items = InMemory(torch.arange(1000.0)[:, None], labels)
+        x0, drawn = DroppedLabels.for_network(items, network).batch(Draws(0, 3, 500))
+        dropped = drawn == network.null_label
+        assert torch.equal(drawn[~dropped], labels[x0[~dropped, 0].long()])
+        assert 25 <= dropped.sum() <= 80  # binomial(500, 0.1)
 
 
 def test_without_label_dropout_a_label_is_required() -> None:

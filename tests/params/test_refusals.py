@@ -25,7 +25,7 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         ("data.layout.per_axis=0", "data.layout.per_axis", "Input should be greater than"),
         ("~report.title", "report.title", "missing"),
         (
-            "sample.samplers.ddpm.steps=[1001]",
+            "sample.samplers.ddpm.grids=[{steps: [1001], guidance: [1.0]}]",
             "sample.samplers.ddpm.steps",
             "1001 is more than schedule.steps = 1000",
         ),
@@ -39,7 +39,17 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
             "sample.samplers.ddpm.methods",
             "'ocn' is unknown; did you mean 'ocm'?",
         ),
-        ("sample.guidance.scales=[1.5]", "sample.guidance.scales", "guidance needs class labels"),
+        (
+            "sample.samplers.ddim.grids=[{steps: [10], guidance: [1.5]}]",
+            "sample.samplers",
+            "guidance needs a network with class labels",
+        ),
+        (
+            "sample.samplers.ddpm.last_sigma=1.0",
+            "sample.samplers.ddpm.last_sigma",
+            "what is diffused has none",
+        ),
+        ("train.score=null", "train.score", "null, but the experiment trains it"),
         ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),
         ("methods.ocm={kind: ocn}", "methods.ocm", "'ocn' is unknown; did you mean 'ocm'?"),
     ],

@@ -18,6 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
+GRID = {"steps": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
 SHRUNK = {
     "defaults": [{"override /methods": "few"}],
@@ -31,8 +32,8 @@ SHRUNK = {
         "seeds": [0],
         "split": [],
         "samplers": {
-            "ddpm": {"steps": [3], "methods": ["beta", "analytic", "ocm", "rademacher_10"]},
-            "ddim": {"steps": [3], "methods": ["delta", "ocm"]},
+            "ddpm": {"grids": [GRID], "methods": ["beta", "analytic", "ocm", "rademacher_10"]},
+            "ddim": {"grids": [GRID], "methods": ["delta", "ocm"]},
         },
     },
     "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}},

@@ -94,6 +94,6 @@ def test_sync_refuses_what_is_not_current(made_by_snakemake: Project, tmp_path: 
     project = made_by_snakemake.copy(tmp_path / "copy")
     project.change(WIDER)
     said = project.run("ocm", "sync", fails=True)
-    assert f"artifacts/{NAME}/evaluate_samples/all: stale: made with other parameters" in said
+    assert f"artifacts/{NAME}/evaluate_points/all: stale: made with other parameters" in said
     assert "artifacts/toy_mog9/heads" not in said
     assert "nothing was recorded" in said

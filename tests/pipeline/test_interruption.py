@@ -18,8 +18,8 @@ UNDER_WAY = {
     "moments/learned": ".working.json",
     "heads/learned": "training.safetensors",
     "sample/all": ".working.json",
-    "evaluate_samples/all": ".working.json",
-    "evaluate_model/all": ".working.json",
+    "evaluate_points/all": ".working.json",
+    "evaluate_covariance/all": ".working.json",
     "report/all": ".working.json",
 }
 

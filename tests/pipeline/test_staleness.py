@@ -8,7 +8,7 @@ import pytest
 
 from tests.pipeline.conftest import Project
 
-HEADS_ON = {"heads/learned", "sample/all", "evaluate_samples/all", "evaluate_model/all"}
+HEADS_ON = {"heads/learned", "sample/all", "evaluate_points/all", "evaluate_covariance/all"}
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def project(made_by_snakemake: Project, tmp_path: Path) -> Project:
     [
         (
             {"methods": {"rademacher_10": {"probes": 20}}},
-            {"sample/all", "evaluate_model/all", "report/all"},
-            {"evaluate_samples/all"},
+            {"sample/all", "evaluate_covariance/all", "report/all"},
+            {"evaluate_points/all"},
         ),
         (
             {"train": {"heads": {"learning_rate": 0.002}}},
@@ -46,13 +46,13 @@ def test_changed_parameter(
     [
         (
             "ocm_core/covariance/ocm.py",
-            HEADS_ON - {"evaluate_samples/all"},
-            {"evaluate_samples/all", "report/all"},
+            HEADS_ON - {"evaluate_points/all"},
+            {"evaluate_points/all", "report/all"},
         ),
         (
             "ocm_core/covariance/rademacher.py",
-            {"sample/all", "evaluate_model/all"},
-            {"evaluate_samples/all", "report/all"},
+            {"sample/all", "evaluate_covariance/all"},
+            {"evaluate_points/all", "report/all"},
         ),
         ("ocm_core/stages/report.py", {"report/all"}, set()),
         ("ocm_core/covariance/sn.py", set(), set()),

@@ -41,7 +41,7 @@ def test_stages_that_nobody_needs_are_not_in_the_graph() -> None:
     assert [str(task) for task in table.tasks(bare)] == [
         "encode/all",
         "sample/all",
-        "evaluate_samples/all",
+        "evaluate_points/all",
         "report/all",
     ]
 

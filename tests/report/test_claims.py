@@ -108,5 +108,5 @@ def test_pairing_by_seed_removes_what_seeds_share() -> None:
 
 
 def test_noise_is_two_standard_errors_wide_and_includes_its_edge() -> None:
-    assert Estimate(-2.0, 1.0, 5).is_noise and not Estimate(-2.0, 1.0, 5).is_below
-    assert Estimate(-2.1, 1.0, 5).is_below
+    assert Estimate(-2.0, 1.0).is_noise and not Estimate(-2.0, 1.0).is_below
+    assert Estimate(-2.1, 1.0).is_below

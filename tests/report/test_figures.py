@@ -9,8 +9,8 @@ import pytest
 
 from ocm_core.diffusion import schedule
 from ocm_core.report import lines
+from ocm_core.report.blocks import BOX, Figure, Panels, Plot
 from ocm_core.report.density import noisy_marginals
-from ocm_core.report.page import BOX, Figure, Grid, Plot
 from ocm_core.report.panels import sample_panels
 from ocm_core.report.style import line_styles
 from ocm_core.report.summary import headline_steps
@@ -74,7 +74,7 @@ def test_panels_count_what_their_frame_leaves_out() -> None:
     points = np.array([[0.0, 0.0], [5.0, 0.0], [np.nan, 0.0], [1.0, -1.0]])
     figure = sample_panels({("ddpm", 5): {"ocm": points}}, points[:1], 1.0, STYLES, "learned")
     grid = figure.panes[0]
-    assert isinstance(grid, Grid)
+    assert isinstance(grid, Panels)
     data, ocm = grid.panels
     assert (data.note, ocm.note) == ("", "2 outside")
     assert ocm.path == f"M{BOX // 2} {BOX // 2}h0M{BOX} {BOX}h0"

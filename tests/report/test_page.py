@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
@@ -13,32 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
-from ocm_core.report.page import Page, Section, Table, render
-from ocm_core.report.style import line_styles, palettes
+from ocm_core.report.blocks import Page, Section, Table
+from ocm_core.report.page import render
+from ocm_core.report.style import LineStyle, line_styles, palettes
 from ocm_core.report.toy import page
+from tests.report.markup import (
+    ATTACK,
+    Elements,
+    assert_figure_is_accessible,
+    assert_ids_are_unique,
+    assert_nothing_is_loaded,
+    figures,
+    without_plotly,
+)
 from tests.report.synthetic import results, toy
 
 LIMIT = 6_000_000
-
-
-class Elements(HTMLParser):
-    """Every element with its attributes, and the text of the scripts."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.elements and self.elements[-1][0] == "script":
-            self.scripts.append(data)
-
-    def having(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +37,7 @@ def html() -> str:
 
 @pytest.fixture(scope="module")
 def own(html: str) -> str:
-    """The page without Plotly's bundle, which must be in it exactly once."""
-    assert html.count(get_plotlyjs()) == 1
-    return html.replace(get_plotlyjs(), "")
+    return without_plotly(html)
 
 
 def test_equal_inputs_give_equal_bytes(html: str) -> None:
@@ -62,9 +49,8 @@ def test_the_page_is_small_enough_to_send(html: str) -> None:
 
 
 def test_markup_in_parameters_stays_text() -> None:
-    attack = "</title><script>alert(1)</script><img src=x onerror=alert(2)>"
-    plain, attacked = (Elements(render(page(toy(title=t, summary=t)))) for t in ("x", attack))
-    assert [tag for tag, _ in attacked.elements] == [tag for tag, _ in plain.elements]
+    plain, attacked = (Elements(render(page(toy(title=t, summary=t)))) for t in ("x", ATTACK))
+    assert attacked.tags == plain.tags
 
 
 @settings(max_examples=20, deadline=None)  # each example renders a page of megabytes
@@ -82,18 +68,12 @@ def test_no_text_leaves_its_table_or_its_script(text: str) -> None:
 
 
 def test_nothing_is_loaded_from_anywhere(own: str) -> None:
-    elements = Elements(own)
-    assert not elements.having("link") and not elements.having("iframe")
-    assert not [attributes for _, attributes in elements.elements if "src" in attributes]
-    assert "url(" not in own and "@import" not in own
-    links = [attributes["href"] or "" for attributes in elements.having("a")]
-    assert all(link.startswith(("#", "data:text/csv")) for link in links)
+    assert_nothing_is_loaded(own)
 
 
 def test_every_figure_has_caption_description_and_table(own: str) -> None:
-    figures = re.findall(r"<figure.*?</figure>", own, flags=re.S)
-    ids = [Elements(figure).having("figure")[0]["id"] for figure in figures]
-    assert ids == [
+    found = figures(own)
+    assert list(found) == [
         "density",
         "covariance-error",
         "mmd-ddpm",
@@ -101,18 +81,12 @@ def test_every_figure_has_caption_description_and_table(own: str) -> None:
         "samples",
         "training-curves",
     ]
-    for figure in figures:
-        elements = Elements(figure)
-        assert re.search(r"<figcaption>\S", figure)
-        pictures = [a for _, a in elements.elements if a.get("role") == "img"]
-        assert pictures and all(picture["aria-label"] for picture in pictures)
-        assert elements.having("td") and elements.having("details")
-        assert [a for a in elements.having("a") if "download" in a]
+    for figure in found.values():
+        assert_figure_is_accessible(figure)
 
 
 def test_ids_are_unique(own: str) -> None:
-    ids = [attributes["id"] for _, attributes in Elements(own).elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
+    assert_ids_are_unique(own)
 
 
 def test_every_plot_has_data_and_only_colours_that_the_palettes_have(own: str) -> None:
@@ -132,10 +106,10 @@ def test_sections_without_data_are_absent() -> None:
 
 
 def test_clamped_variances_are_told_only_where_there_are_any(own: str) -> None:
-    assert "negative entries" not in own
+    assert "out of range" not in own
     clamping = results()
     clamping["clamped"].loc[{"sampler": "ddim", "method": "sn", "steps": 5}] = 0.25
-    assert "negative entries" in render(page(replace(toy(), results=clamping)))
+    assert "out of range" in render(page(replace(toy(), results=clamping)))
 
 
 def test_the_summary_names_the_best_method_and_the_claims_that_fail() -> None:
@@ -152,8 +126,25 @@ def test_the_summary_names_the_best_method_and_the_claims_that_fail() -> None:
     )
 
 
+def test_an_axis_of_guidance_without_guidance_changes_nothing(html: str) -> None:
+    with_axis = results()
+    with_axis[["mmd", "clamped"]] = with_axis[["mmd", "clamped"]].expand_dims(guidance=[1.0])
+    assert render(page(replace(toy(), results=with_axis))) == html
+
+
 def test_no_two_methods_look_the_same() -> None:
     styles = line_styles({label: m.kind for label, m in toy().experiment.methods.items()})
+    assert_all_different(styles)
+
+
+def test_variants_of_a_method_do_not_look_like_it() -> None:
+    labels = ("ocm", "ocm_3", "ocm_5", "ocm_10", "rademacher_1", "rademacher_100")
+    styles = line_styles({label: label.split("_")[0] for label in labels})
+    assert styles["ocm"] == line_styles({"ocm": "ocm"})["ocm"]
+    assert_all_different(styles)
+
+
+def assert_all_different(styles: dict[str, LineStyle]) -> None:
     looks = {(style.hue, style.dash) for style in styles.values()}
     markers = {(style.hue, style.marker) for style in styles.values()}
     assert len(looks) == len(markers) == len(styles)

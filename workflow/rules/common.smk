@@ -24,6 +24,17 @@ def upstream(stage):
     return manifests
 
 
+def after(stage):
+    """Only the order: `stage` comes first where the experiment has it, whatever it holds."""
+
+    def manifest(wildcards):
+        experiment = load(wildcards.experiment)
+        tasks = [task for task in table.tasks(experiment) if task.stage == stage]
+        return [ancient(str(manifest_of(experiment.name, task))) for task in tasks]
+
+    return manifest
+
+
 def parameters(stage):
     """Exactly the parameters that the stage declares, so that a change reruns only their readers."""
 

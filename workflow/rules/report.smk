@@ -21,4 +21,4 @@ rule report:
         parameters=parameters("report"),
         code=code("report"),
     shell:
-        "ocm run report {wildcards.experiment} --threads {threads} --log {log}"
+        "ocm run report {wildcards.experiment} --threads {threads} --gpus {resources.gpu} --log {log}"

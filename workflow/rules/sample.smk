@@ -20,4 +20,4 @@ rule sample:
         parameters=parameters("sample"),
         code=code("sample"),
     shell:
-        "ocm run sample {wildcards.experiment} {wildcards.part} --threads {threads} --log {log}"
+        "ocm run sample {wildcards.experiment} {wildcards.part} --threads {threads} --gpus {resources.gpu} --log {log}"

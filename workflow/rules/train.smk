@@ -20,7 +20,7 @@ rule score:
         parameters=parameters("score"),
         code=code("score"),
     shell:
-        "ocm run score {wildcards.experiment} {wildcards.part} --threads {threads} --log {log}"
+        "ocm run score {wildcards.experiment} {wildcards.part} --threads {threads} --gpus {resources.gpu} --log {log}"
 
 
 rule moments:
@@ -42,7 +42,7 @@ rule moments:
         parameters=parameters("moments"),
         code=code("moments"),
     shell:
-        "ocm run moments {wildcards.experiment} {wildcards.part} --threads {threads} --log {log}"
+        "ocm run moments {wildcards.experiment} {wildcards.part} --threads {threads} --gpus {resources.gpu} --log {log}"
 
 
 rule heads:
@@ -64,4 +64,4 @@ rule heads:
         parameters=parameters("heads"),
         code=code("heads"),
     shell:
-        "ocm run heads {wildcards.experiment} {wildcards.part} --threads {threads} --log {log}"
+        "ocm run heads {wildcards.experiment} {wildcards.part} --threads {threads} --gpus {resources.gpu} --log {log}"

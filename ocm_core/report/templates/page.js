@@ -25,13 +25,14 @@
   }));
 
   const draw = (plot) => {
+    const { clientWidth: width, clientHeight: height } = plot.place;
+    if (width === 0) return; // hidden: drawn once it is shown
     const { data, layout } = paint(plot.spec, palette());
     for (const trace of data) {
       const faded = plot.chosen.size > 0 && trace.meta && !plot.chosen.has(trace.meta);
       if (faded) trace.opacity = FADED;
       if (faded && trace.fill) trace.fillcolor = "rgba(0,0,0,0)";
     }
-    const { clientWidth: width, clientHeight: height } = plot.place;
     const size = printing ? { width, height } : { autosize: true };
     const dragmode = finePointer ? "zoom" : false; // a drag on a phone is a scroll
     const config = { displayModeBar: false, responsive: true };
@@ -55,14 +56,36 @@
     });
   }
 
-  for (const tabs of document.querySelectorAll("fieldset.tabs")) {
-    const panes = [...tabs.parentElement.querySelectorAll(".pane")];
-    const show = () => {
-      const chosen = Number(tabs.querySelector(":checked").value);
-      panes.forEach((pane, index) => { pane.hidden = index !== chosen; });
-      plots.filter(({ place }) => panes[chosen].contains(place)).forEach(draw);
+  // Panes say at which values of which controls they are shown; no value chosen means all.
+  for (const controls of document.querySelectorAll(".controls")) {
+    const figure = controls.parentElement;
+    const inputs = [...controls.querySelectorAll("input")];
+    const nothing = figure.querySelector(".nothing");
+    const own = plots.filter((plot) => figure.contains(plot.place));
+    const panes = [...figure.querySelectorAll(".pane")].map((place) => ({
+      place,
+      at: Object.entries(JSON.parse(place.dataset.at)),
+    }));
+
+    const slide = (input) => {
+      const value = JSON.parse(input.dataset.values)[Number(input.value)];
+      input.setAttribute("aria-valuetext", value);
+      input.nextElementSibling.textContent = value;
+      return value;
     };
-    tabs.addEventListener("change", show);
+    const show = () => {
+      const chosen = {};
+      for (const input of inputs) {
+        const values = (chosen[input.dataset.name] ??= new Set());
+        if (input.type === "range") values.add(slide(input));
+        else if (input.checked) values.add(input.value);
+      }
+      const matches = ([name, value]) => !chosen[name]?.size || chosen[name].has(value);
+      for (const { place, at } of panes) place.hidden = !at.every(matches);
+      own.forEach(draw);
+      nothing.hidden = panes.some(({ place, at }) => at.length > 0 && !place.hidden);
+    };
+    controls.addEventListener("input", show);
     show();
   }
 

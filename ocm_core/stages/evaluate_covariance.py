@@ -13,7 +13,6 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from ocm_core import covariance
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.noise import SampleStreams
@@ -21,10 +20,10 @@ from ocm_core.diffusion.transition import Ddpm, Transition, transition
 from ocm_core.likelihood.terms import diffuse
 from ocm_core.results import save
 from ocm_core.stages._data import read_items
-from ocm_core.stages._heads import load_denoiser
+from ocm_core.stages._heads import build_methods, load_denoiser
+from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
     from ocm_core.pipeline.job import Job
 
 
@@ -35,10 +34,8 @@ class Truth(Protocol):
 
 
 def run(job: Job) -> None:
-    experiment, settings = job.experiment, job.experiment.evaluate.covariance_error
-    if settings is None:
-        raise ValueError("the graph has this stage only where evaluate.covariance_error is set")
-    methods = _methods(experiment)
+    experiment, settings = job.experiment, given(job.experiment.evaluate.covariance_error)
+    methods = build_methods(experiment)
     truth: Truth = import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data)
     # in float64: at large t the variances agree to more digits than float32 has
     x0 = read_items(job, "test")[: settings.points].to(job.device).double()
@@ -57,14 +54,6 @@ def run(job: Job) -> None:
         job.folder,
         xr.Dataset({n: (dims, v) for n, v in zip(names, found, strict=True)}, coords),
     )
-
-
-def _methods(experiment: Experiment) -> dict[str, CovarianceMethod]:
-    built = {
-        label: covariance.build(method.kind, label, **method.options)
-        for label, method in experiment.methods.items()
-    }
-    return {label: method for label, method in built.items() if "ddpm" in method.samplers}
 
 
 def _double(model: Denoiser) -> Denoiser:

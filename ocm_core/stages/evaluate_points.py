@@ -1,8 +1,7 @@
-"""How far the samples of every cell are from the data."""
+"""How far the points of every cell are from the data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,8 @@ from ocm_core.metrics.mmd import MmdTo
 from ocm_core.pipeline.cells import cells, parts
 from ocm_core.results import AXES, save, table
 from ocm_core.stages._data import read_items
-from ocm_core.stages.sample import read, runs
+from ocm_core.stages._settings import given
+from ocm_core.stages.sample import read
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment
@@ -23,29 +23,20 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     torch.set_num_threads(job.threads)
-    experiment, settings = job.experiment, job.experiment.evaluate.mmd
-    if settings is None:
-        raise ValueError("the graph has this stage only where evaluate.mmd is set")
+    experiment, settings = job.experiment, given(job.experiment.evaluate.mmd)
     distance = MmdTo.set(read_items(job, "test"), settings.bandwidths)
     found = table(cells(experiment), ["mmd", "clamped"])
     folders = {cell: name for name, group in parts(experiment).items() for cell in group}
-    for seeds in job.progress(runs(cells(experiment)), "MMD"):
-        drawn = read(job.inputs[f"sample/{folders[seeds[0]]}"], seeds[0]).load()
-        for cell, tally in zip(seeds, drawn.attrs["clamped"], strict=True):
-            place = {axis: getattr(cell, axis) for axis in AXES}
-            points = torch.from_numpy(drawn["x"].sel(seed=cell.seed).values)
-            found["mmd"].loc[place] = distance(points)
-            found["clamped"].loc[place] = _share_clamped(tally)
+    for cell in job.progress(cells(experiment), "MMD"):
+        drawn = read(job.inputs[f"sample/{folders[cell]}"], cell, experiment.sample.seeds)
+        place = {axis: getattr(cell, axis) for axis in AXES}
+        found["mmd"].loc[place] = distance(drawn.all())
+        found["clamped"].loc[place] = drawn.clamped
     found["mmd_floor"] = (
         "seed",
         [_floor(experiment, distance, s) for s in experiment.sample.seeds],
     )
     save(job.folder, found)
-
-
-def _share_clamped(tally: Mapping[str, int]) -> float:
-    """Of the covariance's entries, how many had to be clamped."""
-    return (tally.get("below", 0) + tally.get("above", 0)) / max(1, tally.get("entries", 0))
 
 
 def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:

@@ -1,0 +1,195 @@
+"""The short way for a model of one's own: load it, train a head, sample. README.md shows it.
+
+One path for images in [-1, 1]: heads, even chains and limits as published. Baselines for heads,
+other chains, guidance and latents are choices of the parts that are put together here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil, sqrt
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from PIL import Image
+from pydantic import ValidationError
+from torch import Tensor
+
+from ocm_core import covariance
+from ocm_core.checkpoints.diffusers_folder import read_scheduler, read_unet
+from ocm_core.checkpoints.head_file import load_heads, save_heads
+from ocm_core.covariance._head import CovarianceHead, LearnedMethod
+from ocm_core.covariance.interface import Clip
+from ocm_core.diffusion import chains
+from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
+from ocm_core.errors import OcmError, unknown
+from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
+from ocm_core.networks.diffusers_unet import DiffusersUNet
+from ocm_core.networks.interface import Images
+from ocm_core.params.schema import Optimiser
+from ocm_core.samplers.ancestral import ancestral
+from ocm_core.training.batches import InMemory
+from ocm_core.training.head_fitting import HeadFitting
+from ocm_core.training.loop import Progress, fit
+
+if TYPE_CHECKING:
+    from diffusers.configuration_utils import ConfigMixin
+    from diffusers.models.unets.unet_2d import UNet2DModel
+
+__all__ = ["load", "load_heads", "sample", "save_grid", "save_heads", "train_head", "wrap"]
+
+ImageLabels = Int[Tensor, " image"] | None
+KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim()}
+
+
+def load(folder: Path, device: str = "cpu") -> Denoiser:
+    """A folder that diffusers wrote: a `UNet2DModel` and its scheduler."""
+    denoiser = wrap(read_unet(folder), read_scheduler(folder))
+    denoiser.network.to(device)
+    return denoiser
+
+
+def wrap(model: UNet2DModel, scheduler: ConfigMixin) -> Denoiser:
+    """The model, frozen from here on, with the noise schedule that it was trained with."""
+    network = DiffusersUNet(model).eval().requires_grad_(False)
+    return Denoiser(network, _schedule(scheduler), TimeConvention(shift=1))  # theirs begins at 0
+
+
+def train_head(
+    denoiser: Denoiser,
+    images: Images,
+    method: str = "ocm",
+    *,
+    labels: ImageLabels = None,
+    kind: str = "simple",
+    iterations: int = 20_000,
+    batch_size: int = 64,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    folder: Path | None = None,
+    progress: Progress = iter,
+) -> Denoiser:
+    """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes."""
+    _check_images(images, labels)
+    rule = covariance.build(method)
+    if not isinstance(rule, LearnedMethod):
+        raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
+    settings = _settings(iterations, batch_size, learning_rate, seed)
+    with torch.random.fork_rng(), TemporaryDirectory() as scratch:
+        torch.manual_seed(seed)
+        head = CovarianceHead(denoiser.network.make_head(kind)).to(_device(denoiser))
+        trained = replace(denoiser, heads={**denoiser.heads, method: head})
+        items = InMemory(images, labels)
+        objective = HeadFitting(trained, {method: rule}, items, Decoder(levels=256))
+        place = folder or Path(scratch)
+        state = fit(objective, settings, place, device=str(_device(denoiser)), progress=progress)
+        state.use_average()
+        state.path(place).unlink(missing_ok=True)
+    head.eval().requires_grad_(False)
+    return trained
+
+
+def sample(
+    denoiser: Denoiser,
+    shape: tuple[int, int, int],
+    method: str = "ocm",
+    *,
+    steps: int = 10,
+    count: int = 16,
+    seed: int = 0,
+    sampler: Literal["ddpm", "ddim"] = "ddpm",
+    labels: ImageLabels = None,
+    batch_size: int = 64,
+) -> Images:
+    """Images (channel, height, width = `shape`); the i-th of a seed starts from the same noise."""
+    if sampler not in KERNELS:
+        raise OcmError(f"sampler: {unknown(sampler, KERNELS)}")
+    if labels is not None and len(labels) != count:
+        raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
+    rule, device = covariance.build(method), _device(denoiser)
+    chain = chains.build("even", denoiser.schedule.steps, steps)
+    drawn = [
+        ancestral(
+            denoiser,
+            rule,
+            chain,
+            SampleStreams(seed, rows, tuple(shape), device),
+            kernel=KERNELS[sampler],
+            clip=Clip(x0=1.0, c_max=1.0),
+            last_sigma=pixel_sigma_limit(1.0),
+            label=None if labels is None else labels[rows.start : rows.stop].to(device),
+        ).x
+        for rows in _batches(count, batch_size)
+    ]
+    return torch.cat(drawn)
+
+
+def save_grid(images: Images, path: Path) -> None:
+    """One PNG, as square as the number of images allows."""
+    count, channels, height, width = images.shape
+    columns = ceil(sqrt(count))
+    rows = ceil(count / columns)
+    grid = np.zeros((rows, height, columns, width, channels), dtype=np.uint8)
+    pixels = ((images + 1) * 127.5).round().clamp(0, 255).to("cpu", torch.uint8)
+    for i, image in enumerate(pixels.permute(0, 2, 3, 1).numpy()):
+        grid[i // columns, :, i % columns] = image
+    flat = grid.reshape(rows * height, columns * width, channels)
+    Image.fromarray(flat.squeeze(-1) if channels == 1 else flat).save(path)
+
+
+def _schedule(scheduler: ConfigMixin) -> Schedule:
+    betas, predicted = getattr(scheduler, "betas", None), scheduler.config.get("prediction_type")
+    if betas is None:
+        raise OcmError(f"{type(scheduler).__name__} has no betas; expected one like DDPMScheduler")
+    if predicted != "epsilon":
+        raise OcmError(
+            f"prediction_type={predicted!r}: only a model that predicts the noise ('epsilon') can"
+            " be used"
+        )
+    return Schedule(np.append(0.0, betas.double().numpy()))
+
+
+def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> Optimiser:
+    try:
+        return Optimiser(
+            iterations=iterations,
+            batch_size=batch_size,
+            accumulate=1,
+            learning_rate=learning_rate,
+            decay="cosine",
+            weight_decay=0.0,
+            ema=iterations / (iterations + 10),  # the average is over the last tenth
+            precision="float32",
+            seed=seed,
+            checkpoint_every=max(1, iterations // 20),
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise OcmError(f"train_head: {first['loc'][0]}: {first['msg'].lower()}") from None
+
+
+def _check_images(images: Images, labels: ImageLabels) -> None:
+    if images.ndim != 4 or not images.is_floating_point() or images.abs().max() > 1.0:
+        raise OcmError(
+            f"images: {images.dtype} of shape {tuple(images.shape)}, up to {images.max():.4g};"
+            " expected float32, (image, channel, height, width), between -1 and 1"
+        )
+    if labels is not None and len(labels) != len(images):
+        raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
+
+
+def _batches(count: int, size: int) -> Iterator[range]:
+    for first in range(0, count, size):
+        yield range(first, min(first + size, count))
+
+
+def _device(denoiser: Denoiser) -> torch.device:
+    return next(denoiser.network.parameters()).device

@@ -1,0 +1,68 @@
+"""A folder that diffusers wrote: `UNet2DModel` and scheduler, read without running what is inside.
+
+Both layouts are read: the pipeline's (`unet/`, `scheduler/`), and everything in one folder, as the
+first published ones are. diffusers fills missing weights with random ones and goes on; here a
+folder that does not fit its own configuration is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ocm_core.errors import OcmError
+from ocm_core.features.torchvision_import import make_torchvision_importable
+
+make_torchvision_importable()  # diffusers imports it
+
+from diffusers.models.unets.unet_2d import UNet2DModel  # noqa: E402
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler  # noqa: E402
+
+
+def read_unet(folder: Path) -> UNet2DModel:
+    place = _part(folder, "unet", "config.json")
+    kind = UNet2DModel.load_config(place).get("_class_name")
+    if kind != "UNet2DModel":
+        raise OcmError(f"{place / 'config.json'}: describes a {kind}; expected a UNet2DModel")
+    model: UNet2DModel
+    try:
+        model, report = UNet2DModel.from_pretrained(
+            place,
+            use_safetensors=True,
+            local_files_only=True,
+            low_cpu_mem_usage=False,
+            output_loading_info=True,
+        )
+    except OSError as error:
+        raise OcmError(
+            f"{place}: no weights could be read ({error}); expected safetensors, which"
+            " save_pretrained(folder, safe_serialization=True) writes"
+        ) from None
+    problems = [f"{what.replace('_', ' ')}: {keys[:3]}" for what, keys in report.items() if keys]
+    if problems:
+        raise OcmError(f"{place}: the weights do not fit config.json: {'; '.join(problems)}")
+    return model
+
+
+def read_scheduler(folder: Path) -> DDPMScheduler:
+    """Whatever its kind, what counts here is the noise that it was trained with."""
+    place = _part(folder, "scheduler", "scheduler_config.json")
+    config: Mapping[str, Any] = DDPMScheduler.load_config(place)
+    if "beta_schedule" not in config:
+        raise OcmError(
+            f"{place / 'scheduler_config.json'}: {config.get('_class_name')} has no beta_schedule;"
+            " expected the scheduler of a model with discrete timesteps, such as DDPMScheduler"
+        )
+    scheduler: DDPMScheduler = DDPMScheduler.from_config(config)
+    return scheduler
+
+
+def _part(folder: Path, name: str, file: str) -> Path:
+    for place in (folder / name, folder):
+        if (place / file).is_file():
+            return place
+    raise OcmError(
+        f"{folder}: neither {name}/{file} nor {file} is there; expected a folder written by"
+        " DDPMPipeline.save_pretrained, or by the model's and the scheduler's"
+    )

@@ -1,0 +1,44 @@
+"""What every data set gives: splits that are read by ranges, so that none has to fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jaxtyping import Float32, Int64, UInt8
+from numpy import ndarray
+
+Values = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points as diffused
+ItemLabels = Int64[ndarray, " item"] | None
+
+
+class Split(Protocol):
+    @property
+    def labels(self) -> ItemLabels:
+        """Of all items, or None where the data set has none."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, rows: range) -> Values: ...
+
+
+@dataclass(frozen=True)
+class DataSet:
+    splits: Mapping[str, Split]  # "train", "test"
+    levels: int | None  # how many grey levels; None for points
+    provenance: Mapping[str, Any]  # JSON values: digests of the archives, permutation, crop
+
+
+@dataclass(frozen=True)
+class ArraySplit:
+    """A split in memory, or in a memory map."""
+
+    values: Values
+    labels: ItemLabels = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self, rows: range) -> Values:
+        return self.values[rows]  # indices, unlike a slice, refuse rows that do not exist

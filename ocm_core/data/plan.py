@@ -1,0 +1,122 @@
+"""What a store will hold, before anything is written: variables, chunks, shards and exact bytes.
+
+A chunk is the unit of reading, a shard the unit of writing, resuming and hashing: one file each of
+`x` (and `std`, `label`), and of `index`, the item's place in its split, which names it for ever.
+Nothing is compressed: latents and photographs hardly shrink, and so sizes are known beforehand.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import nan, prod
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ocm_core.errors import OcmError
+
+_INDEX_ENTRY, _CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and per shard
+
+DType = Literal["uint8", "float16", "float32"]
+
+
+class Variable(NamedTuple):
+    shape: tuple[int, ...]  # of one item
+    dtype: str
+    fill: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One store: a contiguous part of a split."""
+
+    items: range  # places in the split
+    shape: tuple[int, ...]  # of one item
+    dtype: DType
+    levels: int | None = None  # grey levels of uint8 pixels; None for what is diffused as it is
+    labelled: bool = False
+    spread: bool = False  # whether the posterior's `std` is kept beside its mean
+    chunk: int
+    shard: int
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1 or self.shard % self.chunk:
+            raise OcmError(
+                f"chunk = {self.chunk}, shard = {self.shard}: expected a shard of whole chunks"
+            )
+        if self.items.start % self.shard or self.items.step != 1:
+            raise OcmError(
+                f"items = {self.items}: expected them to begin at a multiple of shard = "
+                f"{self.shard}; cut splits with `ranges`"
+            )
+        if (self.dtype == "uint8") != (self.levels is not None) or (self.levels and self.spread):
+            raise OcmError(
+                f"dtype = {self.dtype}, levels = {self.levels}, spread = {self.spread}: expected "
+                "grey levels for uint8 pixels and for nothing else, and no spread of pixels"
+            )
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """In the order of writing: a shard whose `index` is there has everything else."""
+        fill = 0.0 if self.dtype == "uint8" else nan
+        found = {"x": Variable(self.shape, self.dtype, fill)}
+        if self.spread:
+            found["std"] = Variable(self.shape, self.dtype, fill)
+        if self.labelled:
+            found["label"] = Variable((), "int64", -1)
+        return found | {"index": Variable((), "int64", -1)}
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Items per chunk and per shard in the file: a small store is one chunk of its own size."""
+        count = len(self.items)
+        return (max(count, 1),) * 2 if count <= self.chunk else (self.chunk, self.shard)
+
+    @property
+    def shards(self) -> list[range]:
+        starts = range(self.items.start, self.items.stop, self.shard)
+        return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
+
+    def file_bytes(self, name: str, shard: range) -> int:
+        """The exact size of one variable's shard: whole chunks, their index and its checksum."""
+        variable = self.variables[name]
+        chunk, full = self.grid
+        chunk_bytes = chunk * prod(variable.shape) * np.dtype(variable.dtype).itemsize
+        index_bytes = _INDEX_ENTRY * (full // chunk) + _CHECKSUM
+        return -(-len(shard) // chunk) * chunk_bytes + index_bytes
+
+    def bytes_of(self, shards: Iterable[range]) -> int:
+        return sum(self.file_bytes(name, shard) for shard in shards for name in self.variables)
+
+
+def ranges(count: int, jobs: int, shard: int) -> list[range]:
+    """A split of `count` items cut for `jobs` writers: contiguous, at shards, as even as can be.
+
+    A job beyond the number of shards gets nothing to write.
+    """
+    if jobs < 1 or shard < 1:
+        raise OcmError(f"jobs = {jobs}, shard = {shard}: expected both to be ≥ 1")
+    shards = -(-count // shard)
+    cuts = [min(shards * job // jobs * shard, count) for job in range(jobs + 1)]
+    # an empty range begins at a shard as well
+    return [range(a, b) if a < b else range(0) for a, b in pairwise(cuts)]
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Refuse to begin what will not fit on the disk that holds `path`."""
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise OcmError(
+            f"{path}: {_size(needed)} are still to be written, and the disk of "
+            f"{existing.resolve()} has {_size(free)} free; make room or put the folder on "
+            "another disk, and run again: finished shards are kept"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count:,} bytes ({count / 1e9:.1f} GB)"

@@ -1,0 +1,95 @@
+"""Features of a small classifier, trained on the labels of the set that is evaluated.
+
+ImageNet's features say little about 8×8 digits; the last hidden layer of a network that tells
+digits apart says how far samples are from being digits, and which digits are missing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float32
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ocm_core.errors import OcmError
+from ocm_core.features.interface import Features, Images
+
+WIDTH = 16
+_SMALLEST_SIDE = 4
+_GROUPS = 4
+_SIZES = "sizes"  # the metadata entry of the safetensors file
+
+
+class ClassifierNetwork(nn.Module):
+    """Convolutions with means between them, from the images' side down to 4, and two layers.
+
+    Group norm and SiLU: no statistics of a batch to be kept, and no units that die, which would
+    make the covariance of the features singular.
+    """
+
+    def __init__(self, channels: int, side: int, classes: int, width: int = WIDTH) -> None:
+        super().__init__()
+        self.sizes = {"channels": channels, "side": side, "classes": classes, "width": width}
+        self.dimension = 4 * width
+        layers: list[nn.Module] = []
+        while side > _SMALLEST_SIDE:
+            layers += [*_convolution(channels, width), nn.AvgPool2d(2)]
+            channels, width, side = width, min(2 * width, self.dimension), side // 2
+        layers += [*_convolution(channels, self.dimension), nn.Flatten()]
+        layers += [nn.Linear(self.dimension * side**2, self.dimension), nn.SiLU()]
+        self.trunk = nn.Sequential(*layers)
+        self.readout = nn.Linear(self.dimension, classes)
+
+    def features(self, images: Images) -> Features:
+        expected = (self.sizes["channels"], self.sizes["side"], self.sizes["side"])
+        if images.shape[1:] != expected:
+            raise OcmError(
+                f"images: expected the classifier's shape {expected}, found"
+                f" {tuple(images.shape[1:])}; train it on the data set that is evaluated"
+            )
+        hidden: Features = self.trunk(images.float() / 127.5 - 1)
+        return hidden
+
+    def forward(self, images: Images) -> Float32[Tensor, "n classes"]:
+        logits: Float32[Tensor, "n classes"] = self.readout(self.features(images))
+        return logits
+
+
+def _convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
+    return nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(_GROUPS, width), nn.SiLU()
+
+
+@dataclass(frozen=True)
+class Classifier:
+    network: ClassifierNetwork
+    device: str
+    name: str = "classifier"
+
+    @property
+    def dimension(self) -> int:
+        return self.network.dimension
+
+    @torch.no_grad()
+    def features(self, images: Images) -> Features:
+        return self.network.features(images.to(self.device))
+
+
+def save(path: Path, network: ClassifierNetwork) -> None:
+    """Weights and sizes in one file."""
+    tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+    save_file(tensors, path, metadata={_SIZES: json.dumps(network.sizes)})
+
+
+def build(path: Path, device: str) -> Classifier:
+    """From the file that `save` wrote."""
+    if not path.exists():
+        raise OcmError(f"{path}: no such file; train the classifier first")
+    with safe_open(path, "pt") as file:
+        network = ClassifierNetwork(**json.loads(file.metadata()[_SIZES]))
+    network.load_state_dict(load_file(path))
+    return Classifier(network.to(device).eval().requires_grad_(False), device)

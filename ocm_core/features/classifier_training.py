@@ -1,0 +1,83 @@
+"""Training the classifier of `features/classifier.py`, with the loop that trains everything else.
+
+Apart from the space itself, because images are evaluated without any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ocm_core.features.classifier import ClassifierNetwork
+from ocm_core.features.interface import Images
+from ocm_core.params.schema import Optimiser
+from ocm_core.shapes import PerSample
+from ocm_core.training.draws import Draws
+from ocm_core.training.loop import Progress, fit
+from ocm_core.training.state import TrainingState
+
+_HELD_OUT = 0.2
+_BATCH = 500
+
+Labels = Int[Tensor, " n"]
+
+
+class Trained(NamedTuple):
+    network: ClassifierNetwork
+    accuracy: float  # on the held-out fifth
+    state: TrainingState
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Cross entropy of the label given the image."""
+
+    network: ClassifierNetwork
+    images: Images
+    labels: Labels
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        return {"classifier": self.network}
+
+    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
+        items = torch.from_numpy(draws.items(len(self.images))[rows])
+        logits = self.network(self.images[items].to(draws.device))
+        labels = self.labels[items].to(draws.device)
+        return {"classifier": cross_entropy(logits, labels, reduction="none")}
+
+
+def train_classifier(
+    images: Images,
+    labels: Labels,
+    settings: Optimiser,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    progress: Progress = iter,
+) -> Trained:
+    """Fit four fifths of the images, count on the rest; `folder` keeps the state, for a resume."""
+    order = np.random.default_rng(settings.seed).permutation(len(images))
+    held_out, fitted = np.split(order, [round(_HELD_OUT * len(order))])
+    torch.manual_seed(settings.seed)
+    _, channels, side, _ = images.shape
+    network = ClassifierNetwork(channels, side, int(labels.max()) + 1).to(device)
+    objective = Classification(network, images[fitted], labels[fitted])
+    state = fit(objective, settings, folder, device=device, progress=progress)
+    state.use_average()
+    network.eval().requires_grad_(False)
+    return Trained(network, accuracy(network, images[held_out], labels[held_out], device), state)
+
+
+@torch.no_grad()
+def accuracy(network: ClassifierNetwork, images: Images, labels: Labels, device: str) -> float:
+    predicted = [network(batch.to(device)).argmax(1).cpu() for batch in torch.split(images, _BATCH)]
+    return float((torch.cat(predicted) == labels).double().mean())

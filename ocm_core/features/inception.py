@@ -1,0 +1,65 @@
+"""Inception's features as clean-fid computes them: the space of published FID figures.
+
+The network is a TorchScript file that the user puts in place; its digest is recorded when it is
+first used, and a file that differs is refused before anything opens it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from cleanfid.downloads_helper import inception_url
+from cleanfid.inception_torchscript import InceptionV3W
+
+from ocm_core.checkpoints.lock import Lock, Recorded
+from ocm_core.checkpoints.opening import refuse_other_formats
+from ocm_core.errors import OcmError
+from ocm_core.features.interface import Features, Images
+from ocm_core.features.resizing import resized
+
+FOLDER = Path("checkpoints/inception")
+FILE = "inception-2015-12-05.pt"
+URL: str = inception_url
+_KEY = f"inception/{FILE}"
+_SIDE = 299
+
+
+@dataclass(frozen=True)
+class Inception:
+    network: InceptionV3W
+    device: str
+    name: str = "inception"
+    dimension: int = 2048
+
+    @torch.no_grad()
+    def features(self, images: Images) -> Features:
+        pooled: Features = self.network(resized(images, _SIDE).to(self.device))
+        return pooled
+
+
+def remedy(path: Path) -> str:
+    return f"fetch it by hand from {URL}, and put it at {path}"
+
+
+def build(folder: Path, lock: Lock, device: str) -> Inception:
+    """From the file in `folder`: `FOLDER`, unless the caller keeps it elsewhere."""
+    path = folder / FILE
+    advice = remedy(path)
+    if not path.exists():
+        raise OcmError(f"{path}: no such file; {advice}")
+    refuse_other_formats(path, advice)
+    with path.open("rb") as file:
+        found = Recorded(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
+    lock.check(_KEY, found, path, advice)
+    try:
+        network = InceptionV3W(str(folder), download=False).to(device)
+    except (RuntimeError, AttributeError) as error:
+        raise OcmError(
+            f"{path}: expected clean-fid's Inception in TorchScript, found something else"
+            f" ({str(error).splitlines()[0]}); {advice}"
+        ) from None
+    lock.record(_KEY, found)
+    return Inception(network.eval().requires_grad_(False), device)

@@ -1,0 +1,66 @@
+"""What a feature space promises, and the one way to run many images through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import torch
+from jaxtyping import Float32, UInt8
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+
+Images = UInt8[Tensor, "n channel height width"]  # grey or RGB
+Features = Float32[Tensor, "n d"]
+
+
+class FeatureSpace(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def features(self, images: Images) -> Features:
+        """One vector per image; it depends on that image alone."""
+        ...
+
+
+class ImageSet(Protocol):
+    """A tensor, or anything longer than memory that reads a slice at a time."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Images: ...
+
+
+def feature_batches(
+    space: FeatureSpace,
+    images: ImageSet,
+    batch_size: int,
+    progress: Callable[[range], Iterable[int]] = iter,
+) -> Iterator[Features]:
+    """The features of all images in order, on the host, a batch at a time."""
+    for first in progress(range(0, len(images), batch_size)):
+        batch = images[first : first + batch_size]
+        _check(batch)
+        yield space.features(batch).cpu()
+
+
+def extract(
+    space: FeatureSpace,
+    images: ImageSet,
+    batch_size: int,
+    progress: Callable[[range], Iterable[int]] = iter,
+) -> Features:
+    """`feature_batches`, as one tensor."""
+    return torch.cat(list(feature_batches(space, images, batch_size, progress)))
+
+
+def _check(images: Images) -> None:
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise OcmError(
+            "images: expected uint8 of shape (n, 1 or 3, height, width), found"
+            f" {images.dtype} of shape {tuple(images.shape)}; convert them to grey levels 0 … 255"
+        )

@@ -1,0 +1,56 @@
+"""diffusers' `AutoencoderKL`, built from a configuration that is checked key by key.
+
+diffusers ignores keys that it does not know; a misspelt one would change the network silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from ocm_core.errors import OcmError, unknown
+from ocm_core.features.torchvision_import import make_torchvision_importable
+
+make_torchvision_importable()  # diffusers imports it
+
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL  # noqa: E402
+
+__all__ = ["CLASS", "AutoencoderKL", "downsampling", "new_autoencoder"]
+
+CLASS = "AutoencoderKL"
+_NORMALISING = ("latents_mean", "latents_std")
+_BLOCKS = {"down_block_types": "DownEncoderBlock2D", "up_block_types": "UpDecoderBlock2D"}
+
+
+def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
+    """`where` names the file or the parameter in messages; keys that begin with _ are notes.
+
+    The types of the blocks may be left out; diffusers' own default is good for one level only.
+    """
+    if config.get("_class_name", CLASS) != CLASS:
+        raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
+    arguments = {key: value for key, value in config.items() if not key.startswith("_")}
+    valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
+    for key in arguments.keys() - valid:
+        raise OcmError(f"{where}: {unknown(key, valid)}")
+    for key in _NORMALISING:
+        if arguments.get(key) is not None:
+            raise OcmError(
+                f"{where}: {key} is set; expected one scaling factor for all channels "
+                "(scaling_factor, shift_factor)"
+            )
+    levels = len(arguments.get("block_out_channels", [None]))
+    for key, block in _BLOCKS.items():
+        if len(arguments.setdefault(key, [block] * levels)) != levels:
+            raise OcmError(f"{where}: {key} has not as many entries as block_out_channels")
+    try:
+        model: AutoencoderKL = AutoencoderKL(**arguments)
+    except (TypeError, ValueError) as error:
+        raise OcmError(f"{where}: no {CLASS} can be built from it ({error})") from None
+    return model
+
+
+def downsampling(config: Mapping[str, Any]) -> int:
+    """How many pixels a latent is wide: every level but the last halves the image."""
+    return int(2 ** (len(config["block_out_channels"]) - 1))

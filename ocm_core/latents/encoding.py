@@ -1,0 +1,70 @@
+"""Images to latents, in the form in which the store keeps them.
+
+`mean` keeps the posterior's mean; `sample` one draw, with noise that belongs to the item; `keep`
+mean and standard deviation, from which every batch draws afresh. All of them are scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from ocm_core.data.plan import DType
+from ocm_core.data.streams import stream
+from ocm_core.latents.vae import Vae
+
+Posterior = Literal["mean", "sample", "keep"]
+
+
+@dataclass(frozen=True)
+class LatentEncoding:
+    vae: Vae
+    image_levels: int  # grey levels of the images
+    posterior: Posterior
+    seed: int  # of `sample`
+    batch_size: int
+    provenance: Mapping[str, Any]
+    dtype: DType = "float32"
+
+    @property
+    def levels(self) -> None:
+        """A latent has no grey levels."""
+
+    @property
+    def spread(self) -> bool:
+        return self.posterior == "keep"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "scaling_factor": self.vae.scaling_factor,
+            "shift_factor": self.vae.shift_factor,
+            "posterior": self.posterior,
+            "provenance": dict(self.provenance),
+        }
+
+    def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
+        """`rows` are the images' places in their split."""
+        parts = list(self._batches(images))
+        mean, std = (np.concatenate(part) for part in zip(*parts, strict=True))
+        if self.posterior == "mean":
+            return {"x": mean}
+        if self.posterior == "keep":
+            return {"x": mean, "std": std}
+        for place, row in enumerate(rows):
+            noise = stream(self.seed, row, "item").standard_normal(mean.shape[1:], dtype=np.float32)
+            mean[place] += std[place] * noise
+        return {"x": mean}
+
+    def _batches(self, images: UInt8[ndarray, "n c h w"]) -> Iterator[tuple[ndarray, ndarray]]:
+        for start in range(0, len(images), self.batch_size):
+            batch = images[start : start + self.batch_size]
+            pixels = 2 * batch.astype(np.float32) / (self.image_levels - 1) - 1
+            mean, std = self.vae.encode(torch.from_numpy(pixels))
+            yield mean.cpu().numpy(), std.cpu().numpy()

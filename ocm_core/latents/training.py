@@ -1,0 +1,51 @@
+"""Training a small autoencoder, for experiments that have no published one.
+
+The loss of an image x is ‖x - x̂‖² + w KL(q(z|x) ‖ N(0, I)), with x̂ decoded from a draw of q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.latents.autoencoder import AutoencoderKL
+from ocm_core.shapes import Batch, PerSample
+from ocm_core.training.batches import Items
+from ocm_core.training.draws import Draws
+
+
+@dataclass(frozen=True)
+class VaeFitting:
+    model: AutoencoderKL
+    items: Items  # images in [-1, 1]
+    kl_weight: float
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        return {"vae": self.model}
+
+    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
+        images = self.items.batch(draws)[0][rows]
+        (posterior,) = self.model.encode(images, return_dict=False)
+        noise = draws.normals(tuple(posterior.mean.shape[1:]))[rows]
+        (decoded,) = self.model.decode(posterior.mean + posterior.std * noise, return_dict=False)
+        return {"vae": sum_dims((images - decoded) ** 2) + self.kl_weight * posterior.kl()}
+
+
+@torch.no_grad()
+def measured_scaling(model: AutoencoderKL, images: Batch, batch_size: int) -> float:
+    """1 / standard deviation of z ~ q(z|x) over images, channels and places.
+
+    Var z = Var m + E s², with (m, s) of the posterior.
+    """
+    means, variances = [], []
+    for start in range(0, len(images), batch_size):
+        batch = images[start : start + batch_size].to(model.device)
+        (posterior,) = model.encode(batch, return_dict=False)
+        means.append(posterior.mean.double())
+        variances.append(posterior.var.double())
+    return float((torch.cat(means).var() + torch.cat(variances).mean()).rsqrt())

@@ -1,0 +1,142 @@
+"""A trained autoencoder in diffusers' folder format, as a map between images and scaled latents.
+
+With (m, s) mean and standard deviation of the posterior: latents are (m - shift) · scale and their
+standard deviation is s · scale, so that what is diffused has about unit variance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float32
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+from ocm_core.latents.autoencoder import CLASS, AutoencoderKL, downsampling, new_autoencoder
+from ocm_core.networks.keys import load_published
+
+CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
+# how diffusers named the layers of the attention block when the first autoencoders were published
+_FORMER_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+
+Images = Float32[Tensor, "n c h w"]  # in [-1, 1]
+Latents = Float32[Tensor, "n d h/f w/f"]
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Vae:
+    model: AutoencoderKL
+    precision: Precision = "float32"
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu", precision: Precision = "float32") -> Vae:
+        """Strict: the folder holds exactly the tensors that its own configuration asks for."""
+        model = new_autoencoder(_read_config(folder / CONFIG), str(folder / CONFIG))
+        try:
+            load_published(model, _read_weights(folder / WEIGHTS))
+        except OcmError as error:
+            raise OcmError(f"{folder / WEIGHTS}: {error}") from None
+        model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
+        return cls(model.eval().requires_grad_(False), precision)
+
+    @property
+    def scaling_factor(self) -> float:
+        return float(self.model.config["scaling_factor"])
+
+    @property
+    def shift_factor(self) -> float:
+        return float(self.model.config["shift_factor"] or 0.0)
+
+    @property
+    def downsampling(self) -> int:
+        return downsampling(self.model.config)
+
+    @property
+    def channels(self) -> int:
+        """Of a latent."""
+        return int(self.model.config["latent_channels"])
+
+    @torch.no_grad()
+    def encode(self, images: Images) -> tuple[Latents, Latents]:
+        """Mean and standard deviation of the posterior, scaled."""
+        self._check(images, int(self.model.config["in_channels"]), self.downsampling)
+        with self._autocast():
+            (posterior,) = self.model.encode(images.to(self.model.device), return_dict=False)
+        mean, std = posterior.mean.float(), posterior.std.float()
+        return (mean - self.shift_factor) * self.scaling_factor, std * self.scaling_factor
+
+    @torch.no_grad()
+    def decode(self, latents: Latents) -> Images:
+        """As the network gives them: a little outside [-1, 1] here and there."""
+        self._check(latents, self.channels, 1)
+        z = latents.to(self.model.device) / self.scaling_factor + self.shift_factor
+        with self._autocast():
+            images: Tensor = self.model.decode(z, return_dict=False)[0]
+        return images.float()
+
+    def _autocast(self) -> torch.autocast:
+        kind, low = self.model.device.type, self.precision == "bfloat16"
+        return torch.autocast(kind, dtype=torch.bfloat16, enabled=low)
+
+    @staticmethod
+    def _check(values: Tensor, channels: int, multiple: int) -> None:
+        ndim, (height, width) = values.ndim, values.shape[-2:]
+        if ndim != 4 or values.shape[1] != channels or height % multiple or width % multiple:
+            raise OcmError(
+                f"shape {tuple(values.shape)}: expected (n, {channels}, h, w) with h and w "
+                f"divisible by {multiple}"
+            )
+
+
+def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> None:
+    """In the format that `Vae.load` and diffusers read, the same bytes for the same weights."""
+    arguments = {key: value for key, value in model.config.items() if not key.startswith("_")}
+    config = {"_class_name": CLASS, **arguments, "scaling_factor": scaling_factor}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    tensors = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS)
+
+
+def _read_config(file: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format") from None
+    except ValueError as error:
+        raise OcmError(f"{file}: expected JSON ({error}); get it again") from None
+    if not isinstance(config, dict):
+        raise OcmError(f"{file}: expected a JSON object, found {type(config).__name__}")
+    return config
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    pickled = file.with_suffix(".bin")
+    if not file.exists() and pickled.exists():
+        raise OcmError(
+            f"{pickled}: a pickle, which may run anything when it is opened; get {file.name} "
+            "instead, which the authors publish beside it"
+        )
+    if not file.exists():
+        raise OcmError("no such file; expected a folder in diffusers' format")
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        raise OcmError(f"expected a whole safetensors file ({error}); get it again") from None
+    return {_present_name(key): tensor for key, tensor in tensors.items()}
+
+
+def _present_name(key: str) -> str:
+    head, _, rest = key.partition(".mid_block.attentions.0.")
+    layer, _, parameter = rest.rpartition(".")
+    if layer not in _FORMER_NAMES:
+        return key
+    return f"{head}.mid_block.attentions.0.{_FORMER_NAMES[layer]}.{parameter}"

@@ -1,0 +1,37 @@
+"""Feature vectors as the metrics take them, and the one check that they all make."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+
+Points = Float[Tensor, "n d"]
+
+
+def check_points(points: Points, what: str, at_least: int) -> None:
+    """Refuse what has no distance to anything: too few points, or coordinates that are no numbers.
+
+    `what` names the set in the message.
+    """
+    if points.ndim != 2 or len(points) < at_least:
+        raise OcmError(
+            f"{what}: expected at least {at_least} feature vectors in rows, found an array of"
+            f" shape {tuple(points.shape)}; evaluate more images"
+        )
+    if not bool(torch.isfinite(points).all()):
+        raise OcmError(
+            f"{what}: expected finite feature vectors, found NaN or infinity in"
+            f" {int((~torch.isfinite(points)).any(1).sum())} of {len(points)}; look at the images"
+        )
+
+
+def check_same_space(real: int, generated: int) -> None:
+    """Refuse to compare vectors of different feature spaces."""
+    if real != generated:
+        raise OcmError(
+            f"expected features of one space, found {real} dimensions (real) and {generated}"
+            " (generated); compute both with the same features"
+        )

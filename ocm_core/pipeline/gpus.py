@@ -1,0 +1,59 @@
+"""Which GPUs a job may use. Snakemake counts them and does not say which: a lock per GPU does.
+
+The locks belong to the user on this machine, so that jobs of several checkouts share them too; the
+system frees them when the job ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ocm_core.errors import OcmError
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def reserve(count: int, folder: Path | None = None) -> str:
+    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec."""
+    names = available(os.environ)
+    if count > len(names):
+        raise OcmError(
+            f"--gpus {count}: this machine offers {len(names)}; give the rule fewer "
+            "(--set-resources RULE:gpu=...), or run it elsewhere"
+        )
+    place = folder or Path(tempfile.gettempdir()) / f"ocm-gpus-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    taken: list[str] = []
+    for name in names:
+        if len(taken) < count and _lock(place / name):
+            taken.append(name)
+    if len(taken) < count:
+        raise OcmError(
+            f"--gpus {count}: only {len(taken)} of {len(names)} are free; tell Snakemake how many "
+            f"there are (--resources gpu={len(names)}), and it will wait"
+        )
+    return ",".join(taken)
+
+
+def available(environment: Mapping[str, str]) -> list[str]:
+    """Those that a cluster has assigned to this job, or all of the machine."""
+    if assigned := environment.get(VISIBLE):
+        return assigned.split(",")
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def _lock(file: Path) -> bool:
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    os.set_inheritable(descriptor, True)  # kept open on purpose, to the end of the process
+    return True

@@ -1,0 +1,45 @@
+"""Sections that the pages of toys and of images share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import xarray as xr
+
+from ocm_core.report import tables
+from ocm_core.report.blocks import Block, Section, Verdicts
+from ocm_core.report.curves import Curve, training_curves
+from ocm_core.report.style import LineStyle
+from ocm_core.report.verdicts import Claim
+
+
+def verdicts(checked: Sequence[Claim], rule: str) -> Section:
+    """`rule` says what counts as noise."""
+    opening = (
+        "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
+        "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
+        f"and a claim has the verdict of its worst case. {rule}"
+    )
+    blocks = (opening, Verdicts(tuple(checked))) if checked else ()
+    return Section("claims", "What holds of the paper's claims", blocks)
+
+
+def training(
+    curves: Mapping[str, Curve], styles: Mapping[str, LineStyle], results: xr.Dataset
+) -> Section:
+    return Section("training", "Training", tuple(_training(curves, styles, results)))
+
+
+def _training(
+    curves: Mapping[str, Curve], styles: Mapping[str, LineStyle], results: xr.Dataset
+) -> Iterator[Block]:
+    if curves:
+        yield training_curves(curves, styles)
+    clamped = tables.clamped(results["clamped"]) if "clamped" in results else None
+    if clamped is not None:
+        yield (
+            "Some estimates of Cov[x₀ | xₜ] were out of range (negative, or above the limit), and "
+            "were set to its end before they could be sampled from. The share of such entries "
+            "along the chain, in percent:"
+        )
+        yield clamped

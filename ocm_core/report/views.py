@@ -1,0 +1,69 @@
+"""Views of the results that pages and files share: of one score, without guidance, by chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from ocm_core.errors import OcmError
+
+if TYPE_CHECKING:
+    from ocm_core.params.schema import Sampler
+
+UNGUIDED = 1.0
+LIKELIHOOD_SAMPLER = "ddpm"  # the bound exists for DDPM chains, without guidance
+
+
+def is_images(results: xr.Dataset) -> bool:
+    """Whether samples were judged by features or images by their likelihood."""
+    return "fid" in results or "nll" in results
+
+
+def ordered(results: xr.Dataset) -> xr.Dataset:
+    """By steps and guidance, which come in the order of the parameters."""
+    return results.sortby([axis for axis in ("steps", "guidance") if axis in results.dims])
+
+
+def one_score(results: xr.Dataset) -> xr.Dataset:
+    """Without the axis of scores: image experiments have one, and their numbers do not name it."""
+    scores = results["score"].values.tolist()
+    if len(scores) != 1:
+        raise OcmError(
+            f"network.scores: the report of an image experiment shows one score, not {scores}; "
+            "make an experiment of each"
+        )
+    return results.squeeze("score", drop=True)
+
+
+def unguided(results: xr.Dataset) -> xr.Dataset:
+    """Without the axis of guidance scales, for experiments that have none."""
+    return results.squeeze("guidance", drop=True) if "guidance" in results.dims else results
+
+
+def is_guided(results: xr.Dataset) -> bool:
+    return "guidance" in results.dims and results["guidance"].values.tolist() != [UNGUIDED]
+
+
+def chain_names(samplers: Mapping[str, Sampler]) -> dict[str, str]:
+    """Samplers that differ only in their methods and K are one, by the name of the first."""
+    firsts: dict[str, str] = {}
+    return {
+        label: firsts.setdefault(repr(sampler.model_dump(exclude={"grids", "methods"})), label)
+        for label, sampler in samplers.items()
+    }
+
+
+def by_chain(results: xr.Dataset, names: Mapping[str, str]) -> xr.Dataset:
+    """With the samplers of one name as one: each has cells that the others lack."""
+    sampled = [name for name in results.data_vars if "sampler" in results[name].dims]
+    parts: dict[str, xr.Dataset] = {}
+    for label in results["sampler"].values.tolist() if sampled else ():
+        one = results[sampled].sel(sampler=label, drop=True)
+        name = names[label]
+        parts[name] = parts[name].combine_first(one) if name in parts else one
+    if not parts:
+        return results
+    whole = xr.concat(parts.values(), xr.Variable("sampler", list(parts)))
+    return results.drop_dims("sampler").merge(whole)

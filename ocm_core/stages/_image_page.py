@@ -1,0 +1,82 @@
+"""What the page of an image experiment shows, gathered from the artifacts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from ocm_core.features.interface import Images
+from ocm_core.pipeline.cells import cells, parts
+from ocm_core.report import images, published
+from ocm_core.report.blocks import Page
+from ocm_core.report.cost import Cost
+from ocm_core.report.grids import Grids
+from ocm_core.report.pictures import Levels
+from ocm_core.stages import sample
+from ocm_core.stages._data import open_data
+from ocm_core.stages._images import DataImages, image_maker
+from ocm_core.stages._page import curves, head_parameters, manifests, page_provenance
+from ocm_core.stages._settings import given
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+PAPER = Path("reports/paper/results.csv")
+_SHOWN = 36  # images of a sheet
+
+
+def page(job: Job, results: xr.Dataset) -> Page:
+    experiment = job.experiment
+    notes = {name: manifest["notes"] for name, manifest in manifests(job).items()}
+    guidance = min(cell.guidance for cell in cells(experiment))
+    shown = images.Images(
+        experiment=experiment,
+        results=results,
+        space=given(experiment.evaluate.features).space,
+        count=experiment.sample.count,
+        test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
+        head_parameters=head_parameters(job),
+        provenance=page_provenance(job),
+        curves=curves(job),
+        grids=_grids(job, guidance),
+        grid_guidance=guidance,
+        test=_data_images(job),
+        cost=_cost(job),
+        published=published.load(PAPER, experiment.name),
+    )
+    return images.page(shown)
+
+
+def _grids(job: Job, guidance: float) -> Grids:
+    """The last score, the first seed, the least guidance."""
+    experiment, images_of = job.experiment, image_maker(job)
+    score, seeds = experiment.network.scores[-1], experiment.sample.seeds
+    wanted = (score, guidance, seeds[0])
+    found = {}
+    for part, group in parts(experiment).items():
+        for cell in group:
+            if (cell.score, cell.guidance, cell.seed) == wanted:
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell, seeds)
+                pixels = images_of(drawn)[:_SHOWN]
+                found[cell.sampler, cell.method, cell.steps] = _levels(pixels)
+    return found
+
+
+def _data_images(job: Job) -> Levels:
+    data = open_data(job)
+    split = data.splits.get("test") or data.splits["train"]
+    return _levels(DataImages(split, given(data.levels))[:_SHOWN])
+
+
+def _levels(pixels: Images) -> Levels:
+    """Grey images without their channel, colours last."""
+    array = pixels.permute(0, 2, 3, 1).numpy()
+    return array[..., 0] if array.shape[-1] == 1 else array
+
+
+def _cost(job: Job) -> Cost | None:
+    folder = job.inputs.get("evaluate_cost/all")
+    return Cost(**json.loads((folder / "cost.json").read_text())) if folder else None

@@ -1,0 +1,51 @@
+"""What the page of a toy experiment shows, gathered from the artifacts."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from ocm_core.pipeline.cells import cells, parts
+from ocm_core.report import toy
+from ocm_core.report.blocks import Page
+from ocm_core.report.panels import SHOWN, Points, Samples
+from ocm_core.report.summary import headline_steps
+from ocm_core.stages import sample
+from ocm_core.stages._data import open_split
+from ocm_core.stages._page import curves, head_parameters, page_provenance
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+
+def page(job: Job, results: xr.Dataset) -> Page:
+    experiment = job.experiment
+    shown = toy.Toy(
+        experiment=experiment,
+        results=results,
+        truth=import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data),
+        test=open_split(job, "test").all(),
+        samples=_samples(job),
+        curves=curves(job),
+        head_parameters=head_parameters(job),
+        provenance=page_provenance(job),
+    )
+    return toy.page(shown)
+
+
+def _samples(job: Job) -> Samples:
+    """What the page shows: a few methods and steps, with the last score and the first seed."""
+    experiment = job.experiment
+    score, seed = experiment.network.scores[-1], experiment.sample.seeds[0]
+    steps = headline_steps({cell.steps for cell in cells(experiment)})
+    chosen: dict[tuple[str, int], dict[str, Points]] = {}
+    for part, group in parts(experiment).items():
+        for cell in group:
+            shown = cell.method in SHOWN and cell.steps in steps
+            if shown and (cell.score, cell.seed) == (score, seed):
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell, experiment.sample.seeds)
+                points = drawn.all().numpy()
+                chosen.setdefault((cell.sampler, cell.steps), {})[cell.method] = points
+    return chosen

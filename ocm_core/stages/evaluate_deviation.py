@@ -1,0 +1,63 @@
+"""What the heads predict, as pictures: √diag Cov[x_0 | x_t], beside estimates from M probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy import ndarray
+
+from ocm_core.covariance.interface import PosteriorMethod
+from ocm_core.covariance.rademacher import probed
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.likelihood.terms import diffuse
+from ocm_core.results import save
+from ocm_core.stages._data import rows_of
+from ocm_core.stages._heads import build_methods, load_denoiser
+from ocm_core.stages._settings import given
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+
+def run(job: Job) -> None:
+    experiment, settings = job.experiment, given(job.experiment.evaluate.deviation)
+    methods = {
+        label: method
+        for label, method in build_methods(experiment).items()
+        if isinstance(method, PosteriorMethod)
+    }
+    found = []
+    for score in experiment.network.scores:
+        denoiser = load_denoiser(job, score, methods)
+        times = job.progress(settings.times, f"deviations, {score} score")
+        found.append(np.stack([_at(job, denoiser, methods, t) for t in times]))
+    axes = [f"axis{i}" for i in range(len(experiment.shape))]
+    sources = ["x_t", *methods, *(f"probes_{count}" for count in settings.probes)]
+    save(
+        job.folder,
+        xr.Dataset(
+            {"deviation": (["score", "t", "source", "image", *axes], np.stack(found))},
+            {"score": list(experiment.network.scores), "t": settings.times, "source": sources},
+        ),
+    )
+
+
+def _at(job: Job, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int) -> ndarray:
+    """x_t, then √C of every method, then √C from every number of probes; negative C shown as 0."""
+    settings = given(job.experiment.evaluate.deviation)
+    rows = range(settings.images)
+    x0, label = rows_of(job, "test", rows, denoiser.network.conditional)
+    noise = SampleStreams(settings.seed + t, rows, job.experiment.shape, job.device)
+    x = diffuse(denoiser.schedule, x0, t, noise.normal())
+    with torch.no_grad():
+        seen = denoiser.predict(x, t, label)
+        c = [method.c(seen) for method in methods.values()]
+        c += [probed(seen, noise, count) for count in settings.probes]
+    scale = float(denoiser.schedule.b[t] / denoiser.schedule.alpha_bar[t])
+    deviations = [(scale * value).clamp(min=0).sqrt() for value in c]
+    return np.asarray(torch.stack([x, *deviations]).cpu().numpy())

@@ -1,0 +1,76 @@
+"""How far the images of a part's cells are from the training set, in a named feature space."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from ocm_core.features.interface import FeatureSpace, ImageSet, extract
+from ocm_core.metrics.frechet import Statistics, frechet_distance
+from ocm_core.metrics.kernel_distance import kernel_distance
+from ocm_core.metrics.manifold import Manifold, precision_and_recall
+from ocm_core.params.schema import Features
+from ocm_core.pipeline.cells import Cell, cells_of
+from ocm_core.results import AXES, save, table
+from ocm_core.stages import sample
+from ocm_core.stages._features import load_reference, load_space
+from ocm_core.stages._images import image_maker
+from ocm_core.stages._settings import given
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+NAMES = ("fid", "kid", "precision", "recall", "clamped")
+
+
+def run(job: Job) -> None:
+    torch.set_num_threads(job.threads)
+    settings = given(job.experiment.evaluate.features)
+    measure = Measure(settings, load_space(job), *load_reference(job.inputs["reference/all"]))
+    images_of = image_maker(job)
+    cells = cells_of(job.experiment, job.part)
+    found = table(cells, NAMES)
+    for cell in job.progress(cells, f"distances in {settings.space}"):
+        file = job.folder / f"{_name(cell)}.json"
+        if not file.exists():  # what an interrupted run has finished is kept
+            drawn = sample.read(job.inputs[f"sample/{job.part}"], cell, job.experiment.sample.seeds)
+            values = {**measure(images_of(drawn)), "clamped": drawn.clamped}
+            temporary = file.with_suffix(".new")
+            temporary.write_text(json.dumps(values))
+            temporary.replace(file)
+        for name, value in json.loads(file.read_text()).items():
+            found[name].loc[{axis: getattr(cell, axis) for axis in AXES}] = value
+    save(job.folder, found)
+    for cell in cells:
+        (job.folder / f"{_name(cell)}.json").unlink()
+    job.note(space=settings.space, samples_per_cell=job.experiment.sample.count)
+
+
+def _name(cell: Cell) -> str:
+    return f"{sample.run_name(cell)}-seed{cell.seed}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    settings: Features
+    space: FeatureSpace
+    statistics: Statistics
+    manifold: Manifold
+
+    def __call__(self, images: ImageSet) -> dict[str, float]:
+        settings = self.settings
+        features = extract(self.space, images, settings.batch_size)
+        generated = Manifold.of(
+            features[: settings.manifold_images], neighbours=settings.neighbours
+        )
+        precision, recall = precision_and_recall(real=self.manifold, generated=generated)
+        kid = kernel_distance(real=self.manifold.points, generated=features, seed=settings.seed)
+        return {
+            "fid": frechet_distance(real=self.statistics, generated=features),
+            "kid": kid.value,
+            "precision": precision,
+            "recall": recall,
+        }

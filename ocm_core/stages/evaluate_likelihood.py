@@ -1,0 +1,139 @@
+"""The variational bound on the test set: all DDPM methods and all K from one pass per timestep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy import ndarray
+from torch import Tensor
+
+from ocm_core.covariance.interface import Clip, CovarianceMethod
+from ocm_core.diffusion import chains
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.likelihood.bound import Bound, Likelihood
+from ocm_core.likelihood.decoder import Decoder
+from ocm_core.results import save
+from ocm_core.stages._data import open_split, rows_of
+from ocm_core.stages._heads import build_methods, load_denoiser
+from ocm_core.stages._settings import given
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+TERMS = ("decoder", "steps", "prior")
+_STREAMS_APART = 2**20  # every timestep draws from streams of its own
+
+Methods = Mapping[str, CovarianceMethod]
+
+
+def run(job: Job) -> None:
+    experiment, settings = job.experiment, given(job.experiment.evaluate.likelihood)
+    methods = build_methods(experiment)
+    stored = open_split(job, "test")
+    count = min(settings.images or len(stored), len(stored))
+    batches = [
+        range(first, min(first + settings.batch_size, count))
+        for first in range(0, count, settings.batch_size)
+    ]
+    found = []
+    for score in experiment.network.scores:
+        table = Table(job, score, load_denoiser(job, score, methods), methods)
+        found.append(np.concatenate([table.bits(rows) for rows in batches], axis=-1))
+    save(job.folder, _summary(job, list(methods), np.stack(found)))
+    for file in job.folder.glob("bits-*"):
+        file.unlink()
+    job.note(images=count)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One score's bits per dimension, over (method, steps, term, image)."""
+
+    job: Job
+    score: str
+    denoiser: Denoiser
+    methods: Methods
+
+    def bits(self, rows: range) -> ndarray:
+        """Of these images; what an interrupted run has finished is not computed again."""
+        file = self.job.folder / f"bits-{self.score}-{rows.start}.npy"
+        if not file.exists():
+            _save_whole(file, self._bits(rows))
+        return np.asarray(np.load(file))
+
+    def _bits(self, rows: range) -> ndarray:
+        settings = given(self.job.experiment.evaluate.likelihood)
+        x0, label = rows_of(self.job, "test", rows, self.denoiser.network.conditional)
+        places = {label: i for i, label in enumerate(self.methods)}
+        bits = np.full((len(places), len(settings.steps), len(TERMS), len(rows)), np.nan)
+        for steps, labels in settings.groups(list(self.methods)).items():
+            bounds = self._bounds(labels, steps, rows, x0, label)
+            for (chain, method), bound in bounds.items():
+                bits[places[method], settings.steps.index(int(chain))] = _terms(bound)
+        return bits
+
+    def _bounds(
+        self,
+        labels: list[str],
+        steps: tuple[int, ...],
+        rows: range,
+        x0: Tensor,
+        label: Tensor | None,
+    ) -> dict[tuple[str, str], Bound]:
+        experiment, device = self.job.experiment, self.job.device
+        settings, limits = given(experiment.evaluate.likelihood), experiment.sample.clip
+        [chain] = {s.chain for s in experiment.sample.samplers.values() if s.kind == "ddpm"}
+        likelihood = Likelihood(
+            self.denoiser,
+            {name: self.methods[name] for name in labels},
+            Decoder(experiment.levels, settings.cdf, settings.decoder_variance),
+            Clip(x0=limits.x0, c_max=limits.covariance),
+        )
+        bounds, _ = likelihood.bounds(
+            {str(k): chains.build(chain, experiment.schedule.steps, k) for k in steps},
+            x0,
+            lambda t: SampleStreams(
+                settings.seed + t * _STREAMS_APART, rows, experiment.shape, device, first_block=1
+            ),
+            label,
+            progress=lambda times: self.job.progress(times, f"bound for {', '.join(labels)}"),
+        )
+        return bounds
+
+
+def _terms(bound: Bound) -> ndarray:
+    nats = bound.terms.double()
+    rows = torch.stack([nats[0], nats[1:-1].sum(0), nats[-1]])
+    return np.asarray((rows / (bound.dimension * log(2.0))).numpy())
+
+
+def _summary(job: Job, methods: list[str], bits: ndarray) -> xr.Dataset:
+    """Means over images, and the standard error of their sum."""
+    total = bits.sum(axis=3)
+    dims = ("score", "method", "steps")
+    coords = {
+        "score": list(job.experiment.network.scores),
+        "method": methods,
+        "steps": list(given(job.experiment.evaluate.likelihood).steps),
+        "term": list(TERMS),
+    }
+    variables = {
+        "nll": (dims, total.mean(-1)),
+        "nll_se": (dims, total.std(-1, ddof=1) / sqrt(total.shape[-1])),
+        "nll_terms": ((*dims, "term"), bits.mean(-1)),
+    }
+    return xr.Dataset(variables, coords)
+
+
+def _save_whole(file: Path, values: ndarray) -> None:
+    temporary = file.with_name(f"new-{file.name}")
+    np.save(temporary, values)
+    temporary.replace(file)

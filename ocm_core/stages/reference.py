@@ -1,0 +1,58 @@
+"""The training set in the feature space: its statistics, and some of its points for manifolds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ocm_core.features.interface import Features, feature_batches
+from ocm_core.metrics.frechet import Statistics
+from ocm_core.metrics.manifold import Manifold
+from ocm_core.stages._data import open_data
+from ocm_core.stages._features import load_space, save_reference
+from ocm_core.stages._images import DataImages
+from ocm_core.stages._settings import given
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+
+def run(job: Job) -> None:
+    torch.set_num_threads(job.threads)
+    settings, space = given(job.experiment.evaluate.features), load_space(job)
+    data = open_data(job)
+    images = DataImages(data.splits["train"], given(data.levels))
+    batches = feature_batches(
+        space,
+        images,
+        settings.batch_size,
+        lambda firsts: job.progress(firsts, "features of the training set"),
+    )
+    chosen = _chosen(len(images), settings.manifold_images, settings.seed)
+    kept: list[Features] = []
+    statistics = Statistics.over(_keeping(batches, chosen, kept))
+    manifold = Manifold.of(torch.cat(kept), neighbours=settings.neighbours)
+    save_reference(job.folder, statistics, manifold)
+    job.note(space=space.name, images=len(images), manifold_images=len(chosen))
+
+
+def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
+    """Positions of a random subset, in order; the manifold of a large set is too dear."""
+    if wanted is None or wanted >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, wanted, replace=False))
+
+
+def _keeping(
+    batches: Iterator[Features], chosen: np.ndarray, kept: list[Features]
+) -> Iterator[Features]:
+    """Pass the batches on, and keep the rows that are chosen."""
+    first = 0
+    for batch in batches:
+        within = chosen[(chosen >= first) & (chosen < first + len(batch))] - first
+        kept.append(batch[torch.from_numpy(within)])
+        first += len(batch)
+        yield batch

@@ -1,0 +1,40 @@
+"""Train the autoencoder of an experiment that has no published one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ocm_core.latents.autoencoder import new_autoencoder
+from ocm_core.latents.training import VaeFitting, measured_scaling
+from ocm_core.latents.vae import save_folder
+from ocm_core.stages._data import pixels
+from ocm_core.stages._score import finish_training, label_seed
+from ocm_core.stages._settings import given
+from ocm_core.training.batches import InMemory
+from ocm_core.training.loop import fit
+
+if TYPE_CHECKING:
+    from ocm_core.pipeline.job import Job
+
+
+def run(job: Job) -> None:
+    torch.set_num_threads(job.threads)
+    vae = given(job.experiment.encode.latent).vae
+    settings = given(job.experiment.train.vae)
+    images, _ = pixels(job, "train")
+    torch.manual_seed(label_seed(settings.seed, "vae"))
+    model = new_autoencoder(vae.config, "encode.latent.vae.config")
+    model.to(job.device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
+    state = fit(
+        VaeFitting(model, InMemory(images), given(vae.kl_weight)),
+        settings,
+        job.folder,
+        device=job.device,
+        progress=lambda steps: job.progress(steps, "autoencoder"),
+    )
+    finish_training(job, state)
+    scaling = measured_scaling(model, images, settings.batch_size)
+    save_folder(model, job.folder, scaling)
+    job.note(parameters=sum(p.numel() for p in model.parameters()), scaling_factor=scaling)

@@ -1,0 +1,1 @@
+"""Tests of the data sets, on tiny archives in the published formats."""

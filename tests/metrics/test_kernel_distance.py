@@ -1,0 +1,76 @@
+"""The kernel distance against its definition and clean-fid's."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+from ocm_core.features.torchvision_import import make_torchvision_importable
+from ocm_core.metrics.kernel_distance import KernelDistance, kernel_distance, squared_discrepancy
+
+make_torchvision_importable()
+
+from cleanfid import fid as cleanfid  # noqa: E402
+
+
+def points(seed: int, count: int, shift: float = 0.0, dimension: int = 6) -> Tensor:
+    drawn = np.random.default_rng(seed).normal(size=(count, dimension)) + shift
+    return torch.from_numpy(drawn.astype(np.float32))
+
+
+def test_one_pair_of_subsets_is_the_definition() -> None:
+    x, y = points(0, 9), points(1, 12, 0.5)
+
+    def mean(pairs: object) -> float:
+        return float(np.mean([(a @ b / 6 + 1) ** 3 for a, b in pairs]))
+
+    a, b = x.double().numpy(), y.double().numpy()
+    within = mean(permutations(a, 2)) + mean(permutations(b, 2))
+    expected = within - 2 * mean(product(a, b))
+    assert float(squared_discrepancy(x, y)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_clean_fid_where_a_subset_is_the_whole_set() -> None:
+    x, y = points(0, 300), points(1, 300, 0.2)
+    expected = cleanfid.kernel_distance(x.double().numpy(), y.double().numpy(), num_subsets=2)
+    ours = kernel_distance(real=x, generated=y, subsets=2, seed=0)
+    assert ours.value == pytest.approx(expected, rel=1e-9)
+    assert ours.standard_error == pytest.approx(0.0, abs=1e-12)
+
+
+def test_clean_fid_on_subsets_within_the_standard_error() -> None:
+    x, y = points(0, 2000), points(1, 2000, 0.2)
+    ours = kernel_distance(real=x, generated=y, subset_size=200, seed=0)
+    np.random.seed(0)
+    theirs = cleanfid.kernel_distance(y.double().numpy(), x.double().numpy(), max_subset_size=200)
+    assert abs(ours.value - theirs) < 4 * ours.standard_error * np.sqrt(2)
+    assert 0 < ours.standard_error < 0.1 * ours.value
+
+
+def test_no_bias_where_both_sets_are_the_same() -> None:
+    """The mean over many small sets is 0 within its error; squared norms would be 1/n away."""
+    values = [
+        float(squared_discrepancy(points(2 * i, 10), points(2 * i + 1, 10))) for i in range(1000)
+    ]
+    assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
+
+
+def test_subsets_are_a_function_of_the_seed() -> None:
+    def distance(seed: int) -> KernelDistance:
+        x, y = points(0, 100), points(1, 80, 0.3)
+        return kernel_distance(real=x, generated=y, subsets=5, subset_size=20, seed=seed)
+
+    assert distance(1) == distance(1)
+    assert distance(1) != distance(2)
+
+
+def test_what_has_no_distance_is_refused() -> None:
+    with pytest.raises(OcmError, match=r"6 dimensions \(real\) and 7 \(generated\)"):
+        kernel_distance(real=points(0, 9), generated=points(1, 9, dimension=7), seed=0)
+    with pytest.raises(OcmError, match="real: expected at least 2 feature vectors"):
+        kernel_distance(real=points(0, 1), generated=points(1, 9), seed=0)

@@ -1,0 +1,75 @@
+"""Small splits, and writers of them, for the tests and for the processes that the tests start."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from numpy import ndarray
+
+from ocm_core.data.plan import DType, Plan, ranges
+from ocm_core.data.store import ReadShard, write
+
+ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
+
+
+def values(count: int, shape: tuple[int, ...], dtype: DType, seed: int = 0) -> dict[str, ndarray]:
+    source = np.random.default_rng(seed)
+    if dtype == "uint8":
+        x = source.integers(0, 17, (count, *shape), dtype=np.uint8)
+    else:
+        x = source.standard_normal((count, *shape)).astype(dtype)
+    return {
+        "x": x,
+        "std": np.abs(source.standard_normal((count, *shape))).astype(dtype),
+        "label": source.integers(0, 10, count),
+    }
+
+
+def plan(
+    items: range,
+    shape: tuple[int, ...] = (2, 3),
+    dtype: DType = "float32",
+    *,
+    labelled: bool = True,
+    spread: bool = False,
+    chunk: int = 4,
+    shard: int = 8,
+) -> Plan:
+    return Plan(
+        items=items,
+        shape=shape,
+        dtype=dtype,
+        levels=17 if dtype == "uint8" else None,
+        labelled=labelled,
+        spread=spread,
+        chunk=chunk,
+        shard=shard,
+    )
+
+
+def reader(of: Plan, data: dict[str, ndarray]) -> ReadShard:
+    def read_shard(rows: range) -> dict[str, ndarray]:
+        wanted = of.variables.keys() - {"index"}
+        return {name: data[name][rows.start : rows.stop] for name in wanted}
+
+    return read_shard
+
+
+def write_jobs(root: Path, whole: Plan, data: dict[str, ndarray], jobs: int) -> list[Path]:
+    """The split cut into jobs, each with its folder."""
+    folders = []
+    for number, items in enumerate(ranges(len(whole.items), jobs, whole.shard)):
+        part = Plan(**{**vars(whole), "items": items})
+        folders.append(root / f"{number + 1}of{jobs}")
+        write(folders[-1] / "train.zarr", part, reader(part, data), ATTRS)
+    return folders
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+    }

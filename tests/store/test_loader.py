@@ -1,0 +1,163 @@
+"""Shuffled batches: every item once an epoch, the same from memory, from disk, after a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ocm_core.data.loader import InMemory, Streamed, open_items
+from ocm_core.data.order import ShuffledOrder
+from ocm_core.data.stored import Stored, open_split
+from ocm_core.errors import OcmError
+from ocm_core.training.draws import Draws
+
+from .data import plan, values, write_jobs
+
+COUNT, CHUNK, BUFFER, BATCH = 67, 4, 3, 10
+EVERYTHING = 10**9
+
+
+def split(folder: Path, jobs: int = 1, spread: bool = False) -> Stored:
+    whole = plan(range(COUNT), spread=spread, chunk=CHUNK, shard=8)
+    data = values(COUNT, whole.shape, "float32")
+    data["label"] = np.arange(COUNT)  # tells which item it is
+    return open_split(write_jobs(folder, whole, data, jobs), "train")
+
+
+def chunks_of(size: int, chunk: int) -> list[range]:
+    return [range(start, min(start + chunk, size)) for start in range(0, size, chunk)]
+
+
+def rows(order: ShuffledOrder, seed: int, first: int, count: int) -> list[int]:
+    pieces = list(order.pieces(seed, first, count))
+    assert all(
+        np.isin(piece.rows, np.concatenate([np.array(c) for c in piece.group.chunks])).all()
+        and len(piece.group.chunks) <= order.buffer
+        for piece in pieces
+    )
+    return [int(row) for piece in pieces for row in piece.rows]
+
+
+orders = st.builds(
+    lambda size, chunk, buffer: ShuffledOrder(chunks_of(size, chunk), buffer),
+    st.integers(1, 80),
+    st.integers(1, 9),
+    st.integers(1, 12),
+)
+
+
+@given(order=orders, seed=st.integers(0, 3), epoch=st.integers(0, 3))
+def test_every_epoch_has_every_item_once(order: ShuffledOrder, seed: int, epoch: int) -> None:
+    found = rows(order, seed, epoch * order.size, order.size)
+    assert sorted(found) == list(range(order.size))
+
+
+@given(order=orders, cut=st.integers(0, 200), count=st.integers(1, 200))
+def test_the_order_is_the_same_wherever_one_begins(
+    order: ShuffledOrder, cut: int, count: int
+) -> None:
+    fresh = ShuffledOrder(order.chunks, order.buffer)
+    assert rows(fresh, 1, cut, count) == rows(order, 1, 0, cut + count)[cut:]
+
+
+@given(size=st.integers(1, 80), chunk=st.integers(1, 9), iteration=st.integers(0, 12))
+def test_one_group_of_all_chunks_is_the_plain_shuffle(
+    size: int, chunk: int, iteration: int
+) -> None:
+    order = ShuffledOrder(chunks_of(size, chunk), buffer=80)
+    expected = Draws(7, iteration, BATCH).items(size)
+    assert rows(order, 7, iteration * BATCH, BATCH) == expected.tolist()
+
+
+def test_chunks_epochs_and_seeds_are_shuffled() -> None:
+    order = ShuffledOrder(chunks_of(400, 4), buffer=5)
+    epochs = [rows(order, seed, 400 * epoch, 400) for seed, epoch in [(0, 0), (0, 1), (1, 0)]]
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    first_chunks = {row // 4 for row in epochs[0][:20]}
+    assert len(first_chunks) == 5 and first_chunks != set(range(5))
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_streaming_gives_the_batches_of_memory_whatever_the_threads_and_the_stores(
+    tmp_path: Path, jobs: int, threads: int
+) -> None:
+    memory = open_items(split(tmp_path / "a"), buffer=BUFFER, memory_bytes=EVERYTHING)
+    stored = split(tmp_path / "b", jobs)
+    streamed = open_items(stored, buffer=BUFFER, memory_bytes=stored.bytes - 1, threads=threads)
+    assert isinstance(memory.held, InMemory) and isinstance(streamed.held, Streamed)
+    for iteration in range(20):
+        draws = Draws(3, iteration, BATCH)
+        (x, labels), (y, others) = memory.batch(draws), streamed.batch(draws)
+        assert torch.equal(x, y) and labels is not None and others is not None
+        assert torch.equal(labels, others)
+        np.testing.assert_array_equal(x, stored.all()[labels.numpy()])
+
+
+def test_a_run_that_is_resumed_in_the_middle_of_an_epoch_sees_what_it_would_have_seen(
+    tmp_path: Path,
+) -> None:
+    stored = split(tmp_path)
+    whole = open_items(stored, buffer=BUFFER, memory_bytes=0)
+    expected = [whole.batch(Draws(0, iteration, BATCH))[0] for iteration in range(15)]
+    for start in (2, 9, 13):
+        resumed = open_items(stored, buffer=BUFFER, memory_bytes=0)
+        for iteration in range(start, 15):
+            found = resumed.batch(Draws(0, iteration, BATCH))[0]
+            assert torch.equal(found, expected[iteration])
+
+
+def test_a_batch_may_be_larger_than_the_set(tmp_path: Path) -> None:
+    items = open_items(split(tmp_path), buffer=BUFFER, memory_bytes=0)
+    _, labels = items.batch(Draws(0, 1, 2 * COUNT))
+    assert labels is not None
+    assert np.bincount(labels).tolist() == [2] * COUNT
+
+
+def test_streaming_keeps_two_groups_and_reads_each_chunk_once_an_epoch(tmp_path: Path) -> None:
+    stored = split(tmp_path)
+    asked: list[range] = []
+    object.__setattr__(stored, "raw", lambda rows: asked.append(rows) or Stored.raw(stored, rows))
+    items = open_items(stored, buffer=BUFFER, memory_bytes=0)
+    assert isinstance(items.held, Streamed)
+    for iteration in range(COUNT // BATCH):
+        items.batch(Draws(0, iteration, BATCH))
+        assert len(items.held._read) <= 3 * BUFFER  # a batch may lie across two groups
+    assert sorted(asked[: len(stored.chunks)], key=lambda c: c.start) == stored.chunks
+    assert len(asked) <= len(stored.chunks) + BUFFER
+
+
+@pytest.mark.parametrize("memory_bytes", [0, EVERYTHING])
+def test_a_kept_posterior_is_drawn_afresh_each_iteration(tmp_path: Path, memory_bytes: int) -> None:
+    stored = split(tmp_path, spread=True)
+    items = open_items(stored, buffer=BUFFER, memory_bytes=memory_bytes)
+    raw = stored.raw(range(COUNT))
+    noises = []
+    for iteration in range(COUNT):  # each item occurs ten times
+        x, labels = items.batch(Draws(0, iteration, BATCH))
+        assert labels is not None
+        mean, std = raw["x"][labels], raw["std"][labels]
+        noises.append((x.numpy() - mean) / std)
+    assert torch.equal(items.batch(Draws(0, 5, BATCH))[0], items.batch(Draws(0, 5, BATCH))[0])
+    noise = np.concatenate(noises)
+    assert len(np.unique(noise.round(4))) > 0.9 * noise.size
+    assert abs(noise.mean()) < 5 / np.sqrt(noise.size) and abs(noise.std() - 1) < 0.05
+    eps = Draws(0, 5, BATCH).normals(stored.shape).numpy()
+    assert not np.allclose(noises[5], eps, atol=1e-2)  # not the noise of the diffusion
+
+
+def test_without_labels_there_are_none(tmp_path: Path) -> None:
+    whole = plan(range(9), labelled=False)
+    data = values(9, whole.shape, "float32")
+    stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
+    assert open_items(stored, buffer=2, memory_bytes=0).batch(Draws(0, 0, 4))[1] is None
+
+
+def test_a_buffer_of_nothing_is_refused() -> None:
+    with pytest.raises(OcmError, match="buffer = 0: expected at least one chunk"):
+        ShuffledOrder(chunks_of(10, 2), 0)

@@ -1,0 +1,99 @@
+"""Real writers: four side by side, and one that is killed before every change that it makes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ocm_core.data.plan import ranges
+from ocm_core.data.stored import open_split
+
+from .data import digests, plan, values
+from .writer import write_store
+
+Run = Callable[[Path, int], int]
+
+ONE_OF_FOUR = """
+import sys
+from pathlib import Path
+from ocm_core.data.store import write
+from tests.store.data import ATTRS, plan, reader, values
+path, start, stop = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+part = plan(range(start, stop), shard=16)
+write(path, part, reader(part, values(203, part.shape, "float32")), ATTRS)
+"""
+
+
+def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(4)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_FOUR, folder / "train.zarr", str(r.start), str(r.stop)]
+        )
+        for folder, r in zip(folders, ranges(203, 4, 16), strict=True)
+    ]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    stored = open_split(folders, "train")
+    expected = values(203, plan(range(0)).shape, "float32")
+    np.testing.assert_array_equal(stored.all(), expected["x"])
+    np.testing.assert_array_equal(stored.labels, expected["label"])
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Start a writer that dies before its change of the given number; its exit code."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.store.writer"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        stdin, stdout = server.stdin, server.stdout
+        assert stdin is not None and stdout is not None
+
+        def once(path: Path, number: int) -> int:
+            print(json.dumps([str(path), number]), file=stdin, flush=True)
+            return int(stdout.readline())
+
+        yield once
+        stdin.close()
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> dict[str, str]:
+    """What an uninterrupted writer makes."""
+    write_store(tmp_path / "whole.zarr")
+    return digests(tmp_path / "whole.zarr")
+
+
+def test_a_writer_killed_at_any_moment_and_resumed_gives_the_same_bytes(
+    tmp_path: Path, run: Run, expected: dict[str, str]
+) -> None:
+    half_written = 0
+    for number in count():
+        path = tmp_path / f"{number}.zarr"
+        exit_code = run(path, number)
+        half_written += any(name.endswith(".partial") for name in digests(path))
+        write_store(path)
+        assert digests(path) == expected, number
+        if exit_code == 0:
+            break
+        assert exit_code == -signal.SIGKILL
+    assert number > 30 and half_written > 10
+
+
+def test_a_writer_killed_again_and_again_gets_there(
+    tmp_path: Path, run: Run, expected: dict[str, str]
+) -> None:
+    path = tmp_path / "train.zarr"
+    exit_codes = [run(path, number) for number in (5, 12, 20, 4, 6, 100)]
+    assert exit_codes == [-signal.SIGKILL] * 5 + [0]
+    assert digests(path) == expected

@@ -1,0 +1,255 @@
+"""What is written is what is read, and anything wrong on the way is said."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ocm_core.data import store
+from ocm_core.data.plan import Plan
+from ocm_core.data.stored import open_split
+from ocm_core.errors import OcmError
+
+from .data import ATTRS, digests, plan, reader, values, write_jobs
+
+
+@settings(max_examples=20)
+@given(
+    count=st.integers(1, 60),
+    jobs=st.integers(1, 4),
+    chunk=st.integers(1, 7),
+    chunks=st.integers(1, 4),
+    shape=st.sampled_from([(), (3,), (2, 3)]),
+    dtype=st.sampled_from(["uint8", "float16", "float32"]),
+    labelled=st.booleans(),
+    spread=st.booleans(),
+)
+def test_a_split_is_read_as_it_was_written_whatever_the_number_of_writers(
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    jobs: int,
+    chunk: int,
+    chunks: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    labelled: bool,
+    spread: bool,
+) -> None:
+    whole = plan(
+        range(count),
+        shape,
+        dtype,  # type: ignore[arg-type]
+        labelled=labelled,
+        spread=spread and dtype != "uint8",
+        chunk=chunk,
+        shard=chunk * chunks,
+    )
+    data = values(count, shape, whole.dtype)
+    folders = write_jobs(tmp_path_factory.mktemp("split"), whole, data, jobs)
+    stored = open_split(folders[::-1], "train")
+    assert len(stored) == count and stored.shape == shape
+    for name, found in stored.raw(range(count)).items():
+        np.testing.assert_array_equal(found, data[name])
+        assert found.dtype == dtype
+    if labelled:
+        np.testing.assert_array_equal(stored.labels, data["label"])
+    else:
+        assert stored.labels is None
+    rows = np.random.default_rng(1).integers(0, count, 20)
+    np.testing.assert_array_equal(stored.read(rows), stored.all()[rows])
+    np.testing.assert_array_equal(stored.read(range(count // 2, count)), stored.all()[count // 2 :])
+    assert [row for piece in stored.chunks for row in piece] == list(range(count))
+
+
+def test_xarray_reads_the_store_with_coordinates_and_attributes(tmp_path: Path) -> None:
+    whole = plan(range(21), spread=True)
+    data = values(21, whole.shape, "float32")
+    folders = write_jobs(tmp_path, whole, data, 2)
+    opened = [xr.open_zarr(folder / "train.zarr", consolidated=False) for folder in folders]
+    joined = xr.concat(opened, "item", combine_attrs="drop_conflicts").load()
+    assert set(joined.coords) == {"index", "label"} and set(joined.data_vars) == {"x", "std"}
+    assert joined["x"].dims == ("item", "axis0", "axis1")
+    np.testing.assert_array_equal(joined["index"], np.arange(21))
+    for name in ("x", "std", "label"):
+        np.testing.assert_array_equal(joined[name], data[name])
+    assert joined.attrs == {**ATTRS, "levels": None}
+    assert opened[1].attrs["items"] == [8, 21]
+    assert np.isnan(opened[0]["x"].encoding["fill_value"])
+
+
+def test_grey_levels_are_diffused_between_minus_one_and_one(tmp_path: Path) -> None:
+    whole = plan(range(17), (), "uint8", labelled=False)
+    folders = write_jobs(tmp_path, whole, {"x": np.arange(17, dtype=np.uint8)}, 1)
+    stored = open_split(folders, "train")
+    assert stored.levels == 17
+    np.testing.assert_allclose(stored.all(), np.linspace(-1, 1, 17), atol=1e-7)
+    assert stored.all().dtype == np.float32
+
+
+def test_a_kept_posterior_is_drawn_from_with_the_noise_that_is_given(tmp_path: Path) -> None:
+    whole = plan(range(10), spread=True)
+    data = values(10, whole.shape, "float32")
+    stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
+    np.testing.assert_array_equal(stored.all(), data["x"])
+    drawn = stored.read(range(10), np.random.default_rng(5))
+    noise = np.random.default_rng(5).standard_normal(drawn.shape, dtype=np.float32)
+    np.testing.assert_allclose(drawn, data["x"] + data["std"] * noise, rtol=1e-6)
+    np.testing.assert_array_equal(stored.all(), data["x"])
+
+
+def test_a_chunk_of_zeros_is_written_when_resumed_as_when_not(tmp_path: Path) -> None:
+    whole = plan(range(16), dtype="uint8", labelled=False)
+    data = {"x": np.zeros((16, *whole.shape), np.uint8)}
+    (folder,) = write_jobs(tmp_path, whole, data, 1)
+    before = digests(folder)
+    store.shard_file(folder / "train.zarr", whole, "x", range(8, 16)).unlink()
+    store.write(folder / "train.zarr", whole, reader(whole, data), ATTRS)
+    assert digests(folder) == before
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Path, Plan]:
+    whole = plan(range(20))
+    (folder,) = write_jobs(tmp_path, whole, values(20, whole.shape, "float32"), 1)
+    return folder / "train.zarr", whole
+
+
+def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
+    written: tuple[Path, Plan],
+) -> None:
+    path, whole = written
+    before = digests(path)
+    shard = store.shard_file(path, whole, "x", range(8, 16))
+    content = bytearray(shard.read_bytes())
+    content[37] ^= 1 << 4
+    shard.write_bytes(content)
+    after = digests(path)
+    assert {name for name in before if before[name] != after[name]} == {"x/c/1/0/0"}
+
+
+def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, Plan]) -> None:
+    path, whole = written
+    store.shard_file(path, whole, "label", range(16, 20)).unlink()
+    with pytest.raises(OcmError, match=r"label/c/2: no such shard \(1 are missing\)"):
+        open_split([path.parent], "train")
+    with pytest.raises(OcmError, match="label/c/2: missing or not of its planned size"):
+        store.verify(path, whole)
+
+
+def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
+    written: tuple[Path, Plan],
+) -> None:
+    path, whole = written
+    before = digests(path)
+    shard = store.shard_file(path, whole, "x", range(16, 20))
+    shard.write_bytes(shard.read_bytes()[-40:])
+    with pytest.raises(OcmError, match="x/c/2/0/0: ends too early"):
+        open_split([path.parent], "train").all()
+    store.write(path, whole, reader(whole, values(20, whole.shape, "float32")), ATTRS)
+    assert digests(path) == before
+
+
+def test_a_finished_store_is_left_alone(written: tuple[Path, Plan]) -> None:
+    path, whole = written
+
+    def never(rows: range) -> dict[str, np.ndarray]:
+        raise AssertionError(rows)
+
+    store.write(path, whole, never, ATTRS)
+
+
+@pytest.mark.parametrize(
+    ("other", "attrs"),
+    [
+        (plan(range(20)), {**ATTRS, "scaling_factor": 0.6}),
+        (plan(range(19)), ATTRS),
+        (plan(range(20), chunk=2), ATTRS),
+        (plan(range(20), dtype="float16"), ATTRS),
+        (plan(range(20), labelled=False), ATTRS),
+    ],
+)
+def test_a_store_of_something_else_is_not_resumed(
+    written: tuple[Path, Plan], other: Plan, attrs: dict[str, object]
+) -> None:
+    with pytest.raises(OcmError, match="holds something else than planned; delete it"):
+        store.write(written[0], other, reader(other, values(20, (2, 3), other.dtype)), attrs)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("x", lambda x: x[:, :1], "x of items range.0, 8. has shape"),
+        ("x", lambda x: np.where(np.arange(8)[:, None, None] == 5, np.nan, x), "item 5 is not"),
+        ("label", lambda label: label[:3], "label of items"),
+    ],
+)
+def test_bad_values_are_named(tmp_path: Path, name: str, change: object, message: str) -> None:
+    whole = plan(range(8))
+    data = values(8, whole.shape, "float32")
+    data[name] = change(data[name])  # type: ignore[operator]
+    with pytest.raises(OcmError, match=message):
+        store.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+    assert not list(tmp_path.rglob("c/*"))
+
+
+def test_values_above_the_grey_levels_and_beyond_half_precision_are_refused(
+    tmp_path: Path,
+) -> None:
+    pixels = plan(range(8), dtype="uint8", labelled=False)
+    bright = {"x": np.full((8, 2, 3), 17, np.uint8)}
+    with pytest.raises(OcmError, match="not below levels = 17"):
+        store.write(tmp_path / "a.zarr", pixels, reader(pixels, bright), ATTRS)
+    half = plan(range(8), dtype="float16", labelled=False)
+    with pytest.raises(OcmError, match="not finite as float16"), np.errstate(over="ignore"):
+        store.write(tmp_path / "b.zarr", half, lambda rows: {"x": np.full((8, 2, 3), 1e6)}, ATTRS)
+
+
+def test_variables_that_were_not_planned_are_refused(tmp_path: Path) -> None:
+    whole = plan(range(8), labelled=False)
+    data = values(8, whole.shape, "float32")
+    with pytest.raises(OcmError, match="planned are x, index, given were"):
+        store.write(tmp_path / "train.zarr", whole, lambda rows: data, ATTRS)
+
+
+def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("os.fsync", full)
+    whole = plan(range(8))
+    with pytest.raises(OcmError, match="x/c/0/0/0: Disk quota exceeded; make room"):
+        data = values(8, whole.shape, "float32")
+        store.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+
+
+def test_stores_that_do_not_make_a_whole_split_are_refused(tmp_path: Path) -> None:
+    whole = plan(range(30))
+    folders = write_jobs(tmp_path, whole, values(30, whole.shape, "float32"), 3)
+    with pytest.raises(OcmError, match="expected it to begin with item 8, found 16"):
+        open_split([folders[0], folders[2]], "train")
+    with pytest.raises(OcmError, match="expected it to begin with item 8, found 0"):
+        open_split([folders[0], folders[0]], "train")
+    with pytest.raises(OcmError, match=r"validation.zarr: no such store"):
+        open_split(folders, "validation")
+    metadata = folders[1] / "train.zarr" / "zarr.json"
+    content = json.loads(metadata.read_text())
+    content["attributes"]["scaling_factor"] = 0.7
+    metadata.write_text(json.dumps(content))
+    with pytest.raises(OcmError, match=r"2of3.*written with other settings"):
+        open_split(folders, "train")
+
+
+def test_rows_that_do_not_exist_are_refused(written: tuple[Path, Plan]) -> None:
+    stored = open_split([written[0].parent], "train")
+    for rows in (range(15, 21), range(-1, 3), range(0), np.array([3, 20]), np.array([-1])):
+        with pytest.raises(OcmError, match="expected some of 0 to 19"):
+            stored.read(rows)

@@ -1,0 +1,304 @@
+"""A user's own model, from the files that diffusers writes to a trained head and samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from ocm_core import api, covariance
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.errors import OcmError
+from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
+
+# after the library, which makes torchvision importable where it is not
+from diffusers import DDIMScheduler, DDPMPipeline, DDPMScheduler  # isort: skip
+from diffusers import FlowMatchEulerDiscreteScheduler  # isort: skip
+from diffusers.schedulers import scheduling_ddpm  # isort: skip
+
+ROOT = Path(__file__).parents[1]
+SHAPE = (3, 8, 8)
+FEW = {"iterations": 3, "batch_size": 4}
+
+
+def wrapped(name: str = "plain", **scheduler: Any) -> Denoiser:
+    return api.wrap(model(CONFIGS[name]), DDPMScheduler(**scheduler))
+
+
+def images(count: int = 8, channels: int = 3) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(0)
+    return torch.rand(count, channels, 8, 8, generator=draw) * 2 - 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    DDPMPipeline(model(PLAIN), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
+    return tmp_path / "my-model"
+
+
+def edit(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def readme_program() -> str:
+    section = (ROOT / "README.md").read_text().split("\n## Your own model\n")[1]
+    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_program_of_the_readme_runs(folder: Path) -> None:
+    pictures = folder.parent / "my-images"
+    pictures.mkdir()
+    for i, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)):
+        Image.fromarray(pixels).save(pictures / f"{i}.png")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", readme_program()]
+    subprocess.run(command, cwd=folder.parent, env=environment, check=True)
+    grids = {name: Image.open(folder.parent / f"{name}.png") for name in ("beta_tilde", "ocm")}
+    assert all(grid.size == (32, 32) and grid.mode == "RGB" for grid in grids.values())
+    assert np.any(np.asarray(grids["ocm"]) != np.asarray(grids["beta_tilde"]))
+    weights = load_file(folder.parent / "heads.safetensors")
+    assert weights["ocm.net.conv.weight"].shape == (3, 8, 3, 3)
+    assert weights["ocm.net.conv.weight"].abs().max() > 1e-3
+
+
+def test_both_layouts_of_a_folder_give_the_model(folder: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    model(PLAIN).save_pretrained(flat)
+    DDIMScheduler(beta_schedule="squaredcos_cap_v2").save_pretrained(flat)
+    one, other = api.load(folder), api.load(flat)
+    assert not any(p.requires_grad for p in one.network.parameters())
+    assert not one.network.training
+    assert torch.equal(one.predict(images(), 5).eps, other.predict(images(), 5).eps)
+    assert one.schedule.alpha_bar[-1] < other.schedule.alpha_bar[500]
+
+
+@pytest.mark.parametrize("kind", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"])
+def test_noise_and_time_are_those_of_diffusers(kind: str) -> None:
+    scheduler = DDPMScheduler(beta_schedule=kind)
+    denoiser, ours = wrapped(beta_schedule=kind), model(PLAIN)
+    np.testing.assert_allclose(
+        denoiser.schedule.alpha_bar[1:], scheduler.alphas_cumprod, rtol=1e-4, atol=1e-9
+    )
+    x, t = images(3), torch.tensor([1, 400, 1000])
+    with torch.no_grad():
+        assert torch.equal(denoiser.predict(x, t).eps, ours(x, t - 1).sample)
+
+
+def test_every_step_of_beta_tilde_is_that_of_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"num_train_timesteps": 20, "beta_start": 1e-5, "beta_end": 0.3}
+    noise = SampleStreams(seed=3, indices=[0, 1], shape=SHAPE)
+    monkeypatch.setattr(scheduling_ddpm, "randn_tensor", lambda *_, **__: noise.normal())
+    scheduler, network = DDPMScheduler(**settings), model(PLAIN)
+    x = noise.normal()
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            x = scheduler.step(network(x, t).sample, t, x).prev_sample
+    ours = api.sample(wrapped(**settings), SHAPE, "beta_tilde", steps=20, count=2, seed=3)
+    torch.testing.assert_close(ours, x, atol=2e-5, rtol=0)
+
+
+def repeating() -> Denoiser:
+    """A model that has learnt to repeat x_t, as the best noise prediction nearly does at large t."""
+    network = model(PLAIN).train()
+    optimiser, draw = torch.optim.Adam(network.parameters(), 1e-2), torch.Generator().manual_seed(0)
+    for _ in range(40):
+        x, t = torch.randn(16, *SHAPE, generator=draw), torch.randint(1000, (16,), generator=draw)
+        optimiser.zero_grad()
+        (network(x, t).sample - x).square().mean().backward()
+        optimiser.step()
+    return api.wrap(network, DDPMScheduler())
+
+
+def distance_to_exact(denoiser: Denoiser) -> float:
+    """Of the head's c from 1 - √b_t diag J."""
+    prediction = denoiser.predict(images(4), torch.tensor([100, 300, 600, 1000]))
+    exact, head = (covariance.build(name).c(prediction) for name in ("exact_diag", "ocm"))
+    return float((head - exact).square().mean().sqrt().detach())
+
+
+def test_a_trained_head_knows_the_jacobian() -> None:
+    denoiser, settings = repeating(), {"batch_size": 16, "learning_rate": 1e-2}
+    begun = api.train_head(denoiser, images(), iterations=1, **settings)
+    trained = api.train_head(denoiser, images(), iterations=40, **settings)
+    assert distance_to_exact(trained) < 0.65 * distance_to_exact(begun)
+
+
+def test_training_is_a_function_of_its_seed_and_disturbs_nothing() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    heads = [api.train_head(wrapped(), images(), seed=s, **FEW).heads["ocm"] for s in (0, 0, 1)]
+    assert torch.equal(torch.rand(3), expected)
+    first, again, other = (torch.cat([p.flatten() for p in h.parameters()]) for h in heads)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert not heads[0].training and not any(p.requires_grad for p in heads[0].parameters())
+
+
+def test_a_killed_run_resumes(tmp_path: Path) -> None:
+    settings = {"iterations": 60, "batch_size": 1}
+
+    def die(steps: range) -> Any:
+        for step in steps:
+            if step == 35:
+                raise KeyboardInterrupt
+            yield step
+
+    with pytest.raises(KeyboardInterrupt):
+        api.train_head(wrapped(), images(), "npr", folder=tmp_path, progress=die, **settings)
+    seen: list[range] = []
+    resumed = api.train_head(
+        wrapped(),
+        images(),
+        "npr",
+        folder=tmp_path,
+        progress=lambda steps: seen.append(steps) or steps,
+        **settings,
+    )
+    assert seen == [range(33, 60)] and not list(tmp_path.iterdir())
+    assert resumed.heads["npr"].net.conv.weight.abs().max() > 0
+
+
+def test_samples_do_not_depend_on_the_batch() -> None:
+    denoiser = api.train_head(wrapped(), images(), **FEW)
+    whole = api.sample(denoiser, SHAPE, steps=4, count=5)
+    parts = api.sample(denoiser, SHAPE, steps=4, count=5, batch_size=2)
+    torch.testing.assert_close(parts, whole, atol=1e-4, rtol=0)
+    assert whole.shape == (5, *SHAPE) and whole.abs().max() <= 1
+    assert not torch.equal(whole, api.sample(denoiser, SHAPE, steps=4, count=5, seed=1))
+    assert not torch.equal(whole, api.sample(denoiser, SHAPE, steps=4, count=5, sampler="ddim"))
+
+
+def test_classes_and_a_learned_variance_go_all_the_way() -> None:
+    labels = torch.arange(8) % CLASSES
+    denoiser = api.train_head(wrapped("classes"), images(), labels=labels, **FEW)
+    one = api.sample(denoiser, SHAPE, steps=3, count=3, labels=labels[:3], batch_size=2)
+    other = api.sample(denoiser, SHAPE, steps=3, count=3, labels=labels[1:4], batch_size=2)
+    assert not torch.equal(one, other)
+    learned = api.train_head(wrapped("learned_variance"), images(channels=1), "iddpm", **FEW)
+    assert api.sample(learned, (1, 8, 8), "iddpm", steps=3, count=2).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["simple", "complex"])
+def test_heads_come_back_from_their_file(kind: str, tmp_path: Path) -> None:
+    denoiser = wrapped()
+    for method in ("ocm", "sn"):
+        denoiser = api.train_head(denoiser, images(), method, kind=kind, **FEW)
+    api.save_heads(denoiser, tmp_path / "heads.safetensors")
+    again = api.load_heads(wrapped(), tmp_path / "heads.safetensors")
+    for method in ("ocm", "sn"):
+        drawn = [api.sample(d, SHAPE, method, steps=3, count=2) for d in (denoiser, again)]
+        assert torch.equal(*drawn)
+
+
+def test_files_of_other_heads_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "heads.safetensors"
+    with pytest.raises(OcmError, match="no heads to save"):
+        api.save_heads(wrapped(), file)
+    with pytest.raises(OcmError, match=r"heads\.safetensors: no file of heads"):
+        api.load_heads(wrapped(), file)
+    save_file({"weight": torch.zeros(1)}, file)
+    with pytest.raises(OcmError, match="expected one that `save_heads` wrote"):
+        api.load_heads(wrapped(), file)
+    api.save_heads(api.train_head(wrapped(), images(), **FEW), file)
+    with pytest.raises(OcmError, match="written for another network"):
+        api.load_heads(wrapped("learned_variance"), file)
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_a_grid_shows_every_image_in_its_place(channels: int, mode: str, tmp_path: Path) -> None:
+    values = torch.linspace(-1, 1, 5).view(-1, 1, 1, 1).expand(-1, channels, 2, 3)
+    api.save_grid(values, tmp_path / "grid.png")
+    grid = Image.open(tmp_path / "grid.png")
+    assert grid.mode == mode and grid.size == (9, 4)
+    corners = np.asarray(grid).reshape(4, 9, -1)[::2, ::3, 0]
+    assert corners.tolist() == [[0, 64, 128], [191, 255, 0]]
+
+
+def test_folders_that_are_not_whole_are_refused(folder: Path) -> None:
+    weights = folder / "unet/diffusion_pytorch_model.safetensors"
+    kept = load_file(weights)
+    save_file({k: v for k, v in kept.items() if k != "conv_in.bias"}, weights)
+    with pytest.raises(OcmError, match=r"missing keys: \['conv_in\.bias'\]"):
+        api.load(folder)
+    weights.rename(weights.with_suffix(".bin"))
+    with pytest.raises(OcmError, match="expected safetensors"):
+        api.load(folder)
+    edit(folder / "unet/config.json", _class_name="UNet2DConditionModel")
+    with pytest.raises(OcmError, match="describes a UNet2DConditionModel"):
+        api.load(folder)
+    with pytest.raises(OcmError, match=r"nowhere: neither unet/config\.json nor config\.json"):
+        api.load(folder / "nowhere")
+
+
+@pytest.mark.parametrize("predicted", ["v_prediction", "sample"])
+def test_models_that_predict_something_else_are_refused(folder: Path, predicted: str) -> None:
+    edit(folder / "scheduler/scheduler_config.json", prediction_type=predicted)
+    with pytest.raises(OcmError, match=f"prediction_type='{predicted}'"):
+        api.load(folder)
+
+
+def test_schedulers_without_discrete_noise_are_refused(folder: Path) -> None:
+    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler has no betas"):
+        api.wrap(model(PLAIN), FlowMatchEulerDiscreteScheduler())
+    FlowMatchEulerDiscreteScheduler().save_pretrained(folder / "scheduler")
+    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler has no beta_schedule"):
+        api.load(folder)
+    with pytest.raises(OcmError, match="strictly between 0 and 1"):
+        wrapped(rescale_betas_zero_snr=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"images": images() * 255}, "expected float32, .* between -1 and 1"),
+        ({"images": images().to(torch.uint8)}, "images: torch.uint8"),
+        ({"images": images()[0]}, r"of shape \(3, 8, 8\)"),
+        ({"images": images(channels=1)}, "takes 3 channels"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for 8 images"),
+        ({"method": "beta"}, "'beta' has no head to train"),
+        ({"method": "ocn"}, "did you mean 'ocm'"),
+        ({"kind": "simpel"}, "'simpel' is unknown"),
+        ({"iterations": 0}, "train_head: iterations: .*greater than or equal to 1"),
+    ],
+)
+def test_impossible_training_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(OcmError, match=message):
+        api.train_head(wrapped(), **({"images": images()} | FEW | wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"method": "ocm"}, "needs a trained head"),
+        ({"sampler": "euler"}, "sampler: 'euler' is unknown"),
+        ({"steps": 1001}, "K = 1001 steps: expected 1 ≤ K ≤ T = 1000"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for count = 2"),
+        ({"sampler": "ddim"}, "'beta' is not defined for ddim"),
+    ],
+)
+def test_impossible_sampling_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(OcmError, match=message):
+        api.sample(wrapped(), SHAPE, **({"method": "beta", "steps": 3, "count": 2} | wrong))
+
+
+def test_a_model_in_lower_precision_is_still_sampled() -> None:
+    """bfloat16 is a setting of the denoiser, not of the weights."""
+    plain = wrapped()
+    lower = replace(plain, precision=torch.bfloat16)
+    x = images(2)
+    difference = lower.predict(x, 300).eps - plain.predict(x, 300).eps
+    assert 0 < difference.square().mean().sqrt() < 0.025 * plain.predict(x, 300).eps.std()

@@ -109,7 +109,7 @@ def sample(
     labels: ImageLabels = None,
     batch_size: int = 64,
 ) -> Images:
-    """Images (channel, height, width = `shape`); the i-th of a seed starts from the same noise."""
+    """Images of `shape` (channel, height, width); the i-th of a seed has its own noise, always."""
     if sampler not in KERNELS:
         raise OcmError(f"sampler: {unknown(sampler, KERNELS)}")
     if labels is not None and len(labels) != count:

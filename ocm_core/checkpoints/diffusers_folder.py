@@ -7,7 +7,8 @@ folder that does not fit its own configuration is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler  # noqa: E402
 
 def read_unet(folder: Path) -> UNet2DModel:
     place = _part(folder, "unet", "config.json")
-    kind = UNet2DModel.load_config(place).get("_class_name")
-    if kind != "UNet2DModel":
-        raise OcmError(f"{place / 'config.json'}: describes a {kind}; expected a UNet2DModel")
-    model: UNet2DModel
-    try:
+    with _refusals(place):
+        kind = UNet2DModel.load_config(place).get("_class_name")
+        if kind != "UNet2DModel":
+            raise ValueError(f"config.json describes a {kind}; expected a UNet2DModel")
+        model: UNet2DModel
         model, report = UNet2DModel.from_pretrained(
             place,
             use_safetensors=True,
@@ -34,27 +35,23 @@ def read_unet(folder: Path) -> UNet2DModel:
             low_cpu_mem_usage=False,
             output_loading_info=True,
         )
-    except OSError as error:
-        raise OcmError(
-            f"{place}: no weights could be read ({error}); expected safetensors, which"
-            " save_pretrained(folder, safe_serialization=True) writes"
-        ) from None
-    problems = [f"{what.replace('_', ' ')}: {keys[:3]}" for what, keys in report.items() if keys]
-    if problems:
-        raise OcmError(f"{place}: the weights do not fit config.json: {'; '.join(problems)}")
+        problems = [f"{what}: {keys[:3]}" for what, keys in report.items() if keys]
+        if problems:
+            raise ValueError(f"the weights do not fit config.json: {'; '.join(problems)}")
     return model
 
 
 def read_scheduler(folder: Path) -> DDPMScheduler:
     """Whatever its kind, what counts here is the noise that it was trained with."""
     place = _part(folder, "scheduler", "scheduler_config.json")
-    config: Mapping[str, Any] = DDPMScheduler.load_config(place)
-    if "beta_schedule" not in config:
-        raise OcmError(
-            f"{place / 'scheduler_config.json'}: {config.get('_class_name')} has no beta_schedule;"
-            " expected the scheduler of a model with discrete timesteps, such as DDPMScheduler"
-        )
-    scheduler: DDPMScheduler = DDPMScheduler.from_config(config)
+    with _refusals(place):
+        config: Mapping[str, Any] = DDPMScheduler.load_config(place)
+        if "beta_schedule" not in config:
+            raise ValueError(
+                f"{config.get('_class_name')} has no beta_schedule; expected the scheduler of a"
+                " model with discrete timesteps, such as DDPMScheduler"
+            )
+        scheduler: DDPMScheduler = DDPMScheduler.from_config(config)
     return scheduler
 
 
@@ -66,3 +63,15 @@ def _part(folder: Path, name: str, file: str) -> Path:
         f"{folder}: neither {name}/{file} nor {file} is there; expected a folder written by"
         " DDPMPipeline.save_pretrained, or by the model's and the scheduler's"
     )
+
+
+@contextmanager
+def _refusals(place: Path) -> Iterator[None]:
+    """One kind of error, with the folder in front, for all that diffusers may raise on a file."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        raise OcmError(
+            f"{place}: {error}\nSave it again with save_pretrained(folder, safe_serialization=True)"
+            " if it is not as diffusers writes it"
+        ) from error

@@ -21,6 +21,11 @@ PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
 Progress = Callable[[int, int | None], None]  # bytes so far, and in all if known
 
 
+def google_drive(file_id: str) -> str:
+    """The address that answers with the file, where the sharing link answers with a page."""
+    return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
+
+
 def download(url: str, path: Path, remedy: str, progress: Progress | None = None) -> str:
     """Fetch `url` to `path` and return its sha256; continue what an earlier call began."""
     if urlsplit(url).scheme not in SCHEMES:

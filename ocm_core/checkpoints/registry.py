@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ocm_core.checkpoints.download import google_drive
 from ocm_core.diffusion.denoiser import TimeConvention
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks import build
@@ -77,11 +78,6 @@ class Checkpoint:
         if file not in by_file:
             raise OcmError(f"file of checkpoint {self.name!r}: {unknown(file, by_file)}")
         return by_file[file]
-
-
-def google_drive(file_id: str) -> str:
-    """The address that answers with the file, where the sharing link answers with a page."""
-    return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
 
 
 def _extended(name: str, file_id: str) -> Source:

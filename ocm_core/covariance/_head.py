@@ -3,7 +3,9 @@
 Each such method has a random target whose mean given x_t is c; the head is fitted to it by least
 squares. As published, the raw output is method-specific (h for `ocm`, E[ε²] for `sn`, the residual
 for `npr`). Relative to a baseline c̄_t it is c = c̄_t · link(r), zero output meaning the baseline,
-and errors are weighted by how noisy the target is there: c spans four orders of magnitude over t.
+and errors are measured in a unit that grows with c̄_t: c spans four orders of magnitude over t. With
+a score that is known or preconditioned the target's noise goes with c̄_t (`own`); the Jacobian of a
+plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import e, log
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -53,17 +55,25 @@ def positive(raw: Tensor) -> Tensor:
 LINKS: dict[str, Callable[[Tensor], Tensor]] = {"identity": identity, "positive": positive}
 
 
+Unit = Literal["own", "root", "one"]  # the method's own, √c̄_t, or 1
+
+
 class CovarianceHead(nn.Module):
     """A network on the trunk's features, and the baseline (if any) that it is relative to."""
 
     baseline: Tensor | None
 
     def __init__(
-        self, net: nn.Module, baseline: OverTime | None = None, link: str = "identity"
+        self,
+        net: nn.Module,
+        baseline: OverTime | None = None,
+        link: str = "identity",
+        unit: Unit = "own",
     ) -> None:
         super().__init__()
         self.net = net
         self.link = LINKS[link]
+        self.unit = unit
         self.register_buffer("baseline", baseline)
 
     def forward(self, features: Features) -> Tensor:
@@ -103,15 +113,27 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         return baseline * link(raw)
 
     def loss(self, batch: Noised) -> PerSample:
-        baseline = self._baseline(batch.prediction)
-        unit = 1.0 if baseline is None else self.unit(baseline)
         with torch.no_grad():
             target = self.target(batch)
-        return sum_dims(((self.c(batch.prediction) - target) / unit) ** 2)
+        error = self.c(batch.prediction) - target
+        return sum_dims((error / self._unit(batch.prediction)) ** 2)
 
     def unit(self, baseline: Tensor) -> Tensor:
-        """How the target's standard deviation given x_t grows with c̄_t."""
+        """How the target's standard deviation given x_t grows with c̄_t, for a perfect score."""
         return baseline
+
+    def _unit(self, prediction: Prediction) -> Tensor | float:
+        """What errors are measured in, as the head says."""
+        baseline = self._baseline(prediction)
+        if baseline is None:
+            return 1.0
+        match cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit:
+            case "own":
+                return self.unit(baseline)
+            case "root":
+                return baseline.sqrt()
+            case "one":
+                return 1.0
 
     def _baseline(self, prediction: Prediction) -> Tensor | None:
         table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)

@@ -12,6 +12,7 @@ from typing import Any
 from PIL import Image
 from PIL.Image import Resampling
 
+from ocm_core.checkpoints.download import google_drive
 from ocm_core.data._images import ImageSplit
 from ocm_core.data._zips import ZippedImages, open_zip
 from ocm_core.data.archives import Archive, locate
@@ -32,8 +33,7 @@ ARCHIVES = {  # md5 in torchvision, bytes and sha256 in tensorflow/datasets, url
     "images": Archive(
         **_PUBLISHED,
         file="img_align_celeba.zip",
-        url="https://drive.usercontent.google.com/download"
-        "?id=0B7EVK8r0v71pZjFTYXZWM3FlRnM&export=download&confirm=t",
+        url=google_drive("0B7EVK8r0v71pZjFTYXZWM3FlRnM"),
         md5="00d2c5bc6d35e252742224ab0c1e8fcb",
         bytes=1443490838,
         sha256="46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",
@@ -41,8 +41,7 @@ ARCHIVES = {  # md5 in torchvision, bytes and sha256 in tensorflow/datasets, url
     "partition": Archive(
         **_PUBLISHED,
         file="list_eval_partition.txt",
-        url="https://drive.usercontent.google.com/download"
-        "?id=0B7EVK8r0v71pY0NSMzRuSXJEVkk&export=download&confirm=t",
+        url=google_drive("0B7EVK8r0v71pY0NSMzRuSXJEVkk"),
         md5="d32c9cbf5e040fd4025c592c306e6668",
         bytes=2836386,
         sha256="fc955bcb3ef8fbdf7d5640d9a8693a8431b5f2ee291a5c1449a1549e7e073fe7",

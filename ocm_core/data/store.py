@@ -3,8 +3,8 @@
 Zarr writes a shard to a temporary file and renames it, so a killed writer leaves whole files or
 none. A shard counts as done when all its files have their planned size; `index` is written last,
 after the others are on the disk for good. What else lies there is removed and written again: the
-bytes at the end are those of an uninterrupted run. A store has one writer; a split may have many
-stores, one per job, which `open_split` reads as one.
+bytes at the end are those of an uninterrupted run. Two writers in one shard would lose data: a
+shard has one writer, and a split has a store for each job, which `open_split` reads as one.
 """
 
 from __future__ import annotations
@@ -185,7 +185,10 @@ def _checked(path: Path, plan: Plan, name: str, shard: range, values: ndarray) -
             f"{path}: {name} of items {shard} has shape {values.shape}, planned was "
             f"{(len(shard), *planned.shape)}"
         )
-    cast = values.astype(planned.dtype, casting="same_kind")
+    rounds = np.dtype(planned.dtype).kind == "f"
+    if not np.can_cast(values.dtype, planned.dtype, "same_kind" if rounds else "safe"):
+        raise OcmError(f"{path}: {name} is {values.dtype}, planned was {planned.dtype}")
+    cast = values.astype(planned.dtype)
     limit = plan.levels if name == "x" and plan.levels is not None else np.inf
     bad = ~(np.isfinite(cast) & (cast < limit)).reshape(len(shard), -1).all(1)
     if bad.any():

@@ -73,7 +73,9 @@ class Prediction:
                 f"method '{name}' needs a trained head and this model has {known}; "
                 "train it (stage `heads`) or name a method that needs none"
             )
-        output: Tensor = heads[name](Features(*(part.detach() for part in self.features)))
+        # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
+        features = Features(*(part.detach().contiguous() for part in self.features))
+        output: Tensor = heads[name](features)
         if output.shape != self.x.shape:
             raise OcmError(
                 f"head '{name}' gives {tuple(output.shape[1:])} where the network's input has "

@@ -55,7 +55,9 @@ class DiffusersUNet(ScoreNetwork):
         if self.config["time_embedding_type"] == "learned":
             time = time.long()  # a table over the timesteps
         (hidden,) = self.trunk(x, time, label, return_dict=False)
-        return Features(hidden, self._embedding(time, label))
+        # heads read these detached, and on a CPU group norm's backward pass crashes the process
+        # for an input in channels-last order that needs no gradient (seen in torch 2.13)
+        return Features(hidden.contiguous(), self._embedding(time, label))
 
     def readout(self, features: Features) -> Images:
         image: Tensor = self.output(features)

@@ -21,13 +21,14 @@ def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
     completed = {}
     for label, given in methods.items():
         options = dict(given or {})
-        kind = options.pop("kind", label)
+        kind, form = options.pop("kind", label), options.pop("head", None)
         try:
             description = describe(kind, options)
         except OcmError as error:
             problems.append(f"{file}: methods.{label}: {error}")
         else:
-            completed[label] = {"kind": kind, "needs": description.needs, **description.options}
+            fixed = {"kind": kind, "needs": description.needs, "head": form}
+            completed[label] = {**fixed, **description.options}
     if problems:
         raise OcmError("\n".join(problems))
     return completed
@@ -35,7 +36,7 @@ def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 def check_methods(methods: Mapping[str, Method], file: Path) -> None:
     """Refuse a resolved file whose methods are not what composing it again would give."""
-    given = {label: {"kind": method.kind, **method.options} for label, method in methods.items()}
+    given = {label: method.model_dump(exclude={"needs"}) for label, method in methods.items()}
     for label, values in complete(given, file).items():
         if values != methods[label].model_dump():
             raise OcmError(

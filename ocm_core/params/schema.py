@@ -177,6 +177,14 @@ class Encode(Block):
     latent: Latent | None
 
 
+class HeadForm(Block):
+    """What a head's raw output stands for, and in which unit its errors are measured."""
+
+    baseline: Literal["none", "gaussian", "moments"]
+    link: Literal["identity", "positive"]
+    unit: Literal["own", "root", "one"]
+
+
 class Method(BaseModel):
     """A labelled covariance method. `kind` names a file of `ocm_core/covariance/`.
 
@@ -188,19 +196,21 @@ class Method(BaseModel):
 
     kind: str
     needs: Literal["head", "moments", "nothing"]
+    head: HeadForm | None = None  # null: the experiment's
 
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
 
-class Head(Block):
-    """The network that predicts a covariance, and what its raw output stands for."""
+class Head(HeadForm):
+    """The network that predicts a covariance; a method may have a form of its own."""
 
     kind: Literal["mlp", "simple", "complex", "adaln"]
     sizes: dict[Literal["width", "depth"], Count]  # those that the kind leaves open
-    baseline: Literal["none", "gaussian", "moments"]
-    link: Literal["identity", "positive"]
+
+    def form(self, method: Method) -> HeadForm:
+        return method.head or self
 
 
 class Optimiser(Block):

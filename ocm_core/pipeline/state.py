@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ocm_core.params.restrict import values
 from ocm_core.params.schema import Experiment
 from ocm_core.pipeline.artifacts import file_digest, manifest_of, read_manifest, text_digest
 from ocm_core.pipeline.sources import digest, sources
-from ocm_core.pipeline.table import Task, inputs, modules, reads, tasks
+from ocm_core.pipeline.table import BY_NAME, Task, inputs, modules, reads, tasks
+
+
+def source_files(experiment: Experiment, task: Task) -> list[Path]:
+    """The code of a task, and what else it reads of the repository."""
+    return sources(modules(experiment, task)) + [Path(file) for file in BY_NAME[task.stage].files]
 
 
 def fingerprint(experiment: Experiment, task: Task) -> dict[str, Any]:
@@ -16,7 +22,7 @@ def fingerprint(experiment: Experiment, task: Task) -> dict[str, Any]:
     upstream = inputs(experiment, task)
     return {
         "parameters": text_digest(values(experiment, reads(experiment, task))),
-        "sources": digest(sources(modules(experiment, task))),
+        "sources": digest(source_files(experiment, task)),
         "inputs": {str(t): file_digest(manifest_of(experiment.name, t)) for t in upstream},
     }
 

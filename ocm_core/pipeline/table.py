@@ -34,6 +34,7 @@ class Stage:
     inputs: Names = _none  # "stage/part"; those that are not in the experiment's graph are left out
     methods: Names = _none  # labels of the methods whose options and code it uses
     chosen: Names = _none  # further modules that its parameters choose
+    files: tuple[str, ...] = ()  # of the repository, that it reads beside its own sources
     shared: bool = False  # whether several processes can do it together
 
 
@@ -71,10 +72,11 @@ def _stepwise(experiment: Experiment, part: str) -> list[str]:
 
 def _before(experiment: Experiment, labels: Iterable[str]) -> list[str]:
     """The stages that these methods need before they can be used."""
-    needs = {experiment.methods[label].needs for label in labels}
-    head = "head" in needs
-    moments = "moments" in needs or (head and experiment.head.baseline == "moments")
-    return [*["moments"] * moments, *["heads"] * head]
+    chosen = [experiment.methods[label] for label in labels]
+    headed = [method for method in chosen if method.needs == "head"]
+    moments = any(method.needs == "moments" for method in chosen)
+    moments |= any(experiment.head.form(method).baseline == "moments" for method in headed)
+    return [*["moments"] * moments, *["heads"] * bool(headed)]
 
 
 def _per_score(stage: str) -> Callable[[Experiment], list[str]]:
@@ -213,7 +215,7 @@ STAGES = (
         inputs=lambda experiment, part: [
             *_encoded(experiment),
             _score(part),
-            *[f"moments/{part}"] * (experiment.head.baseline == "moments"),
+            *[f"moments/{part}"] * ("moments" in _before(experiment, _headed(experiment, part))),
         ],
         methods=_headed,
     ),
@@ -318,7 +320,11 @@ STAGES = (
             *("reference/all", "classifier/all"),
             *_models(experiment, experiment.methods),
         ],
-        chosen=_page_module,
+        chosen=lambda experiment, part: [
+            *_page_module(experiment, part),
+            *_latent_module(experiment, part),
+        ],
+        files=("reports/paper/results.csv",),
     ),
 )
 

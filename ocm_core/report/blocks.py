@@ -34,9 +34,9 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers, or nothing."""
-        columns = zip(*self.rows, strict=True)
-        return tuple(not any(isinstance(v, str) and v for v in column) for column in columns)
+        """Which columns hold numbers, and so are aligned to the right."""
+        places = range(len(self.columns))
+        return tuple(any(isinstance(row[i], int | float) for row in self.rows) for i in places)
 
     @property
     def link(self) -> str:

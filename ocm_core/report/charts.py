@@ -16,7 +16,7 @@ Styles = Mapping[str, LineStyle]
 
 _MOST_TICKS = 6
 _FEW_DECADES = 2
-_TICKS_APART = 0.2  # decades
+_TICKS_APART = 0.15  # decades
 
 
 def plain(figure: go.Figure) -> dict[str, Any]:

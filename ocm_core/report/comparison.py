@@ -82,17 +82,22 @@ def _measured(evidence: Evidence) -> Iterator[tuple[str, str, list[Cell]]]:
 
 def introduction(evidence: Evidence, compared: Sequence[Compared]) -> str:
     judged = [one for one in compared if one.agrees is not None]
-    agreeing = sum(bool(one.agrees) for one in judged)
     said = (
-        "The paper's figures as printed. It gives spreads over seeds for some: there, ours agrees "
-        f"if it is within {NOISE:g} of their standard deviations, and rounding, of a number that "
-        f"the paper prints; {agreeing} of {len(judged)} do. Ours is shown ± its standard deviation "
-        "over seeds (NLL: standard error over images)."
+        "The paper's figures as printed, beside ours ± the standard deviation over seeds (NLL: the "
+        "standard error over images). "
     )
+    if judged:
+        said += (
+            "For some it gives a spread over seeds: there, ours agrees if it is within "
+            f"{NOISE:g} of their standard deviations, and rounding, of a number that it prints. "
+            f"{sum(bool(one.agrees) for one in judged)} of {len(judged)} do."
+        )
+    else:
+        said += "It gives no spread over seeds for these, so none is marked."
     if evidence.measures and not evidence.comparable:
         said += (
-            f" The paper's FID and recall are of Inception's features and stand beside nothing "
-            f"here: these samples were judged by the features of {evidence.space_name}."
+            " Its FID and recall are of Inception's features and stand beside nothing here: these "
+            f"samples were judged by the features of {evidence.space_name}."
         )
     return said
 

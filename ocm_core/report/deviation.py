@@ -14,20 +14,21 @@ from ocm_core.report.blocks import Control, Figure, Matrix, Picture, Table, Valu
 
 NOISY = "x_t"
 PROBES = "probes_"
-_BUDGET = 1_000_000  # bytes of pixels in all
+BUDGET = 1_000_000  # bytes of pixels in all
 _TOP = 0.995  # the quantile that is the end of the scale
 
 Planes = Mapping[str, Float[ndarray, "t image h w"]]
 
 
 def predicted_deviations(found: xr.DataArray) -> Figure:
-    """`found` over (t, source, image, channel, row, column): x_t, what heads predict of it, and
-    estimates with M probes, the most last.
+    """Of values over (t, source, image, channel, row, column).
+
+    Sources are `x_t` itself, methods that predict the deviation, and `probes_<M>`.
     """
     planes = _planes(found)
     times = [int(t) for t in found["t"].values]
     pixels = (*next(iter(planes.values())).shape[1:], 3)
-    shown, reduction = pictures.fit(pixels, len(times) * found.sizes["source"], _BUDGET, fewest=1)
+    shown, reduction = pictures.fit(pixels, len(times) * found.sizes["source"], BUDGET, fewest=1)
     most = [*planes][-1]
     return Figure(
         id="deviation",
@@ -49,10 +50,15 @@ _COLUMNS = ("t", "by", "mean standard deviation", "root mean square difference f
 
 
 def _planes(found: xr.DataArray) -> dict[str, Float[ndarray, "t image h w"]]:
-    """By what a row of pictures is called."""
-    names = [str(source) for source in found["source"].values if source != NOISY]
-    flat = {name: np.sqrt((found.sel(source=name).values ** 2).mean(-3)) for name in names}
-    return {name.replace(PROBES, "M = "): values for name, values in flat.items()}
+    """By what a row of pictures is called; the estimate with the most probes comes last."""
+    sources = [str(source) for source in found["source"].values]
+    methods = [name for name in sources if name != NOISY and not name.startswith(PROBES)]
+    probes = sorted(int(s.removeprefix(PROBES)) for s in sources if s.startswith(PROBES))
+    rows = {name: name for name in methods} | {f"M = {m}": f"{PROBES}{m}" for m in probes}
+    return {
+        name: np.sqrt((found.sel(source=source).values ** 2).mean(-3))
+        for name, source in rows.items()
+    }
 
 
 def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> Matrix:

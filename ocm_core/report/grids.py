@@ -13,14 +13,14 @@ from ocm_core.report.words import plural
 Grids = Mapping[tuple[str, str, int], Levels]  # (sampler, method, steps) -> images
 
 DATA = "test set"
-_BUDGET = 3_400_000  # bytes of pixels in all
+BUDGET = 3_400_000  # bytes of pixels in all
 _FEWEST, _MOST = 4, 36  # images on a sheet
 
 
 def sample_grids(grids: Grids, test: Levels | None, note: str = "") -> Figure:
     """`note` says what the keys do not, such as the guidance scale."""
     available, *one = next(iter(grids.values())).shape
-    room, reduction = pictures.fit((min(_MOST, available), *one), len(grids) + 1, _BUDGET, _FEWEST)
+    room, reduction = pictures.fit((min(_MOST, available), *one), len(grids) + 1, BUDGET, _FEWEST)
     count = isqrt(room) ** 2
 
     def sheet(title: str, images: Levels, at: Place, place: str = "") -> Picture:

@@ -151,10 +151,11 @@ def _best_distance(evidence: Evidence) -> Iterator[Case]:
 
 
 def _recall_at_few(evidence: Evidence) -> Iterator[Case]:
+    if evidence.guided:
+        return
     for where, contests in _contests(evidence, "recall", "ddpm"):
         few = [contest for k, contest in contests.items() if k in FEW]
-        if not evidence.guided:
-            yield from worst(where, [_recall(contest, RECALL_RIVALS["ddpm"]) for contest in few])
+        yield from worst(where, [_recall(contest, RECALL_RIVALS["ddpm"]) for contest in few])
 
 
 def _recall_when_guided(evidence: Evidence) -> Iterator[Case]:

@@ -160,8 +160,8 @@ def _deviations(images: Images) -> Iterator[Block]:
 
 
 def _published(images: Images) -> Iterator[Block]:
-    if images.published:
-        compared = comparison.compare(images.evidence, images.experiment.methods, images.published)
+    compared = comparison.compare(images.evidence, images.experiment.methods, images.published)
+    if any(one.paper or one.seeds for one in compared):
         yield comparison.introduction(images.evidence, compared)
         yield comparison.table(images.evidence, compared)
 

@@ -1,6 +1,6 @@
 """Tables for `dvc plots`: one column per method, one file per measure, sampler and score.
 
-Where an experiment is guided, a file per guidance scale too.
+Where an experiment is guided, at its least scale; the metrics have them all.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import xarray as xr
 
 from ocm_core.report import stats
 from ocm_core.report.blocks import Table
-from ocm_core.report.views import is_guided, ordered, unguided
+from ocm_core.report.views import ordered
 
 _MEASURES = ("mmd", "fid", "recall")
 
 
 def frames(results: xr.Dataset) -> dict[str, Table]:
-    return dict(_frames(ordered(results)))
+    known = ordered(results)
+    least = known.isel(guidance=0) if "guidance" in known.dims else known
+    return dict(_frames(least))
 
 
 def _frames(results: xr.Dataset) -> Iterator[tuple[str, Table]]:
@@ -27,18 +29,9 @@ def _frames(results: xr.Dataset) -> Iterator[tuple[str, Table]]:
             if name in one:
                 yield f"{name}-{score}", _wide(one[name], rows)
         for name in [name for name in _MEASURES if name in one]:
-            for suffix, values in _by_scale(one, name):
-                for sampler in values["sampler"].values:
-                    means = stats.mean(values.sel(sampler=sampler))
-                    yield f"{name}-{sampler}-{score}{suffix}", _wide(means, "steps")
-
-
-def _by_scale(results: xr.Dataset, name: str) -> Iterator[tuple[str, xr.DataArray]]:
-    if not is_guided(results):
-        yield "", unguided(results)[name]
-        return
-    for scale in results["guidance"].values:
-        yield f"-cfg{scale:g}", results[name].sel(guidance=scale)
+            for sampler in one["sampler"].values:
+                means = stats.mean(one[name].sel(sampler=sampler))
+                yield f"{name}-{sampler}-{score}", _wide(means, "steps")
 
 
 def _wide(values: xr.DataArray, rows: str) -> Table:

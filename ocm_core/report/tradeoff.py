@@ -37,7 +37,7 @@ def distance_against_likelihood(evidence: Evidence) -> Figure | None:
     )
     said = (
         f"{evidence.distance} against NLL, for K along each path. Lower is better for both: the "
-        "good corner is the lower left. NLL as in the figure before, its bars over test images."
+        "good corner is the lower left. The bars of NLL are standard errors over test images."
     )
     return _paths(evidence, "fid-nll", bound, _quantity(evidence, "fid"), said)
 

@@ -26,10 +26,11 @@ HEADS_FILE = "heads.safetensors"
 
 
 def new_head(
-    experiment: Experiment, network: ScoreNetwork, baseline: Tensor | None
+    experiment: Experiment, label: str, network: ScoreNetwork, baseline: Tensor | None
 ) -> CovarianceHead:
-    head = experiment.head
-    return CovarianceHead(network.make_head(head.kind, **head.sizes), baseline, head.link)
+    head, form = experiment.head, experiment.head.form(experiment.methods[label])
+    net = network.make_head(head.kind, **head.sizes)
+    return CovarianceHead(net, baseline, form.link, form.unit)
 
 
 def build_methods(experiment: Experiment) -> dict[str, CovarianceMethod]:
@@ -53,6 +54,6 @@ def load_denoiser(job: Job, score: str, labels: Iterable[str] = ()) -> Denoiser:
 def _load_head(job: Job, network: ScoreNetwork, score: str, label: str) -> CovarianceHead:
     weights = load_file(job.inputs[f"heads/{score}"] / HEADS_FILE)
     own = {k.removeprefix(f"{label}."): v for k, v in weights.items() if k.startswith(f"{label}.")}
-    head = new_head(job.experiment, network, own.get("baseline"))
+    head = new_head(job.experiment, label, network, own.get("baseline"))
     head.load_state_dict(own)
     return frozen(head, job.device)

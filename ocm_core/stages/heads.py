@@ -31,11 +31,12 @@ def run(job: Job) -> None:
     items = training_items(job)
     denoiser = load_denoiser(job, job.part)
     denoiser.network.train(settings.trunk_dropout)
-    baseline = _baseline(job, denoiser, items.variance)
     heads = {}
-    for label in experiment.methods:
+    for label, method in experiment.methods.items():
         torch.manual_seed(label_seed(settings.seed, label))
-        heads[label] = new_head(experiment, denoiser.network, baseline).to(job.device)
+        kind = experiment.head.form(method).baseline
+        baseline = _baseline(job, denoiser, items.variance, kind)
+        heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
     methods = {
         label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
         for label, method in experiment.methods.items()
@@ -54,9 +55,8 @@ def run(job: Job) -> None:
     job.note(parameters=counts)
 
 
-def _baseline(job: Job, denoiser: Denoiser, variance: float) -> Tensor | None:
+def _baseline(job: Job, denoiser: Denoiser, variance: float, kind: str) -> Tensor | None:
     """c̄_t, to which heads are relative: that of a Gaussian, or the moments', or none."""
-    kind = job.experiment.head.baseline
     if kind == "none":
         return None
     schedule = denoiser.schedule

@@ -215,7 +215,7 @@ def settings(iterations: int) -> Optimiser:
         learning_rate=2e-3,
         decay="cosine",
         weight_decay=0.05,
-        ema=0.0,
+        ema=0.5,
         precision="float32",
         seed=0,
         checkpoint_every=5,
@@ -277,6 +277,7 @@ def test_training_is_a_function_of_the_seed_and_resumes(tmp_path: Path) -> None:
     for name, expected in first.network.state_dict().items():
         assert torch.equal(second.network.state_dict()[name], expected), name
         assert torch.equal(third.network.state_dict()[name], expected), name
+        assert torch.equal(first.state.average[f"classifier.{name}"], expected), name
 
 
 @pytest.mark.parametrize(("channels", "side"), [(1, 32), (3, 28)])

@@ -13,7 +13,7 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers_unet import DiffusersUNet
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.networks.interface import Features, ScoreNetwork
 from ocm_core.networks.keys import export_published
 
 from .contract import NetworkContract
@@ -76,6 +76,20 @@ class TestDiffusersUNet(NetworkContract):
         product = (denoiser.predict(x, t, label).vjp(w) * v).flatten(1).sum(1)
         assert slope.abs().min() > 1e-3
         assert_close(product, slope, rtol=1e-6, atol=1e-7)
+
+    @pytest.mark.parametrize("kind", ["simple", "complex"])
+    def test_heads_train_on_images_in_channels_last_order(self, first: Golden, kind: str) -> None:
+        """Images read from files have it."""
+        x, time, _ = first.inputs
+        network = first.network()
+        head = network.make_head(kind)
+        nn.init.normal_(head.get_parameter("conv.weight"))
+        gradients = []
+        for layout in (torch.contiguous_format, torch.channels_last):
+            features = network.features(x.contiguous(memory_format=layout), time)
+            output = head(Features(*(part.detach() for part in features)))
+            gradients.append(torch.autograd.grad(output.sum(), list(head.parameters())))
+        assert_close(*gradients, atol=1e-3, rtol=1e-4)
 
     def test_complex_heads_read_the_embedding(self, case: Golden) -> None:
         network = case.network()

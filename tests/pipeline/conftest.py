@@ -198,6 +198,8 @@ def _copy_repository(root: Path) -> None:
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():
-        if not name.startswith(("tests/", "reports/", "dvc.lock")) and (ROOT / name).exists():
+        left_out = name.startswith(("tests/", "reports/", "dvc.lock"))
+        published = name.startswith("reports/paper/")
+        if (published or not left_out) and (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name, follow_symlinks=False)

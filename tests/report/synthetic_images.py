@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ocm_core.params.document import read_yaml, validate
 from ocm_core.params.schema import Experiment
 from ocm_core.pipeline.cells import cells
 from ocm_core.report.cost import Cost
+from ocm_core.report.evidence import Evidence
 from ocm_core.report.images import Images
 from ocm_core.report.published import load
 from ocm_core.results import table
@@ -134,3 +136,8 @@ def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> Images:
         cost=Cost("batches of 64", 52_540_000, {"score": 45.0, "sn": 45.3, "ocm": 45.2}),
         published=load(PAPER, name),
     )
+
+
+def evidence(name: str = PLAIN, found: xr.Dataset | None = None, **changes: Any) -> Evidence:
+    given = replace(images(name), results=results(name) if found is None else found, **changes)
+    return given.evidence

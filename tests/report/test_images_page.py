@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from math import isqrt
 
 import numpy as np
 import pytest
 
 from ocm_core.errors import OcmError
+from ocm_core.report import deviation, grids
 from ocm_core.report.blocks import Figure, Page
 from ocm_core.report.cost import Cost
 from ocm_core.report.images import Images, page
@@ -40,8 +42,13 @@ def shown(request: pytest.FixtureRequest) -> Images:
 
 
 @pytest.fixture(scope="module")
-def html(shown: Images) -> str:
-    return render(page(shown))
+def made(shown: Images) -> Page:
+    return page(shown)
+
+
+@pytest.fixture(scope="module")
+def html(made: Page) -> str:
+    return render(made)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +56,8 @@ def own(html: str) -> str:
     return without_plotly(html)
 
 
-def figures_of(made: Page) -> dict[str, Figure]:
-    blocks = [block for section in made.sections for block in section.blocks]
+def figures_of(given: Page) -> dict[str, Figure]:
+    blocks = [block for section in given.sections for block in section.blocks]
     return {block.id: block for block in blocks if isinstance(block, Figure)}
 
 
@@ -83,8 +90,8 @@ def test_every_plot_has_data_and_only_colours_that_the_palettes_have(own: str) -
         assert set(re.findall(r"var\(--([\w-]+)\)", own)) <= set(scheme)
 
 
-def test_panes_answer_to_controls_that_exist(shown: Images) -> None:
-    for figure in figures_of(page(shown)).values():
+def test_panes_answer_to_controls_that_exist(made: Page) -> None:
+    for figure in figures_of(made).values():
         choices = {control.name: control.values for control in figure.controls}
         for pane in figure.panes:
             assert all(value in choices[name] for name, value in pane.at.items())
@@ -92,8 +99,8 @@ def test_panes_answer_to_controls_that_exist(shown: Images) -> None:
             assert set(values) == {pane.at[name] for pane in figure.panes if name in pane.at}
 
 
-def test_without_scripts_the_sheets_of_the_first_k_are_shown(shown: Images) -> None:
-    figure = figures_of(page(shown))["samples"]
+def test_without_scripts_the_sheets_of_the_first_k_are_shown(made: Page) -> None:
+    figure = figures_of(made)["samples"]
     fewest = min(int(pane.at["steps"]) for pane in figure.panes if pane.at)
     visible = [pane for pane in figure.panes if figure.is_first(pane)]
     assert {pane.at["steps"] for pane in visible if pane.at} == {str(fewest)}
@@ -133,7 +140,7 @@ def test_markup_in_texts_stays_text() -> None:
             curves={text: [{"iteration": 1, text: 0.5}]},
             cost=Cost(text, 1, {"score": 1.0, text: 2.0}),
         )
-        return Elements(render(page(given))).tags
+        return Elements(without_plotly(render(page(given)))).tags
 
     assert tags(ATTACK) == tags("x")
 
@@ -141,32 +148,16 @@ def test_markup_in_texts_stays_text() -> None:
 def test_what_has_no_data_has_no_figure() -> None:
     bare = replace(images(), grids={}, test=None, curves={}, cost=None, published=())
     bare = replace(bare, results=bare.results[["fid"]])
-    made = page(bare)
-    assert list(figures_of(made)) == ["fid"]
+    small = page(bare)
+    assert list(figures_of(small)) == ["fid"]
     names = {"quality", "tradeoffs", "claims", "methods", "provenance"}
-    assert {section.id for section in made.sections} == names
+    assert {section.id for section in small.sections} == names
 
 
 def test_likelihood_alone_makes_a_page() -> None:
     whole = images()
     bare = replace(whole, results=whole.results[["nll", "nll_se"]], grids={}, curves={})
     assert list(figures_of(page(bare))) == ["nll"]
-
-
-def test_the_summary_is_made_of_the_numbers() -> None:
-    first, second, third = page(images()).summary
-    assert "Inception v3, with 50000 samples, the lowest FID is reached at K = 5 by ocm" in first
-    assert second.startswith("The lowest NLL") and second.count("K = ") == 3
-    assert third.startswith("Of the paper's claims, these hold:") and "do not hold" not in third
-    worse = images()
-    worse.results["recall"].loc[{"method": "ocm"}] = 0.01
-    assert page(worse).summary[2].endswith("ocm's higher recall than beta_tilde's at few steps.")
-
-
-def test_the_summary_of_a_guided_experiment_tells_how_many_steps_are_saved() -> None:
-    _, second, _ = page(images(GUIDED)).summary
-    assert "The best fixed variance is delta with K = 100 (DDIM, guidance 1.5, 3)" in second
-    assert "ocm gets there with K = 10 " in second
 
 
 def test_several_scores_are_refused() -> None:
@@ -177,15 +168,17 @@ def test_several_scores_are_refused() -> None:
 
 
 def test_the_largest_page_is_small_enough_to_send() -> None:
-    """Images of pure noise do not compress: these would be 60 MB in full."""
+    """Noise does not compress, and these just fit without being shrunk."""
     given = images(side=2)
     source = np.random.Generator(np.random.Philox(3))
-    noise = source.integers(0, 256, (9, 256, 256, 3), np.uint8)
-    whole = given.results.drop_vars("deviation")
-    x = source.random((1, 8, 6, 4, 3, 64, 64), np.float32)
-    dims = ("score", "t", "source", "image", "axis0", "axis1", "axis2")
+    side = isqrt(grids.BUDGET // (3 * 9 * (len(given.grids) + 1)))
+    noise = source.integers(0, 256, (9, side, side, 3), np.uint8)
     sources = ["x_t", "npr", "sn", "ocm", "probes_1", "probes_1000"]
     coords = {"t": [1, 5, 20, 50, 100, 200, 400, 800], "source": sources}
-    whole = whole.drop_dims(("t", "source")).assign(deviation=(dims, x)).assign_coords(coords)
+    side = isqrt(deviation.BUDGET // (3 * 8 * len(sources)))
+    x = source.random((1, 8, len(sources), 1, 3, side, side), np.float32)
+    dims = ("score", "t", "source", "image", "axis0", "axis1", "axis2")
+    whole = given.results.drop_dims(("t", "source"))
+    whole = whole.assign(deviation=(dims, x)).assign_coords(coords)
     large = replace(given, grids=dict.fromkeys(given.grids, noise), test=noise, results=whole)
-    assert len(render(page(large)).encode()) < LIMIT
+    assert 10_000_000 < len(render(page(large)).encode()) < LIMIT

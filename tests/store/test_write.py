@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,21 @@ def test_a_chunk_of_zeros_is_written_when_resumed_as_when_not(tmp_path: Path) ->
     assert digests(folder) == before
 
 
+def test_writers_may_share_a_store_when_each_takes_its_own_shards(tmp_path: Path) -> None:
+    whole = plan(range(29))
+    data = values(29, whole.shape, "float32")
+    (folder,) = write_jobs(tmp_path, whole, data, 1)
+    path = tmp_path / "shared.zarr"
+    store.begin(path, whole, ATTRS)
+    missing = store.missing(path, whole)
+    assert missing == whole.shards
+    with ThreadPoolExecutor(2) as pool:
+        halves = (missing[::2], missing[1::2])
+        list(pool.map(lambda h: store.write_shards(path, whole, h, reader(whole, data)), halves))
+    store.verify(path, whole)
+    assert digests(path) == digests(folder / "train.zarr")
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, Plan]:
     whole = plan(range(20))
@@ -188,6 +204,7 @@ def test_a_store_of_something_else_is_not_resumed(
         ("x", lambda x: x[:, :1], "x of items range.0, 8. has shape"),
         ("x", lambda x: np.where(np.arange(8)[:, None, None] == 5, np.nan, x), "item 5 is not"),
         ("label", lambda label: label[:3], "label of items"),
+        ("label", lambda label: label + 0.5, "label is float64, planned was int64"),
     ],
 )
 def test_bad_values_are_named(tmp_path: Path, name: str, change: object, message: str) -> None:

@@ -6,7 +6,8 @@ from ocm_core.params.resolved import load
 from ocm_core.params.restrict import values
 from ocm_core.pipeline import table
 from ocm_core.pipeline.artifacts import manifest_of
-from ocm_core.pipeline.sources import digest, sources
+from ocm_core.pipeline.sources import digest
+from ocm_core.pipeline.state import source_files
 
 
 def node(stage, wildcards):
@@ -52,6 +53,6 @@ def code(stage):
 
     def of_sources(wildcards):
         experiment, task = node(stage, wildcards)
-        return digest(sources(table.modules(experiment, task)))
+        return digest(source_files(experiment, task))
 
     return of_sources

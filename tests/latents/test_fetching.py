@@ -1,0 +1,155 @@
+"""Published autoencoders: got from an address or from a folder, checked, and refused if wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from re import fullmatch
+
+import pytest
+
+from ocm_core.checkpoints.lock import Lock
+from ocm_core.checkpoints.serving import served
+from ocm_core.errors import OcmError
+from ocm_core.latents.fetching import VAES, PublishedVae, fetch_vae, vae_named
+from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
+
+from .test_vae import configured, drop, reshape, truncate
+from .tiny import CONFIG as EXPECTED
+from .tiny import images, saved, tiny
+
+FILES = [CONFIG, WEIGHTS]
+SOME = replace(vae_named("sd-vae-ft-ema"), name="some", sha256=dict.fromkeys(FILES))
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    saved(tmp_path / "published")
+    return tmp_path / "published"
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Lock:
+    return Lock(tmp_path / "checkpoints.lock.json")
+
+
+def fetch(root: Path, lock: Lock, url: str | None, vae: PublishedVae = SOME) -> dict[str, object]:
+    folder, target = root / "checkpoints" / vae.name, root / "artifact"
+    return dict(fetch_vae(vae, folder, lock, target=target, expected=EXPECTED, url=url))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.mark.parametrize("way", ["http", "file", "by_hand"])
+def test_both_files_are_fetched_checked_and_recorded(
+    way: str, tmp_path: Path, published: Path, lock: Lock
+) -> None:
+    if way == "http":
+        with served(published) as address:
+            provenance = fetch(tmp_path, lock, address)
+    elif way == "file":
+        provenance = fetch(tmp_path, lock, published.as_uri())
+    else:
+        (tmp_path / "checkpoints").mkdir()
+        published.rename(tmp_path / "checkpoints" / "some")
+        provenance = fetch(tmp_path, lock, None)
+    assert names(tmp_path / "checkpoints" / "some") == names(tmp_path / "artifact") == FILES
+    found, expected = Vae.load(tmp_path / "artifact"), Vae(tiny().requires_grad_(False))
+    assert found.encode(images())[0].equal(expected.encode(images())[0])
+    digests = {
+        file: hashlib.sha256((tmp_path / "artifact" / file).read_bytes()).hexdigest()
+        for file in FILES
+    }
+    assert provenance["sha256"] == digests and provenance["revision"] == SOME.revision
+    recorded = json.loads(lock.path.read_text())
+    assert {key: entry["sha256"] for key, entry in recorded.items()} == {
+        f"some/{file}": digest for file, digest in digests.items()
+    }
+    assert fetch(tmp_path, lock, str(provenance["url"])) == provenance
+
+
+def overwrite(content: bytes, file: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / file).write_bytes(content)
+
+    return change
+
+
+REFUSALS = [
+    (overwrite(b"  <!doctype html>", WEIGHTS), f"{WEIGHTS}: found a web page"),
+    (overwrite(b"<html>", CONFIG), f"{CONFIG}: found a web page"),
+    (truncate, "expected a whole safetensors file"),
+    (overwrite(b"", WEIGHTS), "expected a whole safetensors file"),
+    (drop, "missing: encoder.conv_in.bias"),
+    (reshape, "misshapen: quant_conv.bias"),
+    (configured(latent_channels=3), "misshapen"),
+    (configured(scaling_factor=0.3), "scaling_factor is 0.3, and the experiment expects 0.25"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), REFUSALS)
+def test_a_wrong_download_is_refused_and_nothing_is_left_behind(
+    damage: Callable[[Path], None], message: str, tmp_path: Path, published: Path, lock: Lock
+) -> None:
+    damage(published)
+    with pytest.raises(OcmError, match=message):
+        fetch(tmp_path, lock, published.as_uri())
+    assert names(tmp_path / "checkpoints" / "some") == names(tmp_path / "artifact") == []
+    assert not lock.path.exists()
+
+
+def test_a_wrong_file_that_was_put_there_by_hand_is_refused_and_stays(
+    tmp_path: Path, published: Path, lock: Lock
+) -> None:
+    drop(published)
+    (tmp_path / "checkpoints").mkdir()
+    published.rename(tmp_path / "checkpoints" / "some")
+    with pytest.raises(OcmError, match=r"missing: encoder.conv_in.bias"):
+        fetch(tmp_path, lock, None)
+    assert names(tmp_path / "checkpoints" / "some") == FILES
+    assert names(tmp_path / "artifact") == []
+
+
+def test_a_file_that_has_changed_since_it_was_recorded_is_refused(
+    tmp_path: Path, published: Path, lock: Lock
+) -> None:
+    fetch(tmp_path / "first", lock, published.as_uri())
+    saved(published, seed=1)
+    with pytest.raises(OcmError, match=r"expected sha256 \w+ .* as recorded in"):
+        fetch(tmp_path / "second", lock, published.as_uri())
+    assert names(tmp_path / "second" / "checkpoints" / "some") == []
+
+
+def test_a_digest_that_is_published_is_compared(
+    tmp_path: Path, published: Path, lock: Lock
+) -> None:
+    strict = replace(SOME, sha256={CONFIG: None, WEIGHTS: "0" * 64})
+    with pytest.raises(OcmError, match=f"{WEIGHTS}: expected sha256 0+ as published"):
+        fetch(tmp_path, lock, published.as_uri(), strict)
+
+
+def test_an_address_that_does_not_answer_says_what_to_do(tmp_path: Path, lock: Lock) -> None:
+    with pytest.raises(OcmError, match=r"fetch it by hand from .*/resolve/f04b2c4b.*/config.json"):
+        fetch(tmp_path, lock, (tmp_path / "nowhere").as_uri())
+
+
+@pytest.mark.parametrize("vae", VAES.values(), ids=lambda vae: vae.name)
+def test_entries_are_pinned(vae: PublishedVae) -> None:
+    assert fullmatch(r"[0-9a-f]{40}", vae.revision)
+    assert vae.address.startswith(f"https://huggingface.co/stabilityai/{vae.name}/resolve/")
+    assert set(vae.sha256) == set(FILES)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(OcmError, match="'sd-vae-ft-mso' is unknown; did you mean 'sd-vae-ft-mse'"):
+        vae_named("sd-vae-ft-mso")

@@ -1,0 +1,160 @@
+"""The adapter computes what diffusers computes, and refuses what diffusers would let pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ocm_core.errors import OcmError
+from ocm_core.latents.autoencoder import AutoencoderKL, new_autoencoder
+from ocm_core.latents.vae import CONFIG as CONFIG_FILE
+from ocm_core.latents.vae import WEIGHTS, Vae, save_folder
+
+from .tiny import CONFIG, images, saved, tiny
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"in_channels": 1, "out_channels": 1, "block_out_channels": [4, 4]},
+        {"shift_factor": 0.1, "use_quant_conv": False, "use_post_quant_conv": False},
+        {"latent_channels": 2, "mid_block_add_attention": False, "layers_per_block": 2},
+    ],
+)
+@torch.no_grad()
+def test_encoding_and_decoding_equal_diffusers_own(tmp_path: Path, changes: dict[str, Any]) -> None:
+    saved(tmp_path, **changes)
+    vae, reference = Vae.load(tmp_path), AutoencoderKL.from_pretrained(tmp_path)
+    reference.requires_grad_(False)  # torch multiplies by frozen matrices in another order
+    scale, shift = reference.config.scaling_factor, reference.config.shift_factor or 0.0
+    x = images(channels=changes.get("in_channels", 3))
+    mean, std = vae.encode(x)
+    posterior = reference.encode(x).latent_dist
+    assert torch.equal(mean, (posterior.mean - shift) * scale)
+    assert torch.equal(std, posterior.std * scale)
+    assert torch.equal(vae.decode(mean), reference.decode(mean / scale + shift).sample)
+    assert mean.shape == (2, vae.channels, 16 // vae.downsampling, 16 // vae.downsampling)
+    assert vae.scaling_factor == 0.25
+
+
+def test_what_is_saved_is_read_by_diffusers_and_by_us_and_has_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    for folder in ("a", "b"):
+        save_folder(tiny(3), tmp_path / folder, scaling_factor=0.7)
+    for file in (CONFIG_FILE, WEIGHTS):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    theirs, ours = AutoencoderKL.from_pretrained(tmp_path / "a"), Vae.load(tmp_path / "a")
+    assert theirs.config.scaling_factor == ours.scaling_factor == 0.7
+    for key, tensor in tiny(3).state_dict().items():
+        assert torch.equal(theirs.state_dict()[key], tensor)
+        assert torch.equal(ours.model.state_dict()[key], tensor)
+
+
+def test_the_names_of_the_first_published_files_are_understood(tmp_path: Path) -> None:
+    model = saved(tmp_path)
+    former = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+    renamed = {}
+    for key, tensor in load_file(tmp_path / WEIGHTS).items():
+        for new, old in former.items():
+            key = key.replace(f"attentions.0.{new}.", f"attentions.0.{old}.")
+        renamed[key] = tensor
+    assert len(set(renamed) - set(model.state_dict())) == 16
+    save_file(renamed, tmp_path / WEIGHTS)
+    found, expected = Vae.load(tmp_path), Vae(model.requires_grad_(False))
+    assert torch.equal(found.encode(images())[0], expected.encode(images())[0])
+
+
+def test_bfloat16_is_close_and_gives_float32(tmp_path: Path) -> None:
+    saved(tmp_path)
+    exact, low = Vae.load(tmp_path), Vae.load(tmp_path, precision="bfloat16")
+    mean, std = low.encode(images())
+    assert mean.dtype == std.dtype == low.decode(mean).dtype == torch.float32
+    assert not torch.equal(mean, exact.encode(images())[0])
+    torch.testing.assert_close(mean, exact.encode(images())[0], atol=0.02, rtol=0.05)
+
+
+def test_the_network_is_frozen(tmp_path: Path) -> None:
+    saved(tmp_path)
+    vae = Vae.load(tmp_path)
+    assert not vae.model.training
+    assert not any(parameter.requires_grad for parameter in vae.model.parameters())
+
+
+def drop(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    del tensors["encoder.conv_in.bias"]
+    save_file(tensors, folder / WEIGHTS)
+
+
+def reshape(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    tensors["quant_conv.bias"] = tensors["quant_conv.bias"][:3].clone()
+    save_file(tensors, folder / WEIGHTS)
+
+
+def truncate(folder: Path) -> None:
+    content = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(content[:-100])
+
+
+def pickle_only(folder: Path) -> None:
+    (folder / WEIGHTS).rename((folder / WEIGHTS).with_suffix(".bin"))
+
+
+def configured(**changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / CONFIG_FILE).read_text())
+        (folder / CONFIG_FILE).write_text(json.dumps({**config, **changes}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (drop, f"{WEIGHTS}.*missing: encoder.conv_in.bias"),
+        (reshape, f"{WEIGHTS}.*misshapen: quant_conv.bias .3,. instead of .8,."),
+        (truncate, f"{WEIGHTS}: expected a whole safetensors file"),
+        (pickle_only, "diffusion_pytorch_model.bin: a pickle, which may run anything"),
+        (lambda folder: (folder / WEIGHTS).unlink(), f"{WEIGHTS}: no such file"),
+        (lambda folder: (folder / CONFIG_FILE).unlink(), f"{CONFIG_FILE}: no such file"),
+        (lambda folder: (folder / CONFIG_FILE).write_text("<html>"), "config.json: expected JSON"),
+        (lambda folder: (folder / CONFIG_FILE).write_text("[]"), "expected a JSON object"),
+        (configured(latent_chanels=4), "latent_chanels' is unknown; did you mean 'latent_channels"),
+        (configured(latents_mean=[0.0] * 4), "latents_mean is set"),
+        (configured(_class_name="VQModel"), "describes a VQModel; expected an AutoencoderKL"),
+        (configured(down_block_types=["DownEncoderBlock2D"]), "down_block_types has not as many"),
+        (configured(norm_num_groups=3), "no AutoencoderKL can be built from it"),
+        (configured(latent_channels=5), "misshapen"),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_refused(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    saved(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(OcmError, match=message) as raised:
+        Vae.load(tmp_path)
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_images_that_do_not_fit_are_refused() -> None:
+    vae = Vae(tiny())
+    for bad in (images(channels=1), images(side=18), images()[0]):
+        with pytest.raises(OcmError, match=r"expected \(n, 3, h, w\) with h and w divisible by 4"):
+            vae.encode(bad)
+    with pytest.raises(OcmError, match=r"expected \(n, 4, h, w\)"):
+        vae.decode(images())
+
+
+def test_block_types_follow_from_the_number_of_levels() -> None:
+    model = new_autoencoder(CONFIG, "a test")
+    assert len(model.encoder.down_blocks) == len(model.decoder.up_blocks) == 3

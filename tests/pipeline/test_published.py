@@ -1,0 +1,101 @@
+"""The paper's six experiments: in small they run, in full they are planned and ask for their file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.params.resolved import load
+from ocm_core.pipeline import table
+from tests.pipeline.conftest import Project
+
+NOWHERE = "http://127.0.0.1:9"  # nothing listens there
+
+
+@pytest.fixture(scope="module")
+def project(empty: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    copied = empty.copy(tmp_path_factory.mktemp("published") / "project")
+    copied.env |= {"http_proxy": NOWHERE, "https_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
+    return copied
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_the_smoke_experiment_runs_from_end_to_end(project: Project, name: str) -> None:
+    smoke = f"{name}_smoke"
+    project.run("snakemake", "--cores", "2", f"reports/{smoke}.html")
+    metrics = json.loads((project.root / f"reports/{smoke}.metrics.json").read_text())
+    experiment = load(smoke)
+    for label, sampler in experiment.sample.samplers.items():
+        assert set(metrics["fid"][label]) == set(sampler.methods)
+    assert ("nll_bpd" in metrics) == (experiment.evaluate.likelihood is not None)
+    assert "Nothing to be done" in project.run("snakemake", f"reports/{smoke}.html")
+    assert "every file is as its manifest says" in project.run("ocm", "verify", smoke)
+    shutil.rmtree(project.root / "artifacts" / smoke)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_the_smoke_experiment_is_the_real_one_in_small(name: str) -> None:
+    real, smoke = load(name), load(f"{name}_smoke")
+    assert smoke.network.family == real.network.family
+    assert smoke.network.config.keys() == real.network.config.keys()
+    assert smoke.network.time == real.network.time
+    assert smoke.network.checkpoint.name == real.network.checkpoint.name
+    assert (smoke.head, smoke.schedule) == (real.head, real.schedule)
+    stages = {task.stage for task in table.tasks(smoke)}
+    only_real = {"fetch_data", "fetch_features"}  # generated images, features from a package
+    assert stages == {t.stage for t in table.tasks(real)} - only_real | {
+        stage for stage in stages if stage.startswith("publish_")
+    }
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_the_parameters_are_the_registry_s(name: str) -> None:
+    entry, experiment = CHECKPOINTS[name], load(name)
+    config = {key: list(v) if isinstance(v, tuple) else v for key, v in entry.config.items()}
+    assert experiment.network.config == config
+    assert (experiment.network.time.shift, experiment.network.time.scale) == (
+        entry.time.shift,
+        entry.time.scale,
+    )
+    assert (experiment.schedule.kind, experiment.schedule.steps) == (entry.schedule, entry.steps)
+    assert experiment.head.kind == entry.head
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_the_whole_graph_is_planned(project: Project, name: str) -> None:
+    plan = project.run("snakemake", "--dry-run", f"reports/{name}.html")
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", plan, re.MULTILINE))
+    tasks = table.tasks(load(name))
+    assert int(counts["total"]) == len(tasks)
+    assert int(counts["sample"]) == len([task for task in tasks if task.stage == "sample"])
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_without_a_network_it_ends_in_one_message(project: Project, name: str) -> None:
+    said = project.run("snakemake", "--cores", "2", f"reports/{name}.html", fails=True)
+    messages = [line for line in said.splitlines() if line.startswith("ocm: ")]
+    assert len(messages) == 1, said
+    source = CHECKPOINTS[name].source()
+    assert f"checkpoints/{name}/{source.file}" in messages[0]
+    assert "fetch it by hand from" in messages[0]
+    assert source.page in messages[0]
+    assert not list(Path(project.root, "checkpoints", name).glob("*"))
+
+
+def test_a_file_that_was_put_in_place_is_taken(project: Project) -> None:
+    """The published file is too large for a test; the small one stands in for it, refused by key."""
+    project.run("snakemake", "artifacts/lsun_bedroom_smoke/publish_score/all/manifest.json")
+    made = project.root / "artifacts/lsun_bedroom_smoke/publish_score/all/model-2388000.ckpt"
+    place = project.root / "checkpoints/celeba64/celeba64.pth"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(made, place)
+    target = "artifacts/celeba64/fetch_score/all/manifest.json"
+    said = project.run("snakemake", "--cores", "1", target, fails=True)
+    assert "published weights do not fit DdpmUNet" in said
+    assert place.exists()
+    shutil.rmtree(place.parent)

@@ -1,8 +1,9 @@
 """The published autoencoders, by pinned revision, and how they are fetched and checked.
 
 place or download → look at the head → digest → keys and shapes → copy. Downloads that fail any
-check are removed; files put there by hand are not. Revisions, and the digests that are not None,
-are those of the Hugging Face hub; the lock records the others at the first fetch.
+check are removed; files put there by hand are not. Revisions and digests are copied from public
+projects that pin these files; a digest that none of them states is None, and the lock records it at
+the first fetch.
 """
 
 from __future__ import annotations

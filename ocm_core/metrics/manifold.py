@@ -18,7 +18,7 @@ from torch import Tensor
 from ocm_core.metrics.points import Points, check_points, check_same_space
 
 NEIGHBOURS = 3
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 8 * 2**20
 
 
 class PrecisionRecall(NamedTuple):
@@ -43,6 +43,19 @@ class Sweep:
 
     def centred(self, points: Points) -> Points:
         return points.to(self.centre.dtype) - self.centre
+
+    def norms(self, points: Points) -> Float[Tensor, " n"]:
+        """‖x‖² of the centred points."""
+        blocks = self.blocks(len(points))
+        return torch.cat([self.centred(points[block]).square().sum(1) for block in blocks])
+
+    @property
+    def rounding(self) -> float:
+        """What cancellation may leave of a distance, as a share of ‖x‖² + ‖y‖².
+
+        Centring keeps it small, and float64 far below any gap between neighbours.
+        """
+        return 4 * torch.finfo(self.centre.dtype).eps * sqrt(len(self.centre))
 
 
 @dataclass(frozen=True)
@@ -79,16 +92,22 @@ class Manifold:
 
 
 def precision_and_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
-    """Both from one sweep over the distances between the sets, as the real side computes them."""
+    """Both from one sweep over the distances between the sets, as the real side computes them.
+
+    Distances are shortened by their rounding error: ties are inside, whatever the blocks.
+    """
     check_same_space(real.points.shape[1], generated.points.shape[1])
     inside_real = torch.zeros_like(generated.radii, dtype=torch.bool)
     inside_generated = torch.zeros_like(real.radii, dtype=torch.bool)
     sweep = real.sweep
+    x_norms, y_norms = (
+        sweep.norms(side.points) * (1 - sweep.rounding) for side in (real, generated)
+    )
     for row in sweep.blocks(len(real.points)):
         x = sweep.centred(real.points[row])
         for column in sweep.blocks(len(generated.points)):
             y = sweep.centred(generated.points[column])
-            squares = _squares(x, y, less=_rounding(x))
+            squares = _squares(x, x_norms[row], y, y_norms[column])
             inside_real[column] |= (squares <= real.radii[row, None]).any(0)
             inside_generated[row] |= (squares <= generated.radii[column]).any(1)
     return PrecisionRecall(_share(inside_real), _share(inside_generated))
@@ -97,16 +116,16 @@ def precision_and_recall(*, real: Manifold, generated: Manifold) -> PrecisionRec
 def _radii(points: Points, neighbours: int, sweep: Sweep) -> Float[Tensor, " n"]:
     """To the k-th nearest other point; a block above the diagonal serves its rows and columns."""
     nearest = sweep.centre.new_full((len(points), neighbours), inf)
-    blocks = sweep.blocks(len(points))
+    norms, blocks = sweep.norms(points), sweep.blocks(len(points))
     for i, row in enumerate(blocks):
         x = sweep.centred(points[row])
-        own = _squares(x, x).fill_diagonal_(inf)
+        own = _squares(x, norms[row], x, norms[row]).fill_diagonal_(inf)
         nearest[row] = _smallest(nearest[row], own)
         for column in blocks[i + 1 :]:
-            squares = _squares(x, sweep.centred(points[column]))
+            squares = _squares(x, norms[row], sweep.centred(points[column]), norms[column])
             nearest[row] = _smallest(nearest[row], squares)
             nearest[column] = _smallest(nearest[column], squares.T)
-    return nearest[:, -1]
+    return nearest[:, -1].clamp(min=0)
 
 
 def _smallest(
@@ -118,22 +137,13 @@ def _smallest(
 
 
 def _squares(
-    x: Float[Tensor, "row d"], y: Float[Tensor, "column d"], less: float = 0.0
+    x: Float[Tensor, "row d"],
+    x_norms: Float[Tensor, " row"],
+    y: Float[Tensor, "column d"],
+    y_norms: Float[Tensor, " column"],
 ) -> Float[Tensor, "row column"]:
-    """‖x‖² - 2 x·y + ‖y‖², clipped at 0; `less` shortens it by that share of ‖x‖² + ‖y‖²."""
-    x_squares = x.square().sum(1) * (1 - less)
-    y_squares = y.square().sum(1) * (1 - less)
-    squares = torch.addmm(y_squares, x, y.T, alpha=-2)
-    return squares.add_(x_squares[:, None]).clamp_(min=0)
-
-
-def _rounding(x: Points) -> float:
-    """What cancellation may leave of a distance, as a share of ‖x‖² + ‖y‖².
-
-    Centring keeps it small, and float64 far below any gap between neighbours. A distance is
-    shortened by it before it is held against a radius: ties are inside, whatever the blocks.
-    """
-    return 4 * torch.finfo(x.dtype).eps * sqrt(x.shape[1])
+    """‖x‖² - 2 x·y + ‖y‖²; where points coincide, rounding may leave it below 0."""
+    return torch.addmm(y_norms, x, y.T, alpha=-2).add_(x_norms[:, None])
 
 
 def _share(inside: Bool[Tensor, " n"]) -> float:

@@ -21,7 +21,7 @@ def check_points(points: Points, what: str, at_least: int) -> None:
             f"{what}: expected at least {at_least} feature vectors in rows, found an array of"
             f" shape {tuple(points.shape)}; evaluate more images"
         )
-    if not bool(torch.isfinite(points).all()):
+    if not bool(torch.isfinite(torch.stack(torch.aminmax(points))).all()):
         raise OcmError(
             f"{what}: expected finite feature vectors, found NaN or infinity in"
             f" {int((~torch.isfinite(points)).any(1).sum())} of {len(points)}; look at the images"

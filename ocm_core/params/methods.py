@@ -47,8 +47,21 @@ def check_methods(methods: Mapping[str, Method], file: Path) -> None:
 
 def check_samplers(experiment: Experiment, file: Path) -> None:
     described = {label: describe(m.kind, m.options) for label, m in experiment.methods.items()}
-    if problems := list(_unsuited(experiment, described)):
+    unsuited, unlikely = (
+        _unsuited(experiment, described),
+        _without_likelihood(experiment, described),
+    )
+    if problems := [*unsuited, *unlikely]:
         raise OcmError("\n".join(f"{file}: {problem}" for problem in problems))
+
+
+def _without_likelihood(
+    experiment: Experiment, described: Mapping[str, Description]
+) -> Iterator[str]:
+    settings = experiment.evaluate.likelihood
+    for label in settings.methods if settings else []:
+        if "ddpm" not in described[label].samplers:
+            yield f"evaluate.likelihood.methods: {label!r} is not defined for ddpm; leave it out"
 
 
 def _unsuited(experiment: Experiment, described: Mapping[str, Description]) -> Iterator[str]:

@@ -6,7 +6,7 @@ Only pydantic is imported here, so that building the graph never waits for torch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -307,8 +307,10 @@ class Mmd(Block):
 
 
 class Likelihood(Block):
-    """The bound on the test set, in bits per dimension: all DDPM methods and all K in one pass."""
+    """The bound on the test set, in bits per dimension: all methods and all K in one pass."""
 
+    methods: Annotated[list[str], Field(min_length=1)]  # those that are defined for DDPM
+    chain: Literal["even", "quadratic", "dit"]
     steps: Annotated[list[Count], Field(min_length=1)]
     images: Count | None  # null: the whole test set
     batch_size: Count
@@ -317,10 +319,10 @@ class Likelihood(Block):
     decoder_variance: Literal["fixed", "method"]
     fewer: dict[str, list[Count]]  # methods that are too dear for all steps, and those they get
 
-    def groups(self, labels: Collection[str]) -> dict[tuple[int, ...], list[str]]:
+    def groups(self) -> dict[tuple[int, ...], list[str]]:
         """The methods that share a pass, by the numbers of steps that it serves."""
         found: dict[tuple[int, ...], list[str]] = {}
-        for label in labels:
+        for label in self.methods:
             found.setdefault(tuple(self.fewer.get(label, self.steps)), []).append(label)
         return {steps: labels for steps, labels in found.items() if steps}
 
@@ -456,14 +458,11 @@ def _impossible_likelihood(experiment: Experiment) -> Iterator[str]:
     if settings is None:
         return
     where = "evaluate.likelihood"
-    for label, steps in settings.fewer.items():
+    for label in settings.methods:
         if label not in experiment.methods:
-            yield f"{where}.fewer: {unknown(label, experiment.methods)}"
+            yield f"{where}.methods: {unknown(label, experiment.methods)}"
+    for label, steps in settings.fewer.items():
+        if label not in settings.methods:
+            yield f"{where}.fewer: {unknown(label, settings.methods)}"
         if not set(steps) <= set(settings.steps):
             yield f"{where}.fewer.{label}: {steps}: not all of them are in {where}.steps"
-    chains = {s.chain for s in experiment.sample.samplers.values() if s.kind == "ddpm"}
-    if len(chains) != 1:
-        yield (
-            f"{where}: takes its chain from the ddpm samplers, which have "
-            f"{', '.join(sorted(chains)) or 'none'}; give them the same one, or use null"
-        )

@@ -65,9 +65,14 @@ def _every(experiment: Experiment, part: str) -> list[str]:
 
 
 def _stepwise(experiment: Experiment, part: str) -> list[str]:
-    """The methods that DDPM samplers use: those with a likelihood."""
+    """The methods that DDPM samplers use."""
     chains = (s for s in experiment.sample.samplers.values() if s.kind == "ddpm")
     return list(dict.fromkeys(label for chain in chains for label in chain.methods))
+
+
+def _likely(experiment: Experiment, part: str) -> list[str]:
+    settings = experiment.evaluate.likelihood
+    return list(settings.methods) if settings else []
 
 
 def _before(experiment: Experiment, labels: Iterable[str]) -> list[str]:
@@ -272,13 +277,13 @@ STAGES = (
     ),
     Stage(
         "evaluate_likelihood",
-        reads=(*_NETWORK, "head", "sample.samplers", "sample.clip", "evaluate.likelihood"),
+        reads=(*_NETWORK, "head", "sample.clip", "evaluate.likelihood"),
         parts=_if(lambda experiment: experiment.evaluate.likelihood is not None),
         inputs=lambda experiment, part: [
             *_encoded(experiment),
-            *_models(experiment, _stepwise(experiment, part)),
+            *_models(experiment, _likely(experiment, part)),
         ],
-        methods=_stepwise,
+        methods=_likely,
     ),
     Stage(
         "evaluate_deviation",
@@ -401,7 +406,7 @@ def plots(experiment: Experiment) -> dict[str, tuple[str, Collection[str]]]:
         if evaluate.covariance_error:
             data[f"covariance_error-{score}"] = ("t", stepwise)
         if evaluate.likelihood:
-            data[f"nll-{score}"] = ("steps", stepwise)
+            data[f"nll-{score}"] = ("steps", evaluate.likelihood.methods)
         measures = [*["mmd"] * bool(evaluate.mmd), *["fid", "recall"] * bool(evaluate.features)]
         for label, sampler in experiment.sample.samplers.items():
             data |= {f"{name}-{label}-{score}": ("steps", sampler.methods) for name in measures}

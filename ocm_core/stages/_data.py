@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ARCHIVES = Path("datasets")
 _MEMORY = 8 * 2**30  # bytes
-_BUFFER = 256  # chunks that are shuffled together
+_BUFFER = 32  # chunks that are shuffled together
 _SAMPLE = 50_000  # items that tell the variance
 
 

@@ -59,7 +59,7 @@ def _grids(job: Job, guidance: float) -> Grids:
     for part, group in parts(experiment).items():
         for cell in group:
             if (cell.score, cell.guidance, cell.seed) == wanted:
-                drawn = sample.read(job.inputs[f"sample/{part}"], cell, seeds)
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell)
                 pixels = images_of(drawn)[:_SHOWN]
                 found[cell.sampler, cell.method, cell.steps] = _levels(pixels)
     return found

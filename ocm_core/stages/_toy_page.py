@@ -45,7 +45,7 @@ def _samples(job: Job) -> Samples:
         for cell in group:
             shown = cell.method in SHOWN and cell.steps in steps
             if shown and (cell.score, cell.seed) == (score, seed):
-                drawn = sample.read(job.inputs[f"sample/{part}"], cell, experiment.sample.seeds)
+                drawn = sample.read(job.inputs[f"sample/{part}"], cell)
                 points = drawn.all().numpy()
                 chosen.setdefault((cell.sampler, cell.steps), {})[cell.method] = points
     return chosen

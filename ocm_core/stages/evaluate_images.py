@@ -36,7 +36,7 @@ def run(job: Job) -> None:
     for cell in job.progress(cells, f"distances in {settings.space}"):
         file = job.folder / f"{_name(cell)}.json"
         if not file.exists():  # what an interrupted run has finished is kept
-            drawn = sample.read(job.inputs[f"sample/{job.part}"], cell, job.experiment.sample.seeds)
+            drawn = sample.read(job.inputs[f"sample/{job.part}"], cell)
             values = {**measure(images_of(drawn)), "clamped": drawn.clamped}
             temporary = file.with_suffix(".new")
             temporary.write_text(json.dumps(values))

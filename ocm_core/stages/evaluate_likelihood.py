@@ -74,7 +74,7 @@ class Table:
         x0, label = rows_of(self.job, "test", rows, self.denoiser.network.conditional)
         places = {label: i for i, label in enumerate(self.methods)}
         bits = np.full((len(places), len(settings.steps), len(TERMS), len(rows)), np.nan)
-        for steps, labels in settings.groups(list(self.methods)).items():
+        for steps, labels in settings.groups().items():
             bounds = self._bounds(labels, steps, rows, x0, label)
             for (chain, method), bound in bounds.items():
                 bits[places[method], settings.steps.index(int(chain))] = _terms(bound)
@@ -90,7 +90,6 @@ class Table:
     ) -> dict[tuple[str, str], Bound]:
         experiment, device = self.job.experiment, self.job.device
         settings, limits = given(experiment.evaluate.likelihood), experiment.sample.clip
-        [chain] = {s.chain for s in experiment.sample.samplers.values() if s.kind == "ddpm"}
         likelihood = Likelihood(
             self.denoiser,
             {name: self.methods[name] for name in labels},
@@ -98,7 +97,7 @@ class Table:
             Clip(x0=limits.x0, c_max=limits.covariance),
         )
         bounds, _ = likelihood.bounds(
-            {str(k): chains.build(chain, experiment.schedule.steps, k) for k in steps},
+            {str(k): chains.build(settings.chain, experiment.schedule.steps, k) for k in steps},
             x0,
             lambda t: SampleStreams(
                 settings.seed + t * _STREAMS_APART, rows, experiment.shape, device, first_block=1

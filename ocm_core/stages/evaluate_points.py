@@ -28,7 +28,7 @@ def run(job: Job) -> None:
     found = table(cells(experiment), ["mmd", "clamped"])
     folders = {cell: name for name, group in parts(experiment).items() for cell in group}
     for cell in job.progress(cells(experiment), "MMD"):
-        drawn = read(job.inputs[f"sample/{folders[cell]}"], cell, experiment.sample.seeds)
+        drawn = read(job.inputs[f"sample/{folders[cell]}"], cell)
         place = {axis: getattr(cell, axis) for axis in AXES}
         found["mmd"].loc[place] = distance(drawn.all())
         found["clamped"].loc[place] = drawn.clamped

@@ -73,8 +73,9 @@ class Drawn:
         return self.read(range(self.count))
 
 
-def read(folder: Path, cell: Cell, seeds: list[int]) -> Drawn:
+def read(folder: Path, cell: Cell) -> Drawn:
     stored = open_split([folder], run_name(cell))
+    seeds = stored.attrs["seeds"]
     count, place = len(stored) // len(seeds), seeds.index(cell.seed)
     tally = Counter[str]()
     for file in _tallies(folder, cell).glob("*.json"):

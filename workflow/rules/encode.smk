@@ -12,7 +12,7 @@ rule vae:
         "logs/{experiment}/vae/all.benchmark.tsv"
     conda:
         "../envs/ocm.yaml"
-    threads: 1
+    threads: 2
     resources:
         mem_mb=4000,
         gpu=0,

@@ -35,7 +35,7 @@ class Sweep:
 
     @classmethod
     def about(cls, points: Points, block_bytes: int, dtype: torch.dtype) -> Sweep:
-        return cls(points.mean(0, dtype=torch.float64).to(dtype), block_bytes)
+        return cls(points.mean(0).to(dtype), block_bytes)
 
     def blocks(self, count: int) -> list[slice]:
         side = max(1, isqrt(self.block_bytes // self.centre.itemsize))

@@ -16,6 +16,7 @@ Styles = Mapping[str, LineStyle]
 
 _MOST_TICKS = 6
 _FEW_DECADES = 2
+_FAR_APART = 3.0  # nearer values leave a logarithmic axis without ticks
 _TICKS_APART = 0.15  # decades
 
 
@@ -30,9 +31,9 @@ def chart(x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
 
 
 def value_axis(title: str, values: xr.DataArray, *, log: bool = True) -> dict[str, Any]:
-    """An axis for these values; a logarithmic one where they are all positive."""
+    """An axis for these values; a logarithmic one where they are positive and far apart."""
     low, high = float(values.min()), float(values.max())
-    if log and low > 0:
+    if log and low > 0 and high / low > _FAR_APART:
         return decades(title, low, high)
     margin = 0.06 * ((high - low) or 1.0)
     return axis(title, range=[low - margin, high + margin], tickfont={"size": 11})

@@ -157,6 +157,8 @@ def empty(shelf: Path) -> Project:
     def build() -> None:
         _copy_repository(project.root)
         (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
+        active = {"active": [NAME], "by_name": []}
+        (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
         project.change(SHRUNK)
         project.git("init", "--quiet", "--initial-branch=main")
         project.git("config", "user.name", "Test")

@@ -12,7 +12,7 @@ rule vae:
         "logs/{experiment}/vae/all.benchmark.tsv"
     conda:
         "../envs/ocm.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=4000,
         gpu=0,

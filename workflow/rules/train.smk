@@ -12,7 +12,7 @@ rule score:
         "logs/{experiment}/score/{part}.benchmark.tsv"
     conda:
         "../envs/ocm.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=4000,
         gpu=0,
@@ -56,7 +56,7 @@ rule heads:
         "logs/{experiment}/heads/{part}.benchmark.tsv"
     conda:
         "../envs/ocm.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=4000,
         gpu=0,

@@ -19,6 +19,7 @@ class Contest:
     where: str
     means: Mapping[str, float]  # of the methods that have values; NaN if one of its seeds is
     gap: Callable[[str, str], Estimate]  # the first less the second
+    errors: Mapping[str, float]  # standard errors of the means
 
     @classmethod
     def of_seeds(cls, where: str, at: xr.DataArray) -> Contest:
@@ -29,7 +30,8 @@ class Contest:
         def gap(ours: str, rival: str) -> Estimate:
             return estimate(at.sel({"method": ours}) - at.sel({"method": rival}))
 
-        return cls(where, means, gap)
+        errors = {label: estimate(at.sel({"method": label})).error for label in known}
+        return cls(where, means, gap, errors)
 
     @classmethod
     def of_errors(cls, where: str, means: xr.DataArray, errors: xr.DataArray) -> Contest:
@@ -41,7 +43,13 @@ class Contest:
             noise = hypot(float(errors.sel(one)), float(errors.sel(other)))
             return Estimate(float(means.sel(one) - means.sel(other)), noise)
 
-        return cls(where, {label: float(means.sel({"method": label})) for label in known}, gap)
+        of_method = [{"method": label} for label in known]
+        return cls(
+            where,
+            {label: float(means.sel(at)) for label, at in zip(known, of_method, strict=True)},
+            gap,
+            {label: float(errors.sel(at)) for label, at in zip(known, of_method, strict=True)},
+        )
 
     def mean(self, label: str) -> float:
         return self.means.get(label, nan)
@@ -57,10 +65,15 @@ class Contest:
         gap = self.gap(ours, rival)
         return Case(self.where, self.numbers(ours, rival), below(-gap if higher else gap))
 
-    def numbers(self, ours: str, rival: str) -> str:
+    def apart(self, ours: str, rival: str) -> Estimate:
+        """The difference with the noise of two independent runs, to tell what is near."""
+        noise = hypot(self.errors[ours], self.errors[rival])
+        return Estimate(self.mean(ours) - self.mean(rival), noise)
+
+    def numbers(self, ours: str, rival: str, gap: Estimate | None = None) -> str:
         return (
             f"{ours} {self.mean(ours):.3g}, {rival} {self.mean(rival):.3g} "
-            f"(difference {self.gap(ours, rival)})"
+            f"(difference {gap or self.gap(ours, rival)})"
         )
 
     def leader(self) -> str:

@@ -71,18 +71,18 @@ def _lowest_bound_at_many(evidence: Evidence) -> Iterator[Case]:
 
 
 def _best_or_near(evidence: Evidence, contest: Contest) -> Case | None:
-    """Lowest, or at most one standard error of the difference above the lowest other.
+    """Lowest, or at most one standard error above the lowest other, as of independent runs.
 
     Heads of its own with other numbers of probes are no others.
     """
     rival = contest.best([label for label in contest.means if evidence.kinds[label] != "ocm"])
     if rival is None or "ocm" not in contest.means:
         return None
-    gap = contest.gap("ocm", rival)
+    gap = contest.apart("ocm", rival)
     verdict = Verdict.HOLDS if gap.mean <= gap.error else Verdict.FAILS
     if gap.is_finite and not gap.has_error:
         verdict = Verdict.UNDECIDED
-    return Case(contest.where, contest.numbers("ocm", rival), verdict)
+    return Case(contest.where, contest.numbers("ocm", rival, gap), verdict)
 
 
 def _falls(evidence: Evidence) -> Iterator[Case]:

@@ -73,7 +73,8 @@ class Images:
 _NOISE_RULE = (
     f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, in "
     "pairs that share their starting noise; for NLL, over test images, as if each method had its "
-    "own. With a single seed there is no telling: undecided."
+    "own. What is near the best is told by the noise of independent runs. With a single seed there "
+    "is no telling: undecided."
 )
 
 

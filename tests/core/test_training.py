@@ -26,10 +26,10 @@ from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.params.schema import Optimiser
+from ocm_core.processes import Shard
 from ocm_core.training.batches import InMemory
 from ocm_core.training.draws import Draws
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.processes import Shard
 from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import baseline_gaussian
 from ocm_core.training.score_matching import ScoreMatching

@@ -23,6 +23,7 @@ from ocm_core.features.resizing import resized
 from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.params.schema import Optimiser
+from ocm_core.pipeline.sources import closure
 
 
 def images(count: int, channels: int = 3, side: int = 16) -> Tensor:
@@ -278,6 +279,11 @@ def test_training_is_a_function_of_the_seed_and_resumes(tmp_path: Path) -> None:
         assert torch.equal(second.network.state_dict()[name], expected), name
         assert torch.equal(third.network.state_dict()[name], expected), name
         assert torch.equal(first.state.average[f"classifier.{name}"], expected), name
+
+
+def test_comparing_images_does_not_depend_on_how_a_classifier_is_trained() -> None:
+    assert not {name for name in closure(["ocm_core.features.classifier"]) if "training" in name}
+    assert "ocm_core.training.loop" in closure(["ocm_core.features.classifier_training"])
 
 
 @pytest.mark.parametrize(("channels", "side"), [(1, 32), (3, 28)])

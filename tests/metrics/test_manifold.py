@@ -130,6 +130,13 @@ def test_a_set_is_inside_itself() -> None:
     assert precision_and_recall(real=same, generated=same) == (1.0, 1.0)
 
 
+def test_radii_are_computed_once() -> None:
+    real, generated = Manifold.of(points(0, 100)), Manifold.of(points(1, 80))
+    again = Manifold.known(real.points, real.radii)
+    expected = precision_and_recall(real=real, generated=generated)
+    assert precision_and_recall(real=again, generated=generated) == expected
+
+
 def test_what_has_no_manifold_is_refused() -> None:
     with pytest.raises(OcmError, match=r"at least 4 feature vectors .* shape \(3, 8\)"):
         Manifold.of(points(0, 3))

@@ -1,4 +1,4 @@
-"""The paper's six experiments: in small they run, in full they are planned and ask for their file."""
+"""The paper's six experiments: in small they run; in full they are planned, and ask for a file."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_without_a_network_it_ends_in_one_message(project: Project, name: str) -
 
 
 def test_a_file_that_was_put_in_place_is_taken(project: Project) -> None:
-    """The published file is too large for a test; the small one stands in for it, refused by key."""
+    """A small one stands in for the published file, and is refused by its keys."""
     project.run("snakemake", "artifacts/lsun_bedroom_smoke/publish_score/all/manifest.json")
     made = project.root / "artifacts/lsun_bedroom_smoke/publish_score/all/model-2388000.ckpt"
     place = project.root / "checkpoints/celeba64/celeba64.pth"

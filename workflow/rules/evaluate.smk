@@ -120,6 +120,7 @@ rule evaluate_likelihood:
         "logs/{experiment}/evaluate_likelihood/all.log",
     benchmark:
         "logs/{experiment}/evaluate_likelihood/all.benchmark.tsv"
+    priority: 1  # the longest single job
     conda:
         "../envs/ocm.yaml"
     threads: 1

@@ -13,19 +13,34 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_figures_of_the_readme_are_those_of_the_committed_metrics() -> None:
+def metric_tables() -> list[tuple[str, str, str, str]]:
+    """Tables whose first cell names an experiment and a path into its metrics: `name: path`."""
+    table = re.compile(r"^\| (\w+): ([\w.]+) \|(.*)\n\|[- |]+\n((?:\|.*\n)+)", re.MULTILINE)
+    documents = [(ROOT / name).read_text() for name in ("README.md", "docs/results.md")]
+    return [match for text in documents for match in table.findall(text)]
+
+
+@pytest.mark.parametrize(("name", "path", "header", "body"), metric_tables())
+def test_figures_are_those_of_the_committed_metrics(
+    name: str, path: str, header: str, body: str
+) -> None:
     """Of HEAD: a run on another machine may round its own numbers otherwise."""
-    shown = ["git", "show", "HEAD:reports/toy_mog9.metrics.json"]
+    shown = ["git", "show", f"HEAD:reports/{name}.metrics.json"]
     text = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    metrics = json.loads(text)
-    by_method = metrics["mmd_learned_score"]["ddpm"]
-    header = re.search(r"\| MMD, DDPM, learned score \|(.*)\|", README)
-    assert header is not None
-    steps = [f"K{k}" for k in re.findall(r"K = (\d+)", header[1])]
-    rows = re.findall(r"^\| `(\w+)` \| ([\d. |]+) \|$", README, re.MULTILINE)
-    assert len(rows) >= 8
+    values = json.loads(text)
+    for key in path.split("."):
+        values = values[key]
+    steps = [f"K{k}" for k in re.findall(r"K = (\d+)", header)]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", body, re.MULTILINE)
+    assert len(rows) == len(body.splitlines()) >= 2
     for method, cells in rows:
-        assert cells.split(" | ") == [f"{by_method[method][k]:.3f}" for k in steps]
+        for step, cell in zip(steps, cells.split(" | "), strict=True):
+            decimals = len(cell.partition(".")[2])
+            assert cell == f"{values[method][step]:.{decimals}f}", (name, path, method, step)
+
+
+def test_the_readme_shows_the_default() -> None:
+    assert {name for name, *_ in metric_tables()} >= {"digits", "toy_mog9"}
 
 
 def test_every_folder_that_the_readme_names_exists() -> None:

@@ -42,12 +42,14 @@ class Sweep:
         return [slice(first, first + side) for first in range(0, count, side)]
 
     def centred(self, points: Points) -> Points:
-        return points.to(self.centre.dtype) - self.centre
+        return (points - self.centre).to(self.centre.dtype)
 
     def norms(self, points: Points) -> Float[Tensor, " n"]:
         """‖x‖² of the centred points."""
-        blocks = self.blocks(len(points))
-        return torch.cat([self.centred(points[block]).square().sum(1) for block in blocks])
+        norms = self.centre.new_empty(len(points))
+        for block in self.blocks(len(points)):
+            norms[block] = self.centred(points[block]).square().sum(1)
+        return norms
 
     @property
     def rounding(self) -> float:

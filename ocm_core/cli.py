@@ -14,6 +14,12 @@ import ocm_core
 from ocm_core.errors import OcmError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+_EXAMPLES = {
+    "compare": """examples:
+  ocm compare                        the working tree against the last commit
+  ocm compare v0.1.0 main            two commits, tags or branches
+  ocm compare HEAD~3 --page diff.html""",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -156,6 +162,24 @@ def _fetch(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from ocm_core.compare.changes import compare
+    from ocm_core.compare.revisions import Revision, WorkingTree, commit
+    from ocm_core.compare.text import as_json, terminal
+
+    here = Path.cwd()
+    after: Revision = commit(here, arguments.after) if arguments.after else WorkingTree(here)
+    comparison = compare(commit(here, arguments.before), after)
+    if arguments.page:
+        from ocm_core.compare.page import page
+        from ocm_core.report.page import render
+
+        arguments.page.parent.mkdir(parents=True, exist_ok=True)
+        arguments.page.write_text(render(page(comparison, arguments.all)), encoding="utf-8")
+    print(as_json(comparison) if arguments.json else terminal(comparison, arguments.all))
+    return 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -232,6 +256,21 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("--url", help="another place to download the same file from")
     fetch.add_argument("--file", help="which of its published files, where there are several")
     fetch.set_defaults(handle=_fetch)
+
+    compare = commands.add_parser(
+        "compare",
+        help="say which numbers and parameters changed between commits, and if beyond noise",
+        description="Which numbers and parameters differ between two commits, or between a commit "
+        "and the working tree; the spread over seeds tells changes from noise.",
+        epilog=_EXAMPLES["compare"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_argument("before", nargs="?", default="HEAD", help="a commit; HEAD if not given")
+    compare.add_argument("after", nargs="?", help="a commit; the working tree if not given")
+    compare.add_argument("--all", action="store_true", help="unchanged and within noise too")
+    compare.add_argument("--json", action="store_true")
+    compare.add_argument("--page", type=Path, metavar="FILE", help="write it as a page, too")
+    compare.set_defaults(handle=_compare)
     return parser
 
 

@@ -1,0 +1,4 @@
+"""What changed between two commits: numbers, against their noise, and parameters.
+
+Read in this order: `revisions` (files of a commit), `changes` (what differs), `text` and `page`.
+"""

@@ -19,6 +19,10 @@ _EXAMPLES = {
   ocm compare                        the working tree against the last commit
   ocm compare v0.1.0 main            two commits, tags or branches
   ocm compare HEAD~3 --page diff.html""",
+    "doctor": """examples:
+  ocm doctor                         this machine and this environment
+  ocm doctor imagenet256             and what that experiment still needs
+  ocm doctor digits --json""",
 }
 
 
@@ -180,6 +184,15 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    from ocm_core.doctor.findings import as_json, examine, terminal
+    from ocm_core.params.resolved import load
+
+    found = examine(load(arguments.experiment) if arguments.experiment else None)
+    print(as_json(found) if arguments.json else terminal(found))
+    return 1 if found.problems else 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -271,6 +284,19 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--json", action="store_true")
     compare.add_argument("--page", type=Path, metavar="FILE", help="write it as a page, too")
     compare.set_defaults(handle=_compare)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is installed, and what an experiment needs, before it starts",
+        description="Versions against their pins, devices, memory and disk; of an experiment: its "
+        "tasks, the published files it needs, and the disk and time it will take. Exits with 1 if "
+        "something that is needed is missing.",
+        epilog=_EXAMPLES["doctor"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    doctor.add_argument("experiment", nargs="?")
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(handle=_doctor)
     return parser
 
 

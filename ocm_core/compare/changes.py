@@ -7,24 +7,14 @@ errs on the side of caution. Where no spread was recorded, nothing is said about
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from math import hypot, nan, sqrt
+from math import hypot
 from typing import Any
 
-import yaml
-
+from ocm_core.compare.recorded import Key, Recorded, names, recorded, spread_names
 from ocm_core.compare.revisions import Revision
-from ocm_core.errors import OcmError
 from ocm_core.report.stats import Estimate
-
-REPORTS, METRICS = "reports", ".metrics.json"
-RESOLVED, PARAMS = "params/resolved", ".yaml"
-SPREAD = "_std"  # of the name of the tree that holds a metric's deviations over seeds
-
-Key = tuple[str, ...]
 
 
 class Verdict(IntEnum):
@@ -115,78 +105,20 @@ class Comparison:
     experiments: tuple[Changes, ...]
 
 
-@dataclass(frozen=True)
-class _Side:
-    """What one revision says of one experiment; empty where it says nothing."""
-
-    numbers: Mapping[Key, float]
-    parameters: Mapping[Key, Any]
-
-    def error(self, key: Key) -> float:
-        deviation = self.numbers.get((f"{key[0]}{SPREAD}", *key[1:]), nan)
-        seeds = self.parameters.get(("sample", "seeds"), [])
-        return deviation / sqrt(len(seeds)) if seeds else nan
-
-
 def compare(before: Revision, after: Revision) -> Comparison:
     """Every experiment that has numbers, or parameters on both sides, in one of the two."""
-    pairs = [(_side(before, name), _side(after, name), name) for name in _names(before, after)]
-    found = [Changes(name, _numbers(old, new), _parameters(old, new)) for old, new, name in pairs]
+    found = []
+    for name in names(before, after):
+        old, new = recorded(before, name), recorded(after, name)
+        found.append(Changes(name, _numbers(old, new), _parameters(old, new)))
     return Comparison(
         before.name, after.name, tuple(one for one in found if one.numbers or one.parameters)
     )
 
 
-def _names(*revisions: Revision) -> list[str]:
-    places = ((REPORTS, METRICS), (RESOLVED, PARAMS))
-    files = {
-        path.removeprefix(f"{folder}/").removesuffix(suffix)
-        for revision in revisions
-        for folder, suffix in places
-        for path in revision.files(folder)
-        if path.endswith(suffix)
-    }
-    return sorted(files)
-
-
-def _side(revision: Revision, name: str) -> _Side:
-    metrics, params = f"{REPORTS}/{name}{METRICS}", f"{RESOLVED}/{name}{PARAMS}"
-    return _Side(
-        dict(_leaves(_tree(revision, REPORTS, metrics))),
-        dict(_leaves(_tree(revision, RESOLVED, params))),
-    )
-
-
-def _tree(revision: Revision, folder: str, path: str) -> dict[str, Any]:
-    if path not in revision.files(folder):
-        return {}
-    text = revision.read(path)
-    try:
-        tree = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise OcmError(
-            f"{path} of {revision.name}: cannot be read ({str(error).splitlines()[0]}); "
-            "restore it, or compare another revision"
-        ) from None
-    if not isinstance(tree, dict):
-        raise OcmError(f"{path} of {revision.name}: expected names and values, found {tree!r}")
-    return tree
-
-
-def _leaves(tree: Mapping[str, Any], above: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """As DVC has them: lists are values; null is as good as absent."""
-    for name, value in tree.items():
-        key = (*above, str(name))
-        if isinstance(value, Mapping):
-            yield from _leaves(value, key)
-        elif value is not None:
-            yield key, value
-
-
-def _numbers(old: _Side, new: _Side) -> tuple[Number, ...]:
+def _numbers(old: Recorded, new: Recorded) -> tuple[Number, ...]:
     keys = dict.fromkeys([*old.numbers, *new.numbers])
-    metrics = {key[0] for key in keys}
-    spreads = {name for name in metrics if name.removesuffix(SPREAD) in metrics - {name}}
+    spreads = spread_names(keys)
     found = [
         Number(
             key,
@@ -202,7 +134,7 @@ def _numbers(old: _Side, new: _Side) -> tuple[Number, ...]:
     return tuple(sorted(found, key=lambda n: (n.verdict, ranks[n.key[0]], -n.share)))
 
 
-def _parameters(old: _Side, new: _Side) -> tuple[Parameter, ...]:
+def _parameters(old: Recorded, new: Recorded) -> tuple[Parameter, ...]:
     """None for an experiment that is new or gone: it differs in all of them."""
     if not old.parameters or not new.parameters:
         return ()

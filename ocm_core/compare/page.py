@@ -32,7 +32,7 @@ def _section(changes: Changes, everything: bool) -> Section:
         blocks.append(Table(f"{changes.name}-params", columns, tuple(rows)))
     numbers = changes.numbers if everything else loud(changes)
     if numbers:
-        cells = [(*place(n), n.before, n.after, change(n), n.verdict.words) for n in numbers]
+        cells = [(*place(n.key), n.before, n.after, change(n), n.verdict.words) for n in numbers]
         blocks.append(Table(f"{changes.name}-metrics", COLUMNS, tuple(cells)))
     left_out = len(changes.numbers) - len(numbers)
     if left_out:

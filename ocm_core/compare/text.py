@@ -9,6 +9,7 @@ from typing import Any
 
 from ocm_core.columns import columns
 from ocm_core.compare.changes import Changes, Comparison, Number, Verdict
+from ocm_core.compare.recorded import Key
 from ocm_core.report.words import listed, plural
 
 COLUMNS = ("metric", "sampler", "method", "at", "before", "after", "change", "verdict")
@@ -52,9 +53,9 @@ def loud(changes: Changes) -> list[Number]:
     return [number for number in changes.numbers if not number.verdict.is_quiet]
 
 
-def place(number: Number) -> tuple[str, str, str, str]:
+def place(key: Key) -> tuple[str, str, str, str]:
     """Metric, sampler (blank where a metric has none), method, and where: K10, t500, K10 cfg1.5."""
-    metric, *names = number.key
+    metric, *names = key
     where = [name for name in names if _PLACE.fullmatch(name)]
     *samplers, method = [name for name in names if name not in where] or [""]
     return metric, " ".join(samplers), method, " ".join(where)
@@ -108,7 +109,7 @@ def _lines(changes: Changes, rows: Sequence[Number]) -> Iterator[str]:
         yield ""
     if rows:
         cells = [
-            (*place(n), _number(n.before), _number(n.after), change(n), n.verdict.words)
+            (*place(n.key), _number(n.before), _number(n.after), change(n), n.verdict.words)
             for n in rows
         ]
         yield from _indented(columns(COLUMNS, cells, right=("before", "after")))

@@ -23,6 +23,8 @@ _EXAMPLES = {
   ocm doctor                         this machine and this environment
   ocm doctor imagenet256             and what that experiment still needs
   ocm doctor digits --json""",
+    "index": """example:
+  ocm index                          after a run, a pull or a checkout""",
 }
 
 
@@ -193,6 +195,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 1 if found.problems else 0
 
 
+def _index(arguments: argparse.Namespace) -> int:
+    from ocm_core.overview.page import FILE, entries, render
+
+    found = entries(Path.cwd())
+    FILE.write_text(render(found), encoding="utf-8")
+    print(f"{FILE}: {', '.join(entry.name for entry in found) or 'no numbers yet'}")
+    return 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -297,6 +308,16 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("experiment", nargs="?")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(handle=_doctor)
+
+    index = commands.add_parser(
+        "index",
+        help="write reports/index.html: all experiments and their best methods at a glance",
+        description="Write reports/index.html from the metrics of all experiments: their best "
+        "methods by number of steps, with links to the pages that were made.",
+        epilog=_EXAMPLES["index"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    index.set_defaults(handle=_index)
     return parser
 
 

@@ -20,7 +20,7 @@ from ocm_core.pipeline.table import Task
 
 _FLOAT32 = 4
 
-_ITEMS = {  # as the data sets' own pages or papers count them
+_ITEMS = {  # counted by tensorflow/datasets (ImageNet) and other public readers of the archives
     "cifar10": {"train": 50_000, "test": 10_000},
     "celeba64": {"train": 162_770, "test": 19_962},
     "imagenet64/png": {"train": 1_281_149, "test": 49_999},

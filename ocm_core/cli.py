@@ -14,6 +14,18 @@ import ocm_core
 from ocm_core.errors import OcmError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+_EXAMPLES = {
+    "compare": """examples:
+  ocm compare                        the working tree against the last commit
+  ocm compare v0.1.0 main            two commits, tags or branches
+  ocm compare HEAD~3 --page diff.html""",
+    "doctor": """examples:
+  ocm doctor                         this machine and this environment
+  ocm doctor imagenet256             and what that experiment still needs
+  ocm doctor digits --json""",
+    "index": """example:
+  ocm index                          after a run, a pull or a checkout""",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -156,6 +168,42 @@ def _fetch(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from ocm_core.compare.changes import compare
+    from ocm_core.compare.revisions import Revision, WorkingTree, commit
+    from ocm_core.compare.text import as_json, terminal
+
+    here = Path.cwd()
+    after: Revision = commit(here, arguments.after) if arguments.after else WorkingTree(here)
+    comparison = compare(commit(here, arguments.before), after)
+    if arguments.page:
+        from ocm_core.compare.page import page
+        from ocm_core.report.page import render
+
+        arguments.page.parent.mkdir(parents=True, exist_ok=True)
+        arguments.page.write_text(render(page(comparison, arguments.all)), encoding="utf-8")
+    print(as_json(comparison) if arguments.json else terminal(comparison, arguments.all))
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from ocm_core.doctor.findings import as_json, examine, terminal
+    from ocm_core.params.resolved import load
+
+    found = examine(load(arguments.experiment) if arguments.experiment else None)
+    print(as_json(found) if arguments.json else terminal(found))
+    return 1 if found.problems else 0
+
+
+def _index(arguments: argparse.Namespace) -> int:
+    from ocm_core.overview.page import FILE, entries, render
+
+    found = entries(Path.cwd())
+    FILE.write_text(render(found), encoding="utf-8")
+    print(f"{FILE}: {', '.join(entry.name for entry in found) or 'no numbers yet'}")
+    return 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -232,6 +280,44 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("--url", help="another place to download the same file from")
     fetch.add_argument("--file", help="which of its published files, where there are several")
     fetch.set_defaults(handle=_fetch)
+
+    compare = commands.add_parser(
+        "compare",
+        help="say which numbers and parameters changed between commits, and if beyond noise",
+        description="Which numbers and parameters differ between two commits, or between a commit "
+        "and the working tree; the spread over seeds tells changes from noise.",
+        epilog=_EXAMPLES["compare"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_argument("before", nargs="?", default="HEAD", help="a commit; HEAD if not given")
+    compare.add_argument("after", nargs="?", help="a commit; the working tree if not given")
+    compare.add_argument("--all", action="store_true", help="unchanged and within noise too")
+    compare.add_argument("--json", action="store_true")
+    compare.add_argument("--page", type=Path, metavar="FILE", help="write it as a page, too")
+    compare.set_defaults(handle=_compare)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is installed, and what an experiment needs, before it starts",
+        description="Versions against their pins, devices, memory and disk; of an experiment: its "
+        "tasks, the published files it needs, and the disk and time it will take. Exits with 1 if "
+        "something that is needed is missing.",
+        epilog=_EXAMPLES["doctor"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    doctor.add_argument("experiment", nargs="?")
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(handle=_doctor)
+
+    index = commands.add_parser(
+        "index",
+        help="write reports/index.html: all experiments and their best methods at a glance",
+        description="Write reports/index.html from the metrics of all experiments: their best "
+        "methods by number of steps, with links to the pages that were made.",
+        epilog=_EXAMPLES["index"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    index.set_defaults(handle=_index)
     return parser
 
 

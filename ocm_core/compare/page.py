@@ -1,0 +1,40 @@
+"""A comparison as a page of its own: a section per experiment, one file that opens offline."""
+
+from __future__ import annotations
+
+from ocm_core.compare.changes import Changes, Comparison
+from ocm_core.compare.text import COLUMNS, change, loud, place, tally, value
+from ocm_core.report.blocks import Block, Page, Section, Table
+from ocm_core.report.words import plural
+
+_RULE = (
+    "A change is beyond noise where it exceeds two of its standard errors, √(s₁²/n₁ + s₂²/n₂) for "
+    "standard deviations s over n seeds. Where no spread was recorded, nothing is said about "
+    "noise. Of each metric the largest changes come first, relative to its numbers."
+)
+
+
+def page(comparison: Comparison, everything: bool) -> Page:
+    found = [one for one in comparison.experiments if everything or one.differ]
+    return Page(
+        title=f"{comparison.before} → {comparison.after}",
+        subtitle="Which numbers and which parameters differ, experiment by experiment.",
+        summary=(*(f"{one.name}: {tally(one)}." for one in found), _RULE),
+        sections=tuple(_section(one, everything) for one in found),
+    )
+
+
+def _section(changes: Changes, everything: bool) -> Section:
+    blocks: list[Block] = []
+    if changes.parameters:
+        rows = [(p.key, value(p.before), value(p.after)) for p in changes.parameters]
+        columns = ("parameter", "before", "after")
+        blocks.append(Table(f"{changes.name}-params", columns, tuple(rows)))
+    numbers = changes.numbers if everything else loud(changes)
+    if numbers:
+        cells = [(*place(n.key), n.before, n.after, change(n), n.verdict.words) for n in numbers]
+        blocks.append(Table(f"{changes.name}-metrics", COLUMNS, tuple(cells)))
+    left_out = len(changes.numbers) - len(numbers)
+    if left_out:
+        blocks.append(f"{plural(left_out, 'further number')} left out; --all shows everything.")
+    return Section(changes.name, changes.name, tuple(blocks))

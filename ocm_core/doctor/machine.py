@@ -1,0 +1,94 @@
+"""This machine and this environment: versions against their pins, devices, memory, disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ocm_core.errors import OcmError
+
+PINS = Path("requirements.txt")
+
+
+@dataclass(frozen=True)
+class Package:
+    name: str
+    pinned: str
+    installed: str | None  # None: it is not
+
+    @property
+    def differs(self) -> bool:
+        """A build such as +cpu satisfies the pin."""
+        return self.installed is None or self.installed.partition("+")[0] != self.pinned
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.installed or 'is missing'}, pinned {self.pinned}"
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+    memory: int | None  # bytes; None: shared with the system
+
+
+@dataclass(frozen=True)
+class Machine:
+    python: str
+    system: str
+    torch: str
+    cuda: str | None  # the version that torch was built for
+    cores: int
+    memory: int
+    free_disk: int
+    devices: tuple[Device, ...]  # beside the CPU
+
+
+def packages(pins: Path = PINS) -> list[Package]:
+    return [Package(name, pinned, _installed(name)) for name, pinned in _pins(pins)]
+
+
+def machine() -> Machine:
+    import torch
+
+    return Machine(
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.machine()}",
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        cores=os.cpu_count() or 1,
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        free_disk=shutil.disk_usage(Path.cwd()).free,
+        devices=tuple(_devices()),
+    )
+
+
+def _pins(file: Path) -> Iterator[tuple[str, str]]:
+    if not file.exists():
+        raise OcmError(f"{file}: not there; restore it from Git, or `make pins` makes it")
+    for line in file.read_text().split():
+        name, sign, pinned = line.partition("==")
+        if not sign:
+            raise OcmError(f"{file}: expected name==version, found {line!r}; run `make pins`")
+        yield name, pinned
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _devices() -> Iterator[Device]:
+    import torch
+
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        yield Device(f"cuda:{index} {properties.name}", properties.total_memory)
+    if torch.backends.mps.is_available():
+        yield Device("mps", None)

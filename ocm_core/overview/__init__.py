@@ -1,0 +1,1 @@
+"""All experiments at a glance: `best` (which method where), `page` (`reports/index.html`)."""

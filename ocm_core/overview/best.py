@@ -1,0 +1,54 @@
+"""The best methods of an experiment, by measure, sampler and number of steps.
+
+Lower is better for all measures here. Methods within two standard errors of the lowest, as two
+independent runs would have them, share its place; where no spread was recorded the lowest has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import hypot
+
+from ocm_core.compare.recorded import Key, Recorded, spread_names
+from ocm_core.compare.text import place
+from ocm_core.report.stats import Estimate
+
+MEASURES = ("fid", "mmd", "nll_bpd")  # how the names of metrics begin
+
+
+@dataclass(frozen=True)
+class Best:
+    methods: tuple[str, ...]  # the lowest first
+    value: float
+
+
+@dataclass(frozen=True)
+class Row:
+    metric: str
+    sampler: str
+    cells: Mapping[str, Best]  # by place: K10, or K10 cfg1.5
+
+
+def best(found: Recorded) -> list[Row]:
+    places: dict[tuple[str, str], dict[str, list[Key]]] = {}
+    spreads = spread_names(found.numbers)
+    for key in found.numbers:
+        metric, sampler, _, where = place(key)
+        if metric.startswith(MEASURES) and metric not in spreads:
+            places.setdefault((metric, sampler), {}).setdefault(where, []).append(key)
+    return [
+        Row(metric, sampler, {where: _best(found, keys) for where, keys in by_place.items()})
+        for (metric, sampler), by_place in places.items()
+    ]
+
+
+def _best(found: Recorded, keys: list[Key]) -> Best:
+    first, *others = sorted(keys, key=lambda key: found.numbers[key])
+    near = [key for key in others if _gap(found, first, key).is_noise]
+    return Best(tuple(place(key)[2] for key in [first, *near]), found.numbers[first])
+
+
+def _gap(found: Recorded, first: Key, other: Key) -> Estimate:
+    difference = found.numbers[other] - found.numbers[first]
+    return Estimate(difference, hypot(found.error(first), found.error(other)))

@@ -18,7 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.data.interface import ArraySplit, DataSet
-from ocm_core.params.schema import GridLayout, MixtureData, UniformLayout
+from ocm_core.params.data_blocks import GridLayout, MixtureData, UniformLayout
 
 Points = Float[Tensor, "batch 2"]
 PerPoint = Float[Tensor, "batch 1"]

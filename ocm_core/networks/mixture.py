@@ -8,7 +8,7 @@ from ocm_core.data.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.networks._plane import Levels, PlaneNetwork
 from ocm_core.networks.interface import Features
-from ocm_core.params.schema import MixtureData
+from ocm_core.params.data_blocks import MixtureData
 
 
 class MixtureScore(PlaneNetwork):

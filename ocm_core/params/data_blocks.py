@@ -1,4 +1,4 @@
-"""The data sets that hold images: what each leaves open, and what follows from its kind."""
+"""The data sets: what each leaves open, and what follows from its kind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,58 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ocm_core.params.block import Block, Count
+from ocm_core.params.block import Block, Count, Positive
 
 Seed = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Splits = Annotated[list[Literal["train", "test"]], Field(min_length=1)]
+
+
+class GridLayout(Block):
+    """Modes on a square grid centred at the origin."""
+
+    kind: Literal["grid"]
+    per_axis: Count
+    spacing: Positive
+
+
+class UniformLayout(Block):
+    """Modes drawn once, uniformly over a square, from a recorded seed."""
+
+    kind: Literal["uniform"]
+    modes: Count
+    half_width: Positive
+    seed: int
+
+
+class MixtureData(Block):
+    """An equal-weight mixture of isotropic Gaussians in the plane, in units of `scale`."""
+
+    kind: Literal["mixture"]
+    layout: Annotated[GridLayout | UniformLayout, Field(discriminator="kind")]
+    std: Positive
+    scale: Positive
+    train_size: Count
+    test_size: Count
+    seed: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one item."""
+        return (2,)
+
+    @property
+    def classes(self) -> int:
+        return 0
+
+    @property
+    def levels(self) -> int | None:
+        return None
+
+    @property
+    def archived(self) -> bool:
+        """Whether it has to be fetched first."""
+        return False
 
 
 class ImageData(Block):

@@ -21,57 +21,11 @@ from ocm_core.params.data_blocks import (
     Imagenet64Data,
     Imagenet256Data,
     LsunBedroomData,
+    MixtureData,
     MnistData,
 )
 
 Score = Literal["true", "learned", "published"]
-
-
-class GridLayout(Block):
-    """Modes on a square grid centred at the origin."""
-
-    kind: Literal["grid"]
-    per_axis: Count
-    spacing: Positive
-
-
-class UniformLayout(Block):
-    """Modes drawn once, uniformly over a square, from a recorded seed."""
-
-    kind: Literal["uniform"]
-    modes: Count
-    half_width: Positive
-    seed: int
-
-
-class MixtureData(Block):
-    """An equal-weight mixture of isotropic Gaussians in the plane, in units of `scale`."""
-
-    kind: Literal["mixture"]
-    layout: Annotated[GridLayout | UniformLayout, Field(discriminator="kind")]
-    std: Positive
-    scale: Positive
-    train_size: Count
-    test_size: Count
-    seed: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one item."""
-        return (2,)
-
-    @property
-    def classes(self) -> int:
-        return 0
-
-    @property
-    def levels(self) -> int | None:
-        return None
-
-    @property
-    def archived(self) -> bool:
-        """Whether it has to be fetched first."""
-        return False
 
 
 Data = Annotated[

@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.params.schema import Experiment, MixtureData
+from ocm_core.params.data_blocks import MixtureData
+from ocm_core.params.schema import Experiment
 from ocm_core.report import lines, tables
 from ocm_core.report.blocks import Block, Facts, Page, Section
 from ocm_core.report.claims import claims

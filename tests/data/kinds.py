@@ -15,12 +15,13 @@ from ocm_core.params.data_blocks import (
     Cifar10Data,
     DigitsData,
     GeneratedData,
+    GridLayout,
     Imagenet64Data,
     Imagenet256Data,
     LsunBedroomData,
+    MixtureData,
     MnistData,
 )
-from ocm_core.params.schema import GridLayout, MixtureData
 
 from . import files
 

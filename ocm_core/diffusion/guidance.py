@@ -82,7 +82,7 @@ class GuidedDenoiser:
         )
         first, second = slice(None, len(x)), slice(len(x), None)
         return GuidedPrediction(
-            _part(both, first), _part(both, second), self._weight(x), self.covariance
+            _part(both, x, first), _part(both, x, second), self._weight(x), self.covariance
         )
 
     def _weight(self, x: Batch) -> Tensor:
@@ -93,11 +93,11 @@ class GuidedDenoiser:
         return weight
 
 
-def _part(both: Prediction, rows: slice) -> Prediction:
+def _part(both: Prediction, x: Batch, rows: slice) -> Prediction:
     learned = both.learned_variance
     return Prediction(
         denoiser=both.denoiser,
-        x=both.x[rows],
+        x=x,  # not a piece of the doubled one: products with the Jacobian are taken in x
         t=both.t[rows],
         label=None if both.label is None else both.label[rows],
         features=Features(*(part[rows] for part in both.features)),

@@ -20,6 +20,7 @@ from ocm_core.data.plan import Plan
 from ocm_core.data.stored import Stored, open_split
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.execution import executed
 from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.noise import SampleStreams, generator
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
@@ -39,7 +40,10 @@ def run(job: Job) -> None:
     experiment = job.experiment
     cells = cells_of(experiment, job.part)
     models = {
-        score: load_denoiser(job, score, sorted({c.method for c in cells if c.score == score}))
+        score: executed(
+            load_denoiser(job, score, sorted({c.method for c in cells if c.score == score})),
+            **experiment.sample.execution.model_dump(),
+        )
         for score in dict.fromkeys(cell.score for cell in cells)
     }
     for seeds in job.progress(runs(cells), "sampling"):

@@ -135,8 +135,9 @@ class TinyInception(nn.Module):
         super().__init__()
         self.layers = Layers()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+    def forward(self, x: Tensor, return_features: bool = False) -> Tensor:
+        """Images of any size, 0 … 255."""
+        return self.layers(nn.functional.interpolate(x, (299, 299)) / 127.5 - 1)
 
 
 @pytest.fixture
@@ -169,6 +170,19 @@ def test_inception_is_clean_fids(folder: Path, lock: Lock) -> None:
     found = extract(space, batch, 3)
     assert found.shape == (4, space.dimension) and space.name == "inception"
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_inception_can_resize_by_itself_as_older_figures_have_it(folder: Path, lock: Lock) -> None:
+    make_torchvision_importable()
+    from cleanfid.features import InceptionV3W
+
+    older = inception.build(folder, lock, "cpu", resize_inside=True)
+    batch = images(4, side=40)
+    expected = InceptionV3W(str(folder), download=False, resize_inside=True)(batch.float())
+    torch.testing.assert_close(older.features(batch), expected)
+    assert older.name == "inception (its own resizing)"
+    clean = inception.build(folder, lock, "cpu").features(batch)
+    assert not torch.allclose(clean, expected, rtol=1e-3)
 
 
 def test_first_use_records_the_digest_and_another_file_is_refused_unopened(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import Tensor
 
 from ocm_core.checkpoints.lock import Lock
 from ocm_core.errors import OcmError
@@ -24,6 +24,7 @@ from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.params.schema import Optimiser
 from ocm_core.pipeline.sources import closure
+from tests.metrics.tiny_inception import Layers, TinyInception
 
 
 def images(count: int, channels: int = 3, side: int = 16) -> Tensor:
@@ -116,28 +117,6 @@ def test_efficientnet_has_imagenet_in_it(efficientnet: EfficientNetLite0) -> Non
     disc = (x**2 + y**2 < 0.5) * np.array([250, 180, 20])[None, :, None, None]
     found = efficientnet.features(torch.from_numpy(disc.astype(np.uint8)))
     assert efficientnet.network._fc(found).argmax(1).tolist() == [722]
-
-
-class Layers(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.pooling = nn.AdaptiveAvgPool2d(4)
-        self.linear = nn.Linear(48, 2048)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self.pooling(x).flatten(1))
-
-
-class TinyInception(nn.Module):
-    """The interface of the published file: `layers` takes images of 299 × 299 in [-1, 1]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = Layers()
-
-    def forward(self, x: Tensor, return_features: bool = False) -> Tensor:
-        """Images of any size, 0 … 255."""
-        return self.layers(nn.functional.interpolate(x, (299, 299)) / 127.5 - 1)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ocm_core.cli import main
 from ocm_core.compare.changes import Number, Verdict
+from ocm_core.compare.recorded import Recorded, spread_names
 from ocm_core.params.resolved import load
 from tests.compare import repository
 from tests.report.markup import Elements, assert_nothing_is_loaded, without_plotly
@@ -82,6 +83,13 @@ def test_noise_is_told_from_change(ocm):
     error = sqrt((0.2**2 + 0.3**2) / SEEDS)
     assert metrics["fid.ddpm.ocm.K5"]["error"] == pytest.approx(error)
     assert metrics["nll_bpd.ddpm.ocm.K5"]["error"] is None
+
+
+def test_a_recorded_standard_error_is_taken_as_it_is():
+    key = ("nll_bpd", "ddpm", "ocm", "K5")
+    numbers = {key: 5.0, ("nll_bpd_se", *key[1:]): 0.1}
+    found = Recorded(numbers, {("sample", "seeds"): [0, 1]})
+    assert found.error(key) == 0.1 and spread_names(numbers) == {"nll_bpd_se"}
 
 
 def test_the_terminal_shows_what_matters(ocm):

@@ -184,6 +184,7 @@ class Moments(Block):
     """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points per timestep."""
 
     draws: Count
+    batch_size: Count
     seed: int
 
 

@@ -1,0 +1,1 @@
+"""What an experiment takes on a GPU: counted on tensors without storage, never measured."""

@@ -1,8 +1,8 @@
 """Operations and bytes of a computation, counted while it runs on tensors without storage.
 
 PyTorch's own formulas give the operations; bytes are what every operation reads and writes when
-each is a kernel of its own. Traced at two batch sizes, all counts but the largest memory are exactly
-linear: what the batch shares (weights) and what each item adds.
+each is a kernel of its own. Counts are linear in the batch, so that two traces tell what a batch
+shares (weights) and what each item adds.
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ class Count:
     def __add__(self, other: Count) -> Count:
         """One after the other."""
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Count)}
-        return Count(**{**sums, "memory": max(self.memory, other.memory)})
+        return Count(**sums | {"memory": max(self.memory, other.memory)})
 
     def __mul__(self, times: float) -> Count:
         """As often as that, one after the other."""
         scaled = {f.name: times * getattr(self, f.name) for f in fields(Count)}
-        return Count(**{**scaled, "memory": self.memory})
+        return Count(**scaled | {"memory": self.memory})
+
+
+NOTHING = Count()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Batched:
     def per_item(self, batch: int) -> Count:
         """One item's part of a batch; memory is the whole batch's, which is there at once."""
         whole = self.of(batch)
-        return Count(**{**vars(whole * (1 / batch)), "memory": whole.memory})
+        return whole * (1 / batch)
 
     def fitting(self, room: float) -> int:
         """The largest batch that needs no more memory than `room`."""
@@ -84,7 +87,8 @@ class Batched:
 def counted(work: Callable[[], object]) -> Count:
     with _Counter() as counter:
         work()
-    return Count(**vars(counter.totals))
+    totals: Count = counter.totals
+    return totals
 
 
 def batched(prepare: Callable[[int], Callable[[], object]]) -> Batched:
@@ -99,12 +103,12 @@ def _by_field(function: Callable[[float, float], float], one: Count, other: Coun
     return Count(**{name: function(getattr(one, name), getattr(other, name)) for name in names})
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """FlopCounterMode's sums without its tracking of modules, which `autograd.grad` breaks."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.totals = Count()
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.totals = NOTHING
         self._alive: dict[StorageWeakRef, int] = {}
         self._memory = 0
 
@@ -125,19 +129,21 @@ class _Counter(TorchDispatchMode):
             operations = flop_registry[kind](*args, **(kwargs or {}), out_val=out)
             kinds = "convolutions" if kind in _CONVOLUTIONS else "products"
             found = Count(bytes=moved, least_bytes=moved, **{kinds: operations})
-        self.totals = Count(**{**vars(self.totals + found), "memory": self.totals.memory})
+        self.totals = self.totals + found
         return out
 
     def _note(self, made: list[Tensor]) -> None:
         for tensor in made:
             size = tensor.untyped_storage().nbytes()
-            self._alive[StorageWeakRef(tensor.untyped_storage())] = size
+            storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+            self._alive[storage] = size
             self._memory += size
         if self._memory > self.totals.memory:  # as far as is known: look who has gone since
-            self._alive = {s: size for s, size in self._alive.items() if not s.expired()}
+            gone = [s for s in self._alive if s.expired()]  # type: ignore[no-untyped-call]
+            for storage in gone:
+                del self._alive[storage]
             self._memory = sum(self._alive.values())
-            most = max(self.totals.memory, self._memory)
-            self.totals = Count(**{**vars(self.totals), "memory": most})
+            self.totals = self.totals + Count(memory=self._memory)
 
 
 def _tensors(tree: Any) -> list[Tensor]:

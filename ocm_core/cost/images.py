@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 
 import torch
 
@@ -36,9 +37,8 @@ def autoencoder(name: str) -> tuple[Batched, Batched] | None:
 def inception() -> Batched:
     """torchvision's: its layers have the shapes of clean-fid's, which is a file of its own."""
     make_torchvision_importable()
-    from torchvision.models.inception import Inception3
-
+    module = import_module("torchvision.models.inception")
     with torch.device(META):
-        model = frozen(Inception3(aux_logits=False, init_weights=False), META)
+        model = frozen(module.Inception3(aux_logits=False, init_weights=False), META)
     model.fc = torch.nn.Identity()
     return batched(lambda n: partial(model, torch.empty(n, 3, _SIDE, _SIDE, device=META)))

@@ -33,8 +33,11 @@ class CountedDenoiser(Denoiser):
 
     def evaluate(self, x: Batch, t: Times, label: Labels) -> tuple[Features, Batch, Batch | None]:
         features = self.network.features(x, self.time(t), label)
-        eps, *learned = self.network.readout(features).split(x.shape[1], dim=1)
-        return features, eps, learned[0] if learned else None
+        output = self.network.readout(features)
+        if not self.network.learns_variance:
+            return features, output, None
+        eps, learned = output.chunk(2, dim=1)
+        return features, eps, learned
 
     def _times(self, x: Batch, t: int | Times) -> Times:
         return torch.full((len(x),), t, device=META) if isinstance(t, int) else t
@@ -56,7 +59,10 @@ class Units:
 @cache
 def units(name: str) -> Units:
     """Of an experiment, by name."""
-    experiment = load(name)
+    return count(load(name))
+
+
+def count(experiment: Experiment) -> Units:
     methods = {
         label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
         for label, method in experiment.methods.items()
@@ -69,16 +75,18 @@ def units(name: str) -> Units:
     denoiser = CountedDenoiser(network, known.schedule, known.time, heads)
     predict = partial(_predict, denoiser, experiment)
     label = next(iter(methods))
+    evaluation = batched(lambda n: torch.no_grad()(partial(predict, n)))
+    head = batched(lambda n: torch.no_grad()(partial(predict(n).head, label)))
     product = batched(lambda n: partial(_product, predict(n, graph=True)))
     # further probes are further products, and need not be traced
-    single = {label: _with_one_probe(method) for label, method in methods.items()}
+    single = {name: _with_one_probe(method) for name, method in methods.items()}
     traced = batched(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
     probes = [vars(method)["probes"] for method in methods.values() if method.needs_jacobian]
     return Units(
         parameters=count_values(network),
         head_parameters=count_values(heads[label]),
-        evaluation=batched(lambda n: torch.no_grad()(partial(predict, n))),
-        head=batched(lambda n: torch.no_grad()(partial(predict(n).head, label))),
+        evaluation=evaluation,
+        head=head,
         product=product,
         training=traced.then(product, sum(probes) - len(probes)),
         probes=sum(probes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ocm_core.cost.counting import Count
+from ocm_core.cost.counting import NOTHING, Count
 from ocm_core.cost.images import autoencoder, inception
 from ocm_core.cost.units import Units, units
 from ocm_core.diffusion import chains
@@ -26,7 +26,7 @@ class Work:
     """Of one stage, all its tasks together."""
 
     stage: str
-    gpu: Count = Count()
+    gpu: Count = NOTHING
     drawn: float = 0.0  # random values that the host draws and hands over
     host: float = 0.0  # float64 operations on the host
     disk: float = 0.0  # bytes read from stores or written to them
@@ -64,7 +64,7 @@ class Workload:
         return prod(self.experiment.shape)
 
     def encode(self) -> Work:
-        found, latent = Count(), self.experiment.encode.latent
+        found, latent = NOTHING, self.experiment.encode.latent
         networks = autoencoder(self.experiment.name)
         if latent and networks:
             flips = 2 if self.experiment.encode.flips else 1
@@ -92,10 +92,10 @@ class Workload:
         return self.units.training.of(batch) * settings.accumulate
 
     def sample(self) -> Work:
-        count, gpu, drawn = self.experiment.sample.count, Count(), 0.0
+        count, gpu, drawn = self.experiment.sample.count, NOTHING, 0.0
         for cell in cells(self.experiment):
             gpu += self.drawing(cell) * count
-            probes = _probes(self.experiment.methods[cell.method])
+            probes = probes_of(self.experiment.methods[cell.method])
             drawn += count * self.values * (cell.steps + (cell.steps - 1) * probes)
         parts = [task for task in tasks(self.experiment) if task.stage == "sample"]
         disk = sum(sample_bytes(self.experiment, task) for task in parts)
@@ -116,12 +116,12 @@ class Workload:
         """What a covariance takes beyond the noise prediction, for one item."""
         if method.needs == "head":
             return self.units.head.per_item(batch)
-        if probes := _probes(method):
+        if probes := probes_of(method):
             evaluation = self.units.evaluation.per_item(batch)  # once more, with a graph
             return evaluation + self.units.product.per_item(batch) * probes
         if method.kind not in _FREE:
             raise OcmError(f"the cost of a covariance of kind {method.kind!r} is not counted")
-        return Count()
+        return NOTHING
 
     def reference(self) -> Work:
         settings = given(self.experiment.evaluate.features)
@@ -161,7 +161,7 @@ class Workload:
     def likelihood_image(self) -> tuple[Count, int]:
         """One image, and its evaluations: one per timestep that any chain visits, and group."""
         settings, steps = given(self.experiment.evaluate.likelihood), self.experiment.schedule.steps
-        found, evaluations = Count(), 0
+        found, evaluations = NOTHING, 0
         for lengths, labels in settings.groups().items():
             visited = {t for k in lengths for t in chains.build(settings.chain, steps, k)}
             look = self.units.evaluation.per_item(settings.batch_size)
@@ -196,6 +196,6 @@ class Workload:
         return encode_bytes(self.experiment) / count
 
 
-def _probes(method: Method) -> int:
+def probes_of(method: Method) -> int:
     """At sampling time."""
     return int(method.options["probes"]) if method.kind == "rademacher" else 0

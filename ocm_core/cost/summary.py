@@ -9,7 +9,7 @@ from typing import Any
 
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.cost import tables
-from ocm_core.cost.gpus import GPUS, PRECISIONS, Utilisation, time
+from ocm_core.cost.gpus import A100, GPUS, H100, PRECISIONS, Utilisation, time
 from ocm_core.cost.work import Workload
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.resolved import load
@@ -62,13 +62,11 @@ def _experiment(workload: Workload, use: Utilisation) -> dict[str, Any]:
 
 
 def hours(name: str) -> dict[str, float] | None:
-    """GPU hours of a whole experiment, computed; None where the network is not published."""
+    """Of a whole experiment in float32, by GPU; None where the network is not published."""
     if name not in CHECKPOINTS:
         return None
     work = Workload.of(load(name)).stages()
     return {
-        f"{gpu.name}, {precision}": sum(
-            time(w.gpu, gpu, precision, Utilisation()).hours for w in work
-        )
-        for gpu, precision in tables.SHOWN
+        gpu.name: sum(time(w.gpu, gpu, "float32", Utilisation()).hours for w in work)
+        for gpu in (A100, H100)
     }

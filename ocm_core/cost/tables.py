@@ -11,7 +11,7 @@ from ocm_core.cost.gpus import A100, GPUS, H100, PRECISIONS, Gpu, Precision, Uti
 from ocm_core.cost.work import Work, Workload, probes_of
 from ocm_core.pipeline.cells import Cell, cells
 
-TOO_LARGE = "**too large**"
+TOO_LARGE = "too large"
 SHOWN: tuple[tuple[Gpu, Precision], ...] = ((A100, "tf32"), (H100, "bfloat16"))
 
 
@@ -169,7 +169,7 @@ def stages(workload: Workload, use: Utilisation) -> Table:
     work = workload.stages()
     whole = [_number(_hours(work, gpu, kind, use)) for gpu, kind in kinds]
     size = _size(sum((w.gpu for w in work), Count()))
-    rows.append(("**all**", *size, *whole, "", ""))
+    rows.append(("all", *size, *whole, "", ""))
     hours = [f"h, {gpu.name}, {precision}" for gpu, precision in kinds]
     limits = [f"limit, {gpu.name}, {precision}" for gpu, precision in SHOWN]
     return Table(("stage", "PFLOP", "TB", *hours, *limits), rows)
@@ -196,7 +196,7 @@ def _size(count: Count) -> tuple[str, str]:
 
 
 def _of(batch: int, most: int) -> str:
-    return f"{batch} of {most}" + (f" {TOO_LARGE}" if batch > most else "")
+    return f"{batch} of {most}" + (f", {TOO_LARGE}" if batch > most else "")
 
 
 def _percent(share: float) -> str:

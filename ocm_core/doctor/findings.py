@@ -26,7 +26,7 @@ class Prospect:
     files: tuple[PublishedFile, ...]
     bytes: dict[str, int]  # still to be written, by stage
     seconds: dict[str, float | None]  # of earlier runs of the tasks that are not current
-    gpu_hours: dict[str, float]  # of the whole experiment, computed
+    gpu_hours: dict[str, float]  # of the whole experiment on one GPU, computed
 
     @property
     def problems(self) -> list[str]:
@@ -109,8 +109,8 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
         heads = ("stage", "tasks", "state", "took before")
         yield [_total(prospect), *columns(heads, list(_waiting(prospect)), right=heads[1::2])]
     if prospect.gpu_hours:
-        said = "; ".join(f"{gpu}: {hours:,.0f} h" for gpu, hours in prospect.gpu_hours.items())
-        yield [f"all of it on one GPU, computed and not measured (`ocm cost`): {said}"]
+        said = ", ".join(f"{hours:,.0f} h on {gpu}" for gpu, hours in prospect.gpu_hours.items())
+        yield [f"all of it in float32, computed by `ocm cost` and not measured: {said}"]
     if prospect.files:
         shown = [
             (str(file.path), "unknown" if file.bytes is None else _size(file.bytes), file.state)

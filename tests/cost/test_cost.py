@@ -100,7 +100,7 @@ def test_the_doctor_can_say_hours():
     assert computed("digits") == {}
     found = hours("celeba64")
     assert found is not None and found == computed("celeba64")
-    assert found["A100 80 GB, tf32"] > found["H100, bfloat16"] > 0
+    assert found["A100 80 GB"] > found["H100"] > 0
 
 
 def test_the_command(capsys):

@@ -19,6 +19,10 @@ _EXAMPLES = {
   ocm compare                        the working tree against the last commit
   ocm compare v0.1.0 main            two commits, tags or branches
   ocm compare HEAD~3 --page diff.html""",
+    "cost": """examples:
+  ocm cost                           the paper's experiments
+  ocm cost imagenet256 --utilisation 0.5
+  ocm cost --write                   bring docs/cost.md up to date""",
     "doctor": """examples:
   ocm doctor                         this machine and this environment
   ocm doctor imagenet256             and what that experiment still needs
@@ -204,6 +208,25 @@ def _index(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _cost(arguments: argparse.Namespace) -> int:
+    from ocm_core.cost import document, summary
+    from ocm_core.cost.gpus import Utilisation
+
+    if arguments.write or arguments.check:
+        if arguments.experiment:
+            raise OcmError("cost: --write and --check are about all experiments; name none")
+        outdated = document.outdated()
+        if arguments.write:
+            document.write()
+        advice = "brought up to date" if arguments.write else "out of date; run `ocm cost --write`"
+        print(f"{document.FILE}: {advice if outdated else 'up to date'}")
+        return 1 if outdated and arguments.check else 0
+    use = Utilisation(arguments.utilisation, arguments.bandwidth)
+    found = summary.workloads(arguments.experiment)
+    print(summary.as_json(found, use) if arguments.json else summary.terminal(found, use))
+    return 0
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -234,6 +257,16 @@ def _threads(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of threads; expected 1 or more")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; expected 0 < share ≤ 1")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -308,6 +341,24 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("experiment", nargs="?")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(handle=_doctor)
+
+    cost = commands.add_parser(
+        "cost",
+        help="compute what the paper's experiments take on a GPU",
+        description="Operations, bytes, memory and GPU hours of the experiments with published "
+        "networks: counted on the networks without weights, turned into hours by data sheets and "
+        "the shares below. Computed, never measured.",
+        epilog=_EXAMPLES["cost"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    cost.add_argument("experiment", nargs="*")
+    cost.add_argument("--utilisation", type=_share, default=0.35, help="share of the peak; 0.35")
+    cost.add_argument("--bandwidth", type=_share, default=0.7, help="share of the bandwidth; 0.7")
+    forms = cost.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true")
+    forms.add_argument("--write", action="store_true", help="write docs/cost.md")
+    forms.add_argument("--check", action="store_true", help="say whether docs/cost.md is outdated")
+    cost.set_defaults(handle=_cost)
 
     index = commands.add_parser(
         "index",

@@ -108,7 +108,7 @@ def memory(workloads: Sequence[Workload]) -> Table:
                 f"{units.training.each.memory / 1e6:.0f}",
                 _of(-(-train.heads.batch_size // train.heads.accumulate), most_trained),
                 _of(sample.batch_size * (2 if sample.guided else 1), most_sampled),
-                _of(train.moments.draws, most) if has_moments else "–",
+                _of(train.moments.batch_size, most) if has_moments else "–",
             )
         )
     heads = (

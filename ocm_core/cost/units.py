@@ -81,7 +81,7 @@ def count(experiment: Experiment) -> Units:
     # further probes are further products, and need not be traced
     single = {name: _with_one_probe(method) for name, method in methods.items()}
     traced = batched(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
-    probes = [vars(method)["probes"] for method in methods.values() if method.needs_jacobian]
+    probes = [vars(method)["probes"] for method in methods.values() if method.trains_on_jacobian]
     return Units(
         parameters=count_values(network),
         head_parameters=count_values(heads[label]),
@@ -94,7 +94,7 @@ def count(experiment: Experiment) -> Units:
 
 
 def _with_one_probe(method: LearnedMethod) -> LearnedMethod:
-    return method.model_copy(update={"probes": 1}) if method.needs_jacobian else method
+    return method.model_copy(update={"probes": 1}) if method.trains_on_jacobian else method
 
 
 def _predict(

@@ -76,7 +76,8 @@ class Workload:
     def moments(self) -> Work:
         settings, steps = self.experiment.train.moments, self.experiment.schedule.steps
         drawn = steps * settings.draws * self.values
-        return Work("moments", self.units.evaluation.of(settings.draws) * steps, drawn)
+        found = self.units.evaluation.per_item(settings.batch_size) * (settings.draws * steps)
+        return Work("moments", found, drawn)
 
     def heads(self) -> Work:
         settings = self.experiment.train.heads
@@ -110,6 +111,8 @@ class Workload:
         rows = 2 if guided else 1
         evaluation = self.units.evaluation.per_item(rows * batch) * (rows * cell.steps)
         look = self.look(self.experiment.methods[cell.method], batch)
+        if guided and probes_of(self.experiment.methods[cell.method]):
+            look += self.units.evaluation.per_item(batch)  # each branch once more, with its graph
         return evaluation + look * (branches * (cell.steps - 1))
 
     def look(self, method: Method, batch: int) -> Count:
@@ -117,8 +120,7 @@ class Workload:
         if method.needs == "head":
             return self.units.head.per_item(batch)
         if probes := probes_of(method):
-            evaluation = self.units.evaluation.per_item(batch)  # once more, with a graph
-            return evaluation + self.units.product.per_item(batch) * probes
+            return self.units.product.per_item(batch) * probes
         if method.kind not in _FREE:
             raise OcmError(f"the cost of a covariance of kind {method.kind!r} is not counted")
         return NOTHING

@@ -75,6 +75,7 @@ class GuidedDenoiser:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         null = torch.full_like(label, self.null_label)
+        x = x.detach()  # each branch makes its own graph: products pass through half of the batch
         both = self.denoiser.predict(
             torch.cat([x, x]),
             t if isinstance(t, int) else torch.cat([t, t]),
@@ -82,7 +83,7 @@ class GuidedDenoiser:
         )
         first, second = slice(None, len(x)), slice(len(x), None)
         return GuidedPrediction(
-            _part(both, x, first), _part(both, x, second), self._weight(x), self.covariance
+            _part(both, first), _part(both, second), self._weight(x), self.covariance
         )
 
     def _weight(self, x: Batch) -> Tensor:
@@ -93,11 +94,11 @@ class GuidedDenoiser:
         return weight
 
 
-def _part(both: Prediction, x: Batch, rows: slice) -> Prediction:
+def _part(both: Prediction, rows: slice) -> Prediction:
     learned = both.learned_variance
     return Prediction(
         denoiser=both.denoiser,
-        x=x,  # not a piece of the doubled one: products with the Jacobian are taken in x
+        x=both.x[rows],
         t=both.t[rows],
         label=None if both.label is None else both.label[rows],
         features=Features(*(part[rows] for part in both.features)),

@@ -89,13 +89,13 @@ class MnistData(ImageData):
 
 
 class GeneratedData(ImageData):
-    """Shapes on gradients, drawn here; `classes: 0` draws them without labels."""
+    """Shapes on gradients, drawn here; `classes: 0`: without labels, `test_size: 0`: no test."""
 
     kind: Literal["generated"]
     side: Count
     classes: Annotated[int, Field(ge=0)]
     train_size: Count
-    test_size: Count
+    test_size: Annotated[int, Field(ge=0)]
     seed: Seed
 
     @property

@@ -148,15 +148,19 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     """The Jacobian is linear in ε̂: mixing c equals differentiating the mixed prediction."""
     schedule = Schedule(np.linspace(0.0, 0.3, 6))
     model = Denoiser(LabelledNetwork(seed), schedule)
-    x, label = points(seed, 2, 4, 2, 2), torch.tensor([0, 2])
+    x, label, null = points(seed, 2, 4, 2, 2), torch.tensor([0, 2]), torch.tensor([3])
     guided = GuidedDenoiser(model, scale, null_label=3, channels=channels)
     reverse = ReverseStep(transition(schedule, 1, 4), Ddpm(), UNCLIPPED)
     method = covariance.build("exact_diag")
     seen = predict(guided, [method] if graph else [], x, 4, label)
     mixed = method.look(seen, Replay([]))(reverse).diagonal(x)
 
+    weight = torch.full((4, 1, 1), scale, dtype=torch.float64)
+    weight[channels or 4 :] = 1.0
+
     def prediction(point, row):
-        return guided.predict(point[None], 4, label[row : row + 1]).eps[0].flatten()
+        given, none = (model.predict(point[None], 4, y).eps[0] for y in (label[row, None], null))
+        return (none + weight * (given - none)).flatten()
 
     jacobians = [
         torch.autograd.functional.jacobian(lambda p, row=row: prediction(p, row), x[row])

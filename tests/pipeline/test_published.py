@@ -46,6 +46,8 @@ def test_the_smoke_experiment_is_the_real_one_in_small(name: str) -> None:
     assert smoke.network.time == real.network.time
     assert smoke.network.checkpoint.name == real.network.checkpoint.name
     assert (smoke.head, smoke.schedule) == (real.head, real.schedule)
+    only_training = "test" not in getattr(real.data, "splits", ["train", "test"])
+    assert (smoke.data.test_size == 0) == only_training
     stages = {task.stage for task in table.tasks(smoke)}
     # generated images, features from a package
     only_real = {"fetch_data", "fetch_features", "fetch_reference"}

@@ -203,12 +203,15 @@ def test_shrinking_takes_means_of_blocks() -> None:
     assert pictures.shrink(x.astype(np.uint8), 2).dtype == np.uint8
 
 
+ATTRS = {"split": "test"}
+
+
 def _deviations(channels: int) -> xr.DataArray:
     """Over two timesteps and three images of 4 by 4: heads say 1, one probe 3, many probes 2."""
     values = {"x_t": -1.0, "ocm": 1.0, "probes_1": 3.0, "probes_100": 2.0}
     x = np.stack([np.full((2, 3, channels, 4, 4), level) for level in values.values()], axis=1)
     dims = ("t", "source", "image", "axis0", "axis1", "axis2")
-    return xr.DataArray(x, dims=dims, coords={"t": [5, 50], "source": list(values)})
+    return xr.DataArray(x, dims=dims, coords={"t": [5, 50], "source": list(values)}, attrs=ATTRS)
 
 
 def test_deviations_share_a_scale_that_ends_at_the_most_probes() -> None:

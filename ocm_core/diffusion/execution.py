@@ -13,15 +13,16 @@ from ocm_core.diffusion.denoiser import Denoiser, forward
 def executed(
     denoiser: Denoiser,
     *,
-    precision: Literal["float32", "bfloat16"],
+    precision: Literal["float32", "tf32", "bfloat16"],
     channels_last: bool,
     compiled: bool,
 ) -> Denoiser:
     """The denoiser, run so. Its network is changed in place; heads stay as they are."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if channels_last:
         denoiser.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return replace(
         denoiser,
-        precision=getattr(torch, precision),
+        precision=torch.bfloat16 if precision == "bfloat16" else torch.float32,
         forward=torch.compile(forward) if compiled else forward,
     )

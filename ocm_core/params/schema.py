@@ -238,7 +238,7 @@ class Guidance(Block):
 class Execution(Block):
     """How the network is run; `ocm bench` measures what each choice brings."""
 
-    precision: Literal["float32", "bfloat16"]
+    precision: Literal["float32", "tf32", "bfloat16"]  # tf32: matrix products, on GPUs that can
     channels_last: bool
     compiled: bool
 

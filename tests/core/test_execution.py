@@ -33,6 +33,7 @@ def a_denoiser() -> Denoiser:
     ("choice", "tolerance"),
     [
         ({}, 0.0),
+        ({"precision": "tf32"}, 1e-2),
         ({"channels_last": True}, 1e-5),
         ({"compiled": True}, 1e-5),
         ({"precision": "bfloat16"}, 5e-2),
@@ -44,6 +45,8 @@ def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance:
         expected = a_denoiser().predict(x, 300).eps
         found = executed(a_denoiser(), **(PLAIN | choice)).predict(x, 300).eps
     assert found.dtype == torch.float32
+    allowed = {"tf32": "high"}.get(str(choice.get("precision")), "highest")
+    assert torch.get_float32_matmul_precision() == allowed
     assert float((found - expected).abs().max()) <= tolerance * float(expected.std())
     if choice.get("precision") == "bfloat16":
         assert not torch.equal(found, expected)

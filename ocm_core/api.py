@@ -28,8 +28,8 @@ from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
-from ocm_core.drawing.grid import save_grid
 from ocm_core.errors import OcmError, unknown
+from ocm_core.grid import save_grid
 from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.networks.interface import Images

@@ -15,7 +15,7 @@ from PIL import Image
 from ocm_core import api
 from ocm_core.cli import main
 from ocm_core.data.stored import open_split
-from ocm_core.drawing.grid import save_grid
+from ocm_core.grid import save_grid
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import dump, load
 from ocm_core.pipeline.artifacts import file_digest
@@ -179,6 +179,16 @@ def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
         np.testing.assert_array_equal(
             np.asarray(grid)[:side, :side], images[0].transpose("axis1", "axis2", "axis0")
         )
+
+
+def test_a_bar_counts_the_steps_on_a_terminal(here, made, capsys, monkeypatch):
+    asked = (made("toy_mog9"), "--method", "beta", "--steps", "3", "--count", "4", "--out", "bar")
+    sample(capsys, *asked)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["sample", *asked, "--force", "--device", "cpu"]) == 0
+    said = capsys.readouterr()
+    assert "sampling:   0%" in said.err and "0/3" in said.err
+    assert said.out == "4 samples: bar/tiny_toy_mog9-true-ddpm-beta-K3-seed0.zarr\n"
 
 
 def test_points_have_no_picture(here, made, capsys):

@@ -18,9 +18,9 @@ from tqdm import tqdm
 from ocm_core.data import store
 from ocm_core.data.plan import Plan
 from ocm_core.data.stored import open_split
-from ocm_core.drawing.grid import save_grid
 from ocm_core.drawing.source import Source
 from ocm_core.errors import OcmError
+from ocm_core.grid import save_grid
 from ocm_core.stages._images import SampleImages
 from ocm_core.stages.sample import Drawn
 

@@ -155,7 +155,7 @@ def empty(shelf: Path) -> Project:
     project = Project(shelf / "empty")
 
     def build() -> None:
-        _copy_repository(project.root)
+        copy_repository(project.root)
         (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
         active = {"active": [NAME], "by_name": []}
         (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
@@ -196,7 +196,7 @@ def made_by_dvc(empty: Project, shelf: Path) -> Project:
     return _build_once(project, build)
 
 
-def _copy_repository(root: Path) -> None:
+def copy_repository(root: Path) -> None:
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():

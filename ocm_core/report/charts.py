@@ -48,7 +48,8 @@ def value_axis(
     start = lowest - _MARGIN * width
     if low >= 0 > start:  # what cannot be negative needs no more room than for its marker
         start = min(lowest, -_MARGIN * width / 3)
-    return axis(title, range=[start, high + _MARGIN * width], tickfont={"size": 11})
+    look = {"exponentformat": "power", "tickfont": {"size": 11}}
+    return axis(title, range=[start, high + _MARGIN * width], **look)
 
 
 def decades(title: str, low: float, high: float) -> dict[str, Any]:

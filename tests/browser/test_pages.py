@@ -243,8 +243,8 @@ def test_charts_have_the_colours_of_the_scheme(browser: Browser, file: Path) -> 
 def test_on_paper_charts_are_light_and_keep_to_their_columns(browser: Browser, file: Path) -> None:
     with opened(browser, file, color_scheme="dark") as page:
         assert page.pdf().startswith(b"%PDF")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")  # charts are drawn on the screen
         page.emulate_media(media="print")
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert_coloured(page, "light")
         places = page.evaluate(
             """[...document.querySelectorAll("figure")].flatMap(visible).map((pane) => [
@@ -257,8 +257,8 @@ def test_on_paper_charts_are_light_and_keep_to_their_columns(browser: Browser, f
             assert 0 < drawing["width"] <= pane["width"] + 1
             assert 0 < drawing["height"] <= pane["height"] + 1
         assert page.locator("figcaption").first.is_visible()
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
         page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert_coloured(page, "dark")
 
 

@@ -18,6 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
+NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 GRID = {"steps": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
 SHRUNK = {
@@ -194,6 +195,30 @@ def made_by_dvc(empty: Project, shelf: Path) -> Project:
         project.run("dvc", "repro")
 
     return _build_once(project, build)
+
+
+@pytest.fixture(scope="session")
+def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
+    """Copies in which one experiment has been run, without a network. Do not edit them.
+
+    An overlay is an experiment of that name, to be run beside those of the repository.
+    """
+
+    def run(name: str, overlay: dict[str, Any] | None = None) -> Project:
+        project = Project(shelf / name)
+        project.env |= {"http_proxy": NOWHERE, "https_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
+
+        def build() -> None:
+            empty.copy(project.root)
+            if overlay is not None:
+                file = project.root / f"params/experiment/{name}.yaml"
+                file.write_text(f"# @package _global_\n{yaml.safe_dump(overlay)}")
+                project.run("ocm", "params", "--write")
+            project.run("snakemake", "--cores", "2", f"reports/{name}.html")
+
+        return _build_once(project, build)
+
+    return run
 
 
 def copy_repository(root: Path) -> None:

@@ -1,0 +1,71 @@
+"""Pages of real runs in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.pipeline.conftest import Project, empty, finished, made_by_snakemake, shelf
+
+__all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SHORT = {"iterations": 40, "checkpoint_every": 40}
+GRID = [{"steps": [2, 5], "guidance": [1.0]}]
+TINY_DIGITS = {
+    "defaults": ["digits"],
+    "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
+    "sample": {
+        "count": 32,
+        "seeds": [0, 1],
+        "split": [],
+        "samplers": {
+            "ddpm": {"grids": GRID},
+            "probes": {"grids": [{"steps": [2], "guidance": [1.0]}]},
+            "ddim": {"grids": GRID},
+        },
+    },
+    "evaluate": {
+        "likelihood": {
+            "steps": [2, 5],
+            "images": 16,
+            "batch_size": 16,
+            "fewer": {"rademacher_100": [2]},
+        },
+        "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+        "cost": {"batch_size": 8, "repeats": 2},
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed; see `make browser`")
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=program)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def digits(finished: Callable[..., Project]) -> Project:
+    """`digits` from end to end, in a minute."""
+    return finished("tiny_digits", TINY_DIGITS)
+
+
+@pytest.fixture(scope="session")
+def pages(
+    made_by_snakemake: Project, digits: Project, finished: Callable[..., Project]
+) -> dict[str, Path]:
+    projects = {
+        "toy_mog9": made_by_snakemake,
+        "tiny_digits": digits,
+        "imagenet256_smoke": finished("imagenet256_smoke"),  # guided, and in a latent space
+    }
+    return {name: project.root / f"reports/{name}.html" for name, project in projects.items()}

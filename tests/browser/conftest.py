@@ -16,6 +16,7 @@ __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SHORT = {"iterations": 40, "checkpoint_every": 40}
 GRID = [{"steps": [2, 5], "guidance": [1.0]}]
+GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
 OVERLAYS = {
     "tiny_digits": {
         "defaults": ["digits"],
@@ -37,6 +38,24 @@ OVERLAYS = {
                 "batch_size": 16,
                 "fewer": {"rademacher_100": [2]},
             },
+            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+            "cost": {"batch_size": 8, "repeats": 2},
+        },
+    },
+    "tiny_mnist_latent": {
+        "defaults": ["mnist_latent"],
+        "encode": {"jobs": 1},
+        "train": {
+            **dict.fromkeys(("vae", "score", "heads", "classifier"), SHORT),
+            "moments": {"draws": 2},
+        },
+        "sample": {
+            "count": 32,
+            "seeds": [0, 1],
+            "split": [],
+            "samplers": {"ddpm": {"grids": GUIDED_GRID}, "ddim": {"grids": GUIDED_GRID}},
+        },
+        "evaluate": {
             "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
             "cost": {"batch_size": 8, "repeats": 2},
         },

@@ -19,6 +19,7 @@ GUIDED = {"fid-guidance", "recall-guidance"}
 EXPECTED = {
     "toy_mog9": {"density", "covariance-error", "mmd-ddpm", "mmd-ddim", "samples"},
     "tiny_digits": {"fid", "other-measures", "nll", "nll-terms", "fid-nll", "recall-fid"},
+    "tiny_mnist_latent": {"fid", "recall-fid", *GUIDED},
     "imagenet256_smoke": {"fid", "recall-fid", *GUIDED},
 }
 OF_IMAGES = {"samples", "deviation"}

@@ -9,35 +9,56 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.pipeline.conftest import Project, empty, finished, made_by_snakemake, shelf
+from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
 
 __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SHORT = {"iterations": 40, "checkpoint_every": 40}
 GRID = [{"steps": [2, 5], "guidance": [1.0]}]
-TINY_DIGITS = {
-    "defaults": ["digits"],
-    "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
-    "sample": {
-        "count": 32,
-        "seeds": [0, 1],
-        "split": [],
-        "samplers": {
-            "ddpm": {"grids": GRID},
-            "probes": {"grids": [{"steps": [2], "guidance": [1.0]}]},
-            "ddim": {"grids": GRID},
+GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
+OVERLAYS = {
+    "tiny_digits": {
+        "defaults": ["digits"],
+        "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
+        "sample": {
+            "count": 32,
+            "seeds": [0, 1],
+            "split": [],
+            "samplers": {
+                "ddpm": {"grids": GRID},
+                "probes": {"grids": [{"steps": [2], "guidance": [1.0]}]},
+                "ddim": {"grids": GRID},
+            },
+        },
+        "evaluate": {
+            "likelihood": {
+                "steps": [2, 5],
+                "images": 16,
+                "batch_size": 16,
+                "fewer": {"rademacher_100": [2]},
+            },
+            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+            "cost": {"batch_size": 8, "repeats": 2},
         },
     },
-    "evaluate": {
-        "likelihood": {
-            "steps": [2, 5],
-            "images": 16,
-            "batch_size": 16,
-            "fewer": {"rademacher_100": [2]},
+    "tiny_mnist_latent": {
+        "defaults": ["mnist_latent"],
+        "encode": {"jobs": 1},
+        "train": {
+            **dict.fromkeys(("vae", "score", "heads", "classifier"), SHORT),
+            "moments": {"draws": 2},
         },
-        "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
-        "cost": {"batch_size": 8, "repeats": 2},
+        "sample": {
+            "count": 32,
+            "seeds": [0, 1],
+            "split": [],
+            "samplers": {"ddpm": {"grids": GUIDED_GRID}, "ddim": {"grids": GUIDED_GRID}},
+        },
+        "evaluate": {
+            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+            "cost": {"batch_size": 8, "repeats": 2},
+        },
     },
 }
 
@@ -54,18 +75,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def digits(finished: Callable[..., Project]) -> Project:
-    """`digits` from end to end, in a minute."""
-    return finished("tiny_digits", TINY_DIGITS)
+def page_of(made_by_snakemake: Project, finished: Callable[..., Project]) -> Callable[[str], Path]:
+    """The page of an experiment, which is run if no test has run it yet."""
 
+    def find(name: str) -> Path:
+        toy = name == NAME
+        project = made_by_snakemake if toy else finished(name, OVERLAYS.get(name))
+        return project.root / f"reports/{name}.html"
 
-@pytest.fixture(scope="session")
-def pages(
-    made_by_snakemake: Project, digits: Project, finished: Callable[..., Project]
-) -> dict[str, Path]:
-    projects = {
-        "toy_mog9": made_by_snakemake,
-        "tiny_digits": digits,
-        "imagenet256_smoke": finished("imagenet256_smoke"),  # guided, and in a latent space
-    }
-    return {name: project.root / f"reports/{name}.html" for name, project in projects.items()}
+    return find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser
 from ocm_core.report.blocks import Control, Facts, Figure, Page, Picture, Plot, Section, Table
 from ocm_core.report.page import render
 from ocm_core.report.style import line_styles
-from tests.browser.conftest import TINY_DIGITS
+from tests.browser.conftest import OVERLAYS
 from tests.browser.viewer import opened
 from tests.pipeline.conftest import Project
 
@@ -24,10 +25,11 @@ PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAO
 
 
 @pytest.fixture(scope="module")
-def attacked(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def attacked(finished: Callable[..., Project], tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Only the report is made again."""
-    project = digits.copy(tmp_path_factory.mktemp("attacked") / "project")
-    overlay = TINY_DIGITS | {"report": {"title": ATTACK, "summary": ATTACK}}
+    made = finished("tiny_digits", OVERLAYS["tiny_digits"])
+    project = made.copy(tmp_path_factory.mktemp("attacked") / "project")
+    overlay = OVERLAYS["tiny_digits"] | {"report": {"title": ATTACK, "summary": ATTACK}}
     file = project.root / "params/experiment/tiny_digits.yaml"
     file.write_text(f"# @package _global_\n{yaml.safe_dump(overlay)}")
     project.run("ocm", "params", "--write")

@@ -74,7 +74,10 @@ class Prediction:
                 "train it (stage `heads`) or name a method that needs none"
             )
         # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
-        features = Features(*(part.detach().contiguous() for part in self.features))
+        # in x's precision: a head is no part of the trunk's autocast
+        features = Features(
+            *(part.detach().contiguous().to(self.x.dtype) for part in self.features)
+        )
         output: Tensor = heads[name](features)
         if output.shape != self.x.shape:
             raise OcmError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -50,3 +52,20 @@ def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance:
     assert float((found - expected).abs().max()) <= tolerance * float(expected.std())
     if choice.get("precision") == "bfloat16":
         assert not torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["simple", "complex"])
+def test_heads_stay_in_single_precision(kind: str) -> None:
+    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    plain = a_denoiser()
+    torch.manual_seed(2)
+    head = plain.network.make_head(kind)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    lower = executed(a_denoiser(), **(PLAIN | {"precision": "bfloat16"}))
+    expected, found = (
+        replace(denoiser, heads={"ocm": head}).predict(x, 300).head("ocm")
+        for denoiser in (plain, lower)
+    )
+    assert found.dtype == torch.float32
+    assert float((found - expected).abs().max()) <= 0.1 * float(expected.std())

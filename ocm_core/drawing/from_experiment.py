@@ -11,35 +11,30 @@ from typing import Any
 
 import torch
 
-from ocm_core import covariance
-from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.data.store import Values
-from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.execution import executed
 from ocm_core.drawing.source import Source, Wish, decoded_as_it_is
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.document import validate
 from ocm_core.params.resolved import load
-from ocm_core.params.schema import Experiment, Sampler
+from ocm_core.params.schema import Experiment
 from ocm_core.pipeline import table
 from ocm_core.pipeline.artifacts import checked_folder, manifest_of, read_manifest
-from ocm_core.pipeline.cells import Cell, cells
+from ocm_core.pipeline.cells import cells
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.state import state
-from ocm_core.samplers.ancestral import Watcher, ancestral, check_defined
+from ocm_core.samplers.ancestral import Watcher, check_defined
+from ocm_core.stages._cells import CellSampler
 from ocm_core.stages._heads import load_denoiser
 from ocm_core.stages._images import ToImages
-from ocm_core.stages.sample import _guided, _kernel, _labels, _last_sigma, run_name
+from ocm_core.stages.sample import run_name
 
 
 def from_experiment(name: str, wish: Wish) -> Source:
     whole = load(name)
     one = _with_one_cell(whole, wish)
     (cell,) = cells(one)
-    sampler, method = one.sample.samplers[cell.sampler], one.methods[cell.method]
-    rule = covariance.build(method.kind, cell.method, **method.options)
-    check_defined(rule, _kernel(sampler))
     needed = _needed(one)
     job = Job(
         experiment=one,
@@ -50,7 +45,11 @@ def from_experiment(name: str, wish: Wish) -> Source:
         requested_device=wish.device,
         threads=wish.threads,
     )
-    denoiser = load_denoiser(job, cell.score, [cell.method])
+    denoiser = executed(
+        load_denoiser(job, cell.score, [cell.method]), **one.sample.execution.model_dump()
+    )
+    chosen = CellSampler(one, denoiser, cell, job.device)
+    check_defined(chosen.method, chosen.kernel)
     _check_label(one, denoiser, wish.label)
     return Source(
         name=f"{name}-{run_name(cell)}-seed{cell.seed}" + _suffix(wish),
@@ -61,11 +60,11 @@ def from_experiment(name: str, wish: Wish) -> Source:
         labelled=denoiser.network.conditional,
         steps=cell.steps,
         batch_size=one.sample.batch_size,
-        draw=_Draw(job, denoiser, cell, rule, sampler, wish.label),
+        draw=_Draw(chosen, wish.label),
         attributes={
             "experiment": name,
             **{key: getattr(cell, key) for key in ("score", "method", "steps", "guidance", "seed")},
-            "sampler": {"name": cell.sampler, **sampler.model_dump(include=_OF_SAMPLER)},
+            "sampler": {"name": cell.sampler, **chosen.sampler.model_dump(include=_OF_SAMPLER)},
             "label": wish.label,
             "digests": _digests(name, needed),
         },
@@ -77,30 +76,14 @@ _OF_SAMPLER = {"kind", "eta", "chain", "last_sigma"}
 
 @dataclass(frozen=True)
 class _Draw:
-    job: Job
-    denoiser: Denoiser
-    cell: Cell
-    rule: CovarianceMethod
-    sampler: Sampler
+    cell: CellSampler
     label: int | None
 
     def __call__(self, rows: range, watch: Watcher) -> Values:
-        experiment, cell, device = self.job.experiment, self.cell, self.job.device
-        sample = experiment.sample
-        labels = _labels(self.denoiser, experiment.data.classes, cell.seed, rows, device)
+        labels = self.cell.labels(rows)
         if labels is not None and self.label is not None:
             labels = torch.full_like(labels, self.label)
-        drawn = ancestral(
-            _guided(self.denoiser, cell.guidance, sample.guidance),
-            self.rule,
-            chains.build(self.sampler.chain, experiment.schedule.steps, cell.steps),
-            SampleStreams(cell.seed, rows, experiment.shape, device),
-            kernel=_kernel(self.sampler),
-            clip=Clip(x0=sample.clip.x0, c_max=sample.clip.covariance),
-            last_sigma=_last_sigma(self.sampler, experiment.levels),
-            label=labels,
-            watch=watch,
-        )
+        drawn = self.cell.draw(rows, labels, watch)
         values = {"x": drawn.x.cpu().numpy()}
         return values if labels is None else {**values, "label": labels.cpu().numpy()}
 

@@ -150,3 +150,17 @@ class LsunBedroomData(ArchivedData):
     classes: ClassVar[int] = 0
     kind: Literal["lsun_bedroom"]
     splits: Splits
+
+
+Data = Annotated[
+    MixtureData
+    | DigitsData
+    | MnistData
+    | GeneratedData
+    | Cifar10Data
+    | Celeba64Data
+    | Imagenet64Data
+    | Imagenet256Data
+    | LsunBedroomData,
+    Field(discriminator="kind"),
+]

@@ -13,33 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ocm_core.errors import unknown
 from ocm_core.params.block import Block, Count, Label, Positive
-from ocm_core.params.data_blocks import (
-    Celeba64Data,
-    Cifar10Data,
-    DigitsData,
-    GeneratedData,
-    Imagenet64Data,
-    Imagenet256Data,
-    LsunBedroomData,
-    MixtureData,
-    MnistData,
-)
+from ocm_core.params.data_blocks import Data
 
 Score = Literal["true", "learned", "published"]
-
-
-Data = Annotated[
-    MixtureData
-    | DigitsData
-    | MnistData
-    | GeneratedData
-    | Cifar10Data
-    | Celeba64Data
-    | Imagenet64Data
-    | Imagenet256Data
-    | LsunBedroomData,
-    Field(discriminator="kind"),
-]
 
 
 class Schedule(Block):
@@ -376,6 +352,8 @@ def _impossible(experiment: Experiment) -> Iterator[str]:
     yield from _impossible_training(experiment)
     yield from _impossible_likelihood(experiment)
     features = experiment.evaluate.features
+    if features is None and experiment.data.levels is not None:
+        yield "evaluate.features: null, but images are compared in some space; name one"
     if features and features.reference and features.space != "inception":
         yield (
             f"evaluate.features.reference: {features.reference!r} has statistics of Inception's "

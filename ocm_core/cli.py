@@ -23,6 +23,9 @@ _EXAMPLES = {
   ocm doctor                         this machine and this environment
   ocm doctor imagenet256             and what that experiment still needs
   ocm doctor digits --json""",
+    "bench": """examples:
+  ocm bench                          the whole suite
+  ocm bench recall_5k all_heads      some of it; the others' numbers are kept""",
     "index": """example:
   ocm index                          after a run, a pull or a checkout""",
 }
@@ -204,6 +207,25 @@ def _index(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench(arguments: argparse.Namespace) -> int:
+    from ocm_core.bench import record
+    from ocm_core.bench.page import page
+    from ocm_core.bench.run import measured, row, table
+    from ocm_core.bench.suite import chosen, suite
+    from ocm_core.report.page import render
+
+    known, fresh = suite(), {}
+    for benchmark, measurement in measured(chosen(arguments.name)):
+        fresh[benchmark.name] = measurement
+        print("  ".join(row(benchmark, measurement)), file=sys.stderr, flush=True)
+    merged = record.read() | fresh
+    found = {name: merged[name] for name in known if name in merged}
+    record.write(found)
+    record.PAGE.write_text(render(page(known, found)), encoding="utf-8")
+    print(record.as_json(fresh) if arguments.json else table(known, fresh))
+    return 0 if all(measurement.holds for measurement in fresh.values()) else 1
+
+
 def _log_to(file: Path | None) -> logging.Logger:
     """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
     log = logging.getLogger("ocm")
@@ -308,6 +330,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("experiment", nargs="?")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(handle=_doctor)
+
+    bench = commands.add_parser(
+        "bench",
+        help="measure speed and memory against targets, side by side with the published way",
+        description="Run the benchmarks, or those that are named; write reports/benchmarks.json "
+        "and reports/benchmarks.html. Exits with 1 if a target does not hold.",
+        epilog=_EXAMPLES["bench"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bench.add_argument("name", nargs="*")
+    bench.add_argument("--json", action="store_true")
+    bench.set_defaults(handle=_bench)
 
     index = commands.add_parser(
         "index",

@@ -31,7 +31,8 @@ def features(seed: int, count: int, dimensions: int = DIMENSIONS) -> Tensor:
     mixing = torch.Generator().manual_seed(0)
     basis, _ = torch.linalg.qr(torch.randn(dimensions, dimensions, generator=mixing))
     scale = torch.exp(-4 * torch.arange(dimensions) / dimensions)
-    return (torch.randn(count, dimensions, generator=draw) * scale) @ basis + 0.1 * seed
+    drawn: Tensor = (torch.randn(count, dimensions, generator=draw) * scale) @ basis + 0.1 * seed
+    return drawn
 
 
 def theirs(real: Statistics, generated: Tensor) -> float:

@@ -10,10 +10,16 @@ from ocm_core.errors import OcmError, unknown
 
 _FILES = (
     "training_step",
+    "covariance_error",
     "all_heads",
     "likelihood_table",
     "sampling_head",
     "frechet",
+    "recall",
+    "latents",
+    "sampling_loop",
+    "noop",
+    "growth",
 )
 
 

@@ -19,8 +19,8 @@ Found = Mapping[str, Measurement]
 
 _RULE = (
     "Everything is measured side by side in one run, ours and the baseline in turn; a ratio is "
-    "that of the medians, its spread that of the single repeats. Times are CPU seconds of one thread "
-    "unless said otherwise. A benchmark holds where its figure is at most the target."
+    "that of the medians, its spread that of the single repeats. Times are CPU seconds of one "
+    "thread unless said otherwise. A benchmark holds where its figure is at most the target."
 )
 
 
@@ -89,12 +89,12 @@ def _against(benchmarks: Benchmarks, found: Found) -> Section:
         "Against the targets",
         (
             Figure(
-                id="against",
+                id="shares",
                 caption="What was measured, over its target; bars reach over the repeats. "
                 "Left of the line a target holds.",
                 label="Measured figures of all benchmarks as shares of their targets",
                 panes=(Plot("", plain(figure)),),
-                table=Table("against", ("benchmark", "low", "measured", "high", "target"), rows),
+                table=Table("shares", ("benchmark", "low", "measured", "high", "target"), rows),
                 arrangement="alone",
             ),
         ),
@@ -129,11 +129,11 @@ def _growth(found: Found) -> Section:
         "Growth",
         (
             Figure(
-                id="growth",
+                id="curves",
                 caption="Time in seconds, and peak memory in kilobytes, over a decade.",
                 label="Time and memory along the number of samples, steps and images",
                 panes=tuple(panes),
-                table=Table("growth", ("benchmark", "size", "value"), tuple(rows)),
+                table=Table("curves", ("benchmark", "size", "value"), tuple(rows)),
                 arrangement="small",
             ),
         ),
@@ -147,5 +147,5 @@ def _details(found: Found) -> Section:
         for key, value in m.details.items()
     )
     return Section(
-        "details", "Details", (Table("details", ("benchmark", "detail", "value"), rows),)
+        "details", "Details", (Table("all-details", ("benchmark", "detail", "value"), rows),)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -42,6 +42,7 @@ SEEDS = 3
 MOMENT_IMAGES = 16
 TIMES = (1, 5, 20, 50, 100, 200, 400, 800)
 POINTS = 16
+_TIMED = 20  # iterations that tell how long one takes
 
 
 def settings(iterations: int, rate: float, seed: int) -> Optimiser:
@@ -104,23 +105,22 @@ class Trial:
         gaussian = baseline_gaussian(schedule.alpha_bar, schedule.b, variance)
         return torch.where(excess > 0, excess, torch.from_numpy(gaussian))
 
-    def train_head(self, head: CovarianceHead, rate: float, seed: int, budget: float) -> int:
-        """As many iterations as the time allows, by the time that the first ones take."""
+    def train_head(self, head: CovarianceHead, rate: float, seed: int, iterations: int) -> None:
         method = cast(LearnedMethod, covariance.build("ocm"))
         able = replace(self.denoiser, heads={"ocm": head})
         fitting = HeadFitting(able, {"ocm": method}, InMemory(self.train), Decoder(None))
-        iterations = max(1, int(budget / self.step_seconds))
         with TemporaryDirectory(dir=self.folder) as folder:
             state = fit(fitting, settings(iterations, rate, seed), Path(folder))
         state.use_average()
-        return iterations
 
     @cached_property
     def step_seconds(self) -> float:
-        trial = replace(self)
-        object.__setattr__(trial, "step_seconds", 1.0)  # so that a budget of n is n iterations
-        trial.train_head(self.plain(0), RELATIVE_RATE, 0, 3)
-        return seconds(lambda: trial.train_head(self.plain(0), RELATIVE_RATE, 0, 20)) / 20
+        work = partial(self.train_head, self.plain(0), RELATIVE_RATE, 0, _TIMED)
+        work()
+        return seconds(work) / _TIMED
+
+    def iterations_in(self, budget: float) -> int:
+        return max(1, int(budget / self.step_seconds))
 
     def plain(self, seed: int) -> CovarianceHead:
         torch.manual_seed(seed)
@@ -152,21 +152,23 @@ def _errors() -> Measured:
 
         def plain(rate: float, seed: int) -> float:
             head = trial.plain(seed)
-            trial.train_head(head, rate, seed, BUDGET)
+            trial.train_head(head, rate, seed, trial.iterations_in(BUDGET))
             return trial.error(head)
 
         def relative(seed: int) -> float:
             start = time.process_time()
             table = trial.baseline_table()
+            left = BUDGET - (time.process_time() - start)
             head = trial.relative(seed, table)
-            trial.train_head(head, RELATIVE_RATE, seed, BUDGET - (time.process_time() - start))
+            trial.train_head(head, RELATIVE_RATE, seed, trial.iterations_in(left))
             return trial.error(head)
 
+        trial.iterations_in(BUDGET)  # timed before anything is charged for it
         tuning = {rate: plain(rate, 0) for rate in RATES}
         rate = min(tuning, key=lambda key: tuning[key])
         theirs = [tuning[rate], *(plain(rate, seed) for seed in range(1, SEEDS))]
         ours = [relative(seed) for seed in range(SEEDS)]
-        step = trial.step_seconds
+        iterations = trial.iterations_in(BUDGET)
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     return Measured(
         float(np.median(ours) / np.median(theirs)),
@@ -177,7 +179,7 @@ def _errors() -> Measured:
             "baseline_error": theirs,
             "baseline_error_by_learning_rate": {str(key): value for key, value in tuning.items()},
             "cpu_seconds_a_head": BUDGET,
-            "iterations_of_the_baseline": int(BUDGET / step),
+            "baseline_iterations": iterations,
         },
     )
 

@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from ocm_core.bench import frechet, latents, likelihood_table, recall, sampling_loop
+from ocm_core.bench import (
+    covariance_error,
+    frechet,
+    latents,
+    likelihood_table,
+    recall,
+    sampling_loop,
+)
 from ocm_core.bench.all_heads import LABELS, Heads
 from ocm_core.bench.memory import peak_bytes
 from ocm_core.bench.networks import DIT_S2, drawn, small_denoiser
@@ -128,3 +135,17 @@ def test_latents_of_the_store_are_those_of_the_map(monkeypatch) -> None:
         mapped = torch.from_numpy(both.mapped[:].copy()).flatten(1)
         assert both.from_store().shape == both.from_map().shape == (64, *latents.SHAPE)
     assert torch.equal(whole[whole[:, 0].argsort()], mapped[mapped[:, 0].argsort()])
+
+
+def test_covariance_error_is_the_distance_to_exact_diagonals(tmp_path, monkeypatch) -> None:
+    """A head that gives nothing yet says c = 1, or its baseline."""
+    monkeypatch.setattr(covariance_error, "TIMES", (5, 400))
+    monkeypatch.setattr(covariance_error, "POINTS", 2)
+    trial = covariance_error.trained(tmp_path, iterations=2)
+    exact = torch.stack([c for _, c in trial.points])
+    assert exact.shape == (len(covariance_error.TIMES), *trial.held_out.shape)
+    expected = float((1 - exact).square().mean())
+    assert trial.error(trial.plain(0)) == pytest.approx(expected, rel=1e-5)
+    table = torch.full((1001,), 0.25)
+    expected = float((0.25 - exact).square().mean())
+    assert trial.error(trial.relative(0, table)) == pytest.approx(expected, rel=1e-4)

@@ -33,7 +33,7 @@ from ocm_core.samplers.ancestral import ddpm
 DECADE = (1, 2, 5, 10)
 REPEATS = 3
 SHAPE, BATCH, STEPS = (1, 8, 8), 8, 10
-MEMORY_SAMPLES = 200
+MEMORY_SAMPLES, MEMORY_BATCH = 200, 50
 
 
 def sample(
@@ -73,20 +73,16 @@ def _grows(unit: int, work: Callable[[Denoiser, int], None]) -> Measured:
 def _peak(count: int) -> int:
     """Of this process, in kilobytes; run in a process of its own."""
     torch.set_num_threads(1)
+    denoiser, batch = small_denoiser(), MEMORY_BATCH
+    plan = Plan(items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch)
+
+    def shard(rows: range) -> dict[str, np.ndarray]:
+        noise = SampleStreams(0, rows, SHAPE)
+        drawn = ddpm(denoiser, covariance.build("beta"), chains.even(1000, 2), noise)
+        return {"x": drawn.x.numpy()}
+
     with TemporaryDirectory() as folder:
-        path, plan = (
-            Path(folder) / "x.zarr",
-            Plan(items=range(count), shape=SHAPE, dtype="float32", chunk=BATCH, shard=BATCH),
-        )
-        store.begin(path, plan, {})
-        denoiser = small_denoiser()
-
-        def shard(rows: range) -> dict[str, np.ndarray]:
-            noise = SampleStreams(0, rows, SHAPE)
-            drawn = ddpm(denoiser, covariance.build("beta"), chains.even(1000, 2), noise)
-            return {"x": drawn.x.numpy()}
-
-        store.write_shards(path, plan, plan.shards, shard)
+        store.write(Path(folder) / "x.zarr", plan, shard, {})
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

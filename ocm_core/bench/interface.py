@@ -42,7 +42,7 @@ class Measured:
 class Benchmark:
     """It holds where the measured figure is at most the target: less is better in all of them.
 
-    `faster = 5` is the target "at least five times faster": a ratio of at most 1/5.
+    "At least five times faster" is a ratio of at most 1/5.
     """
 
     name: str

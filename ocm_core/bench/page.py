@@ -39,7 +39,7 @@ def page(benchmarks: Benchmarks, found: Found) -> Page:
 
 
 def _all(benchmarks: Benchmarks, found: Found) -> Section:
-    columns = ("benchmark", "what", "baseline", "target", "measured", "spread", "verdict")
+    columns = ("benchmark", "what", "baseline", "target", "measured", "unit", "spread", "verdict")
     rows = [
         (
             name,
@@ -47,6 +47,7 @@ def _all(benchmarks: Benchmarks, found: Found) -> Section:
             benchmarks[name].baseline,
             benchmarks[name].target_words,
             number(m.ratio),
+            benchmarks[name].unit,
             spread(m),
             verdict(m),
         )

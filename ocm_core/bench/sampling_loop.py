@@ -1,6 +1,7 @@
 """`sample` of one cell against a plain loop over the same network; and how the network is run.
 
-The plain loop is Ddpm's step written out for the head `ocm`, with noise from torch.
+The plain loop is Ddpm's step written out for the head `ocm`, with noise from torch. Layout,
+precision and compilation are those of the network alone: they are measured without a head.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ class Cell:
     shape: tuple[int, ...]
     batch: int
     chain: Chain
+    method: str = "ocm"
 
     def stage(self, noise: Noise | None = None) -> Tensor:
         drawn = SampleStreams(0, range(self.batch), self.shape)
-        method, clip = covariance.build("ocm"), Clip(x0=1.0, c_max=1.0)
+        method, clip = covariance.build(self.method), Clip(x0=1.0, c_max=1.0)
         return ddpm(self.denoiser, method, self.chain, noise or drawn, clip=clip).x
 
     @torch.no_grad()
@@ -97,10 +99,9 @@ def _compiled(denoiser: Denoiser) -> Denoiser:
 
 def _execution() -> Measured:
     network = small_unet(SMALL_WIDTH)
-    heads = {"ocm": CovarianceHead(network.make_head("simple"))}
-    plain = Denoiser(network, schedules.linear(1000), heads=heads)
+    plain = Denoiser(network, schedules.linear(1000))
     shape, chain = (1, 8, 8), chains.even(1000, STEPS)
-    base = Cell(plain, shape, SMALL_BATCH, chain)
+    base = Cell(plain, shape, SMALL_BATCH, chain, "beta")
     effects = {
         name: interleaved(replace(base, denoiser=change(plain)).stage, base.stage, REPEATS)
         for name, change in _variants().items()

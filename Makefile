@@ -5,10 +5,11 @@ TORCH := 2.13.0
 # uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
 LINKS = $$($(BIN)/python -m pip config get global.find-links 2>/dev/null | sed 's/[^ ][^ ]*/--find-links &/g')
 
-.PHONY: help env report test lint bench clean pins
+.PHONY: help env browser report test lint bench clean pins
 
 help:
 	@echo "make env      make .venv with the pinned requirements"
+	@echo "make browser  install Chromium for the tests of the pages, where it is missing (as root)"
 	@echo "make report   run the active experiments (params/active.yaml) and write reports/"
 	@echo "make test     lint, types, tests"
 	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint, generated files"
@@ -30,8 +31,17 @@ env: .venv/.made
 
 report: env
 	$(BIN)/snakemake --cores all
+	$(BIN)/ocm index
 
-test: lint
+# For the tests of the pages: a container has root and apt; elsewhere it is the user's to install.
+browser:
+	@for name in chromium chromium-browser google-chrome chrome; do \
+	  command -v $$name >/dev/null && exit; done; \
+	test "$$(id -u)" = 0 && export DEBIAN_FRONTEND=noninteractive && apt-get -qq update && \
+	  apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
+	  echo "make browser: no Chromium here, so tests/browser is skipped: apt-get install chromium" >&2
+
+test: lint browser
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 lint: env

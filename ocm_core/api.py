@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from jaxtyping import Int
-from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -31,11 +29,12 @@ from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError, unknown
+from ocm_core.grid import save_grid
 from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.networks.interface import Images
 from ocm_core.params.schema import Optimiser
-from ocm_core.samplers.ancestral import ancestral
+from ocm_core.samplers.ancestral import Watcher, ancestral
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import Progress, fit
@@ -104,12 +103,17 @@ def sample(
     *,
     steps: int = 10,
     count: int = 16,
+    first: int = 0,
     seed: int = 0,
     sampler: Literal["ddpm", "ddim"] = "ddpm",
     labels: ImageLabels = None,
     batch_size: int = 64,
+    watch: Watcher | None = None,
 ) -> Images:
-    """Images of `shape` (channel, height, width); the i-th of a seed has its own noise, always."""
+    """Images of `shape` (channel, height, width); the i-th of a seed has its own noise, always.
+
+    `first` is the i to begin with; `watch` is called at every step of every batch.
+    """
     if sampler not in KERNELS:
         raise OcmError(f"sampler: {unknown(sampler, KERNELS)}")
     if labels is not None and len(labels) != count:
@@ -125,24 +129,12 @@ def sample(
             kernel=KERNELS[sampler],
             clip=Clip(x0=1.0, c_max=1.0),
             last_sigma=pixel_sigma_limit(1.0),
-            label=None if labels is None else labels[rows.start : rows.stop].to(device),
+            label=None if labels is None else labels[rows.start - first :][: len(rows)].to(device),
+            watch=watch,
         ).x
-        for rows in _batches(count, batch_size)
+        for rows in _batches(range(first, first + count), batch_size)
     ]
     return torch.cat(drawn)
-
-
-def save_grid(images: Images, path: Path) -> None:
-    """One PNG, as square as the number of images allows."""
-    count, channels, height, width = images.shape
-    columns = ceil(sqrt(count))
-    rows = ceil(count / columns)
-    grid = np.zeros((rows, height, columns, width, channels), dtype=np.uint8)
-    pixels = ((images + 1) * 127.5).round().clamp(0, 255).to("cpu", torch.uint8)
-    for i, image in enumerate(pixels.permute(0, 2, 3, 1).numpy()):
-        grid[i // columns, :, i % columns] = image
-    flat = grid.reshape(rows * height, columns * width, channels)
-    Image.fromarray(flat.squeeze(-1) if channels == 1 else flat).save(path)
 
 
 def _schedule(scheduler: ConfigMixin) -> Schedule:
@@ -186,9 +178,9 @@ def _check_images(images: Images, labels: ImageLabels) -> None:
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
 
 
-def _batches(count: int, size: int) -> Iterator[range]:
-    for first in range(0, count, size):
-        yield range(first, min(first + size, count))
+def _batches(rows: range, size: int) -> Iterator[range]:
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def _device(denoiser: Denoiser) -> torch.device:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,16 +28,22 @@ def test_figures_are_those_of_the_committed_metrics(
     """Of HEAD: a run on another machine may round its own numbers otherwise."""
     shown = ["git", "show", f"HEAD:reports/{name}.metrics.json"]
     text = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    values = json.loads(text)
-    for key in path.split("."):
-        values = values[key]
-    steps = [f"K{k}" for k in re.findall(r"K = (\d+)", header)]
+    values = _at(json.loads(text), path.split("."))
+    columns = re.findall(r"K = (\d+)(?:, cfg = ([\d.]+))?", header)
+    places = [[f"K{steps}", *[f"cfg{scale}"] * bool(scale)] for steps, scale in columns]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", body, re.MULTILINE)
     assert len(rows) == len(body.splitlines()) >= 2
     for method, cells in rows:
-        for step, cell in zip(steps, cells.split(" | "), strict=True):
+        for place, cell in zip(places, cells.split(" | "), strict=True):
             decimals = len(cell.partition(".")[2])
-            assert cell == f"{values[method][step]:.{decimals}f}", (name, path, method, step)
+            expected = _at(values, [method, *place])
+            assert cell == f"{expected:.{decimals}f}", (name, path, method, place)
+
+
+def _at(tree: Any, keys: list[str]) -> Any:
+    for key in keys:
+        tree = tree[key]
+    return tree
 
 
 def test_the_readme_shows_the_default() -> None:

@@ -34,7 +34,7 @@ from ocm_core.training.loop import fit
 from ocm_core.training.moments import baseline_gaussian, estimate
 from ocm_core.training.score_matching import ScoreMatching
 
-BUDGET = 10.0  # CPU seconds a head
+BUDGET = 20.0  # CPU seconds a head
 SCORE_ITERATIONS = 500
 RATES = (5e-4, 2e-3, 8e-3)  # of the plain head; the relative one has that of the digits
 RELATIVE_RATE = 2e-3

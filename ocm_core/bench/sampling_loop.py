@@ -26,11 +26,13 @@ from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.chains import Chain
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.execution import executed
 from ocm_core.diffusion.noise import Noise, SampleStreams
 from ocm_core.samplers.ancestral import ddpm
 
 BATCH, STEPS, REPEATS = 1, 10, 5
 SMALL_WIDTH, SMALL_BATCH = 96, 16
+AS_IT_IS: dict[str, Any] = {"precision": "float32", "channels_last": False, "compiled": False}
 
 
 @dataclass(frozen=True)
@@ -76,25 +78,17 @@ def _loop() -> Measured:
     return compared.measured(batch=BATCH, steps=STEPS, network="UNet of CIFAR10")
 
 
-def _variants() -> dict[str, Callable[[Denoiser], Denoiser]]:
-    found: dict[str, Callable[[Denoiser], Denoiser]] = {
-        "channels_last": _channels_last,
-        "bfloat16": lambda denoiser: replace(denoiser, precision=torch.bfloat16),
+def _variants(plain: Denoiser) -> dict[str, Denoiser]:
+    choices: dict[str, dict[str, Any]] = {
+        "channels_last": {"channels_last": True},
+        "bfloat16": {"precision": "bfloat16"},
     }
     if shutil.which("c++"):
-        found["compiled"] = _compiled
-    return found
-
-
-def _channels_last(denoiser: Denoiser) -> Denoiser:
-    network: Any = deepcopy(denoiser.network)
-    return replace(denoiser, network=network.to(memory_format=torch.channels_last))
-
-
-def _compiled(denoiser: Denoiser) -> Denoiser:
-    network: Any = deepcopy(denoiser.network)
-    network.features = torch.compile(network.features)
-    return replace(denoiser, network=network)
+        choices["compiled"] = {"compiled": True}
+    return {
+        name: executed(replace(plain, network=deepcopy(plain.network)), **(AS_IT_IS | choice))
+        for name, choice in choices.items()
+    }
 
 
 def _execution() -> Measured:
@@ -103,8 +97,8 @@ def _execution() -> Measured:
     shape, chain = (1, 8, 8), chains.even(1000, STEPS)
     base = Cell(plain, shape, SMALL_BATCH, chain, "beta")
     effects = {
-        name: interleaved(replace(base, denoiser=change(plain)).stage, base.stage, REPEATS)
-        for name, change in _variants().items()
+        name: interleaved(replace(base, denoiser=variant).stage, base.stage, REPEATS)
+        for name, variant in _variants(plain).items()
     }
     best = min(effects.values(), key=lambda compared: compared.ratio).measured()
     told = {name: compared.ratio for name, compared in effects.items()}

@@ -1,8 +1,9 @@
 """What differs between two revisions, experiment by experiment, and whether it is noise.
 
-A mean over n seeds with standard deviation s has the standard error s/√n; two runs differ beyond
-noise where |Δ| > 2·√(e₁² + e₂²). Runs that share their seeds share much of their noise, so this
-errs on the side of caution. Where no spread was recorded, nothing is said about noise.
+A mean over n seeds with standard deviation s has the standard error s/√n; that of a likelihood is
+over the images of the test set. Two runs differ beyond noise where |Δ| > 2·√(e₁² + e₂²). Runs that
+share seeds and images share much of their noise, so this errs on the side of caution. Where no
+spread was recorded, nothing is said about noise.
 """
 
 from __future__ import annotations

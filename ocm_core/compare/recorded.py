@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from typing import Any
 
 import yaml
@@ -15,7 +15,9 @@ from ocm_core.errors import OcmError
 
 REPORTS, METRICS = "reports", ".metrics.json"
 RESOLVED, PARAMS = "params/resolved", ".yaml"
-SPREAD = "_std"  # ends the name of the tree that holds a metric's deviations over seeds
+# The ends of the names of trees that hold a metric's spread:
+DEVIATION = "_std"  # its standard deviation over seeds
+ERROR = "_se"  # its standard error, over the images of a test set
 
 Key = tuple[str, ...]
 
@@ -28,10 +30,12 @@ class Recorded:
     parameters: Mapping[Key, Any]
 
     def error(self, key: Key) -> float:
-        """The standard error of a mean over seeds; NaN where no spread was recorded."""
-        deviation = self.numbers.get((f"{key[0]}{SPREAD}", *key[1:]), nan)
+        """The standard error of a mean; NaN where no spread was recorded."""
+        deviation, error = (
+            self.numbers.get((f"{key[0]}{end}", *key[1:]), nan) for end in (DEVIATION, ERROR)
+        )
         seeds = self.parameters.get(("sample", "seeds"), [])
-        return deviation / sqrt(len(seeds)) if seeds else nan
+        return deviation / sqrt(len(seeds)) if isnan(error) and seeds else error
 
 
 def names(*revisions: Revision) -> list[str]:
@@ -56,7 +60,7 @@ def recorded(revision: Revision, name: str) -> Recorded:
 def spread_names(keys: Iterable[Key]) -> set[str]:
     """The trees that hold the spread of another one."""
     metrics = {key[0] for key in keys}
-    return {f"{name}{SPREAD}" for name in metrics} & metrics
+    return {f"{name}{end}" for name in metrics for end in (DEVIATION, ERROR)} & metrics
 
 
 def _tree(revision: Revision, folder: str, file: str) -> dict[str, Any]:

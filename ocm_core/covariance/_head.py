@@ -84,7 +84,7 @@ class CovarianceHead(nn.Module):
 class LearnedMethod(CovarianceMethod):
     """A method with a head, and the loss that trains it."""
 
-    needs_jacobian: ClassVar[bool] = False
+    trains_on_jacobian: ClassVar[bool] = False
 
     @property
     def needs(self) -> Need:

@@ -1,5 +1,7 @@
 """c = 1 - √b_t diag J, exactly: D extra backward passes."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from ocm_core.covariance._probes import jacobian
@@ -8,6 +10,8 @@ from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(PosteriorMethod):
+    reads_jacobian: ClassVar[bool] = True
+
     def c(self, prediction: Prediction) -> Tensor:
         diagonal = jacobian(prediction).diagonal(dim1=1, dim2=2).reshape_as(prediction.x)
         return 1.0 - prediction.schedule_at("b").sqrt() * diagonal

@@ -1,5 +1,7 @@
 """The whole matrix c = I - √b_t J: D extra backward passes and a D × D eigendecomposition."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,8 @@ from ocm_core.diffusion.noise import Noise
 
 
 class Method(CovarianceMethod):
+    reads_jacobian: ClassVar[bool] = True
+
     def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = full(prediction.combine(matrix))
         # floor + gain · C shares C's eigenvectors

@@ -83,6 +83,7 @@ class CovarianceMethod(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     samplers: ClassVar[frozenset[str]] = frozenset({"ddpm", "ddim"})
+    reads_jacobian: ClassVar[bool] = False  # when it looks: the prediction then keeps its graph
     label: str
 
     @property

@@ -15,7 +15,7 @@ from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
-    needs_jacobian: ClassVar[bool] = True
+    trains_on_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

@@ -1,6 +1,6 @@
 """c from M random probes at sampling time: no head, 2 M extra passes, unbiased and noisy."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -12,6 +12,7 @@ from ocm_core.diffusion.noise import Noise
 
 
 class Method(CovarianceMethod):
+    reads_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
     def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:

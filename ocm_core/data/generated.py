@@ -62,8 +62,9 @@ class GeneratedSplit:
 
 
 def open_data(data: GeneratedData, archives: Path) -> DataSet:
+    splits = {name: GeneratedSplit(data, name) for name in SPLITS}
     return DataSet(
-        splits={name: GeneratedSplit(data, name) for name in SPLITS},
+        splits={name: split for name, split in splits.items() if len(split)},
         levels=data.levels,
         provenance={"source": "generated", "seed": data.seed},
     )

@@ -74,7 +74,10 @@ class Prediction:
                 "train it (stage `heads`) or name a method that needs none"
             )
         # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
-        features = Features(*(part.detach().contiguous() for part in self.features))
+        # in x's precision: a head is no part of the trunk's autocast
+        features = Features(
+            *(part.detach().contiguous().to(self.x.dtype) for part in self.features)
+        )
         output: Tensor = heads[name](features)
         if output.shape != self.x.shape:
             raise OcmError(
@@ -114,6 +117,17 @@ class Prediction:
             return x, self.denoiser.evaluate(x, self.t, self.label)[1]
 
 
+Forward = Callable[[ScoreNetwork, Batch, Tensor, Labels], tuple[Features, Tensor]]
+
+
+def forward(
+    network: ScoreNetwork, x: Batch, time: Tensor, label: Labels
+) -> tuple[Features, Tensor]:
+    """The trunk's features and the network's output, from one pass."""
+    features = network.features(x, time, label)
+    return features, network.readout(features)
+
+
 @dataclass(frozen=True)
 class Denoiser:
     """Network, schedule, time convention, and whatever heads and moments (1 - Γ_t) are at hand."""
@@ -124,6 +138,7 @@ class Denoiser:
     heads: Mapping[str, nn.Module] = field(default_factory=dict)
     moments: OverTime | None = None
     precision: torch.dtype = torch.float32
+    forward: Forward = forward
 
     def predict(self, x: Batch, t: int | Times, label: Labels = None) -> Prediction:
         times = self._times(x, t)
@@ -133,8 +148,8 @@ class Denoiser:
     def evaluate(self, x: Batch, t: Times, label: Labels) -> tuple[Features, Batch, Batch | None]:
         lower = self.precision != torch.float32
         with torch.autocast(x.device.type, dtype=self.precision, enabled=lower):
-            features = self.network.features(x, self.time(t), label)
-            output = self.network.readout(features).to(x.dtype)
+            features, raw = self.forward(self.network, x, self.time(t), label)
+        output = raw.to(x.dtype)
         if not self.network.learns_variance:
             return features, output, None
         eps, learned = output.chunk(2, dim=1)

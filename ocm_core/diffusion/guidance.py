@@ -75,6 +75,7 @@ class GuidedDenoiser:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         null = torch.full_like(label, self.null_label)
+        x = x.detach()  # each branch makes its own graph: products pass through half of the batch
         both = self.denoiser.predict(
             torch.cat([x, x]),
             t if isinstance(t, int) else torch.cat([t, t]),

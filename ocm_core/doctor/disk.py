@@ -30,7 +30,7 @@ _ITEMS = {  # counted by tensorflow/datasets (ImageNet) and other public readers
 }
 
 
-class _Split(NamedTuple):
+class Split(NamedTuple):
     items: int
     labelled: bool
 
@@ -53,7 +53,7 @@ def encode_bytes(experiment: Experiment) -> int:
     """The stores of all splits, by all jobs."""
     settings, latent, levels = experiment.encode, experiment.encode.latent, experiment.levels
     total = 0
-    for name, split in _splits(experiment).items():
+    for name, split in splits(experiment).items():
         count = split.items * (2 if settings.flips and name == "train" else 1)
         for items in ranges(count, settings.jobs, settings.shard):
             plan = Plan(
@@ -70,12 +70,12 @@ def encode_bytes(experiment: Experiment) -> int:
     return total
 
 
-def _splits(experiment: Experiment) -> dict[str, _Split]:
+def splits(experiment: Experiment) -> dict[str, Split]:
     """From the data themselves where they are at hand, else from the published counts."""
     data = experiment.data
     if not data.archived:
         opened = import_module(f"ocm_core.data.{data.kind}").open_data(data, ARCHIVES)
-        return {n: _Split(len(s), s.labels is not None) for n, s in opened.splits.items()}
+        return {n: Split(len(s), s.labels is not None) for n, s in opened.splits.items()}
     key = f"{data.kind}/{data.release}" if isinstance(data, Imagenet64Data) else data.kind
     wanted = getattr(data, "splits", _ITEMS[key])
-    return {name: _Split(_ITEMS[key][name], data.classes > 0) for name in wanted}
+    return {name: Split(_ITEMS[key][name], data.classes > 0) for name in wanted}

@@ -43,6 +43,7 @@ def needed(experiment: Experiment, states: Mapping[Task, str]) -> list[Published
         "fetch_score": _checkpoint,
         "fetch_vae": _autoencoder,
         "fetch_features": _inception,
+        "fetch_reference": _reference,
         "fetch_data": _data,
     }
     return [
@@ -112,10 +113,22 @@ def _inception(experiment: Experiment) -> Iterator[PublishedFile]:
     yield _file(path, None, inception.URL, inception.remedy(path))
 
 
+def _reference(experiment: Experiment) -> Iterator[PublishedFile]:
+    features = experiment.evaluate.features
+    if features is None or features.reference is None:
+        return
+    from ocm_core.features.published_reference import reference_named
+
+    yield _archive(reference_named(features.reference))
+
+
 def _data(experiment: Experiment) -> Iterator[PublishedFile]:
-    for archive in archives_of(experiment):
-        path = ARCHIVES / archive.kind / archive.file
-        yield _file(path, archive.bytes, archive.url, archive.remedy(path))
+    yield from map(_archive, archives_of(experiment))
+
+
+def _archive(archive: Archive) -> PublishedFile:
+    path = ARCHIVES / archive.kind / archive.file
+    return _file(path, archive.bytes, archive.url, archive.remedy(path))
 
 
 def _file(path: Path, published: int | None, address: str | None, remedy: str) -> PublishedFile:

@@ -11,7 +11,7 @@ from ocm_core.columns import columns
 from ocm_core.doctor.disk import to_write
 from ocm_core.doctor.files import IN_PLACE, PublishedFile, needed
 from ocm_core.doctor.machine import Machine, Package, machine, packages
-from ocm_core.doctor.times import measured
+from ocm_core.doctor.times import computed, measured
 from ocm_core.params.schema import Experiment
 from ocm_core.pipeline.state import states
 from ocm_core.report.words import plural
@@ -26,6 +26,7 @@ class Prospect:
     files: tuple[PublishedFile, ...]
     bytes: dict[str, int]  # still to be written, by stage
     seconds: dict[str, float | None]  # of earlier runs of the tasks that are not current
+    gpu_hours: dict[str, float]  # of the whole experiment on one GPU, computed
 
     @property
     def problems(self) -> list[str]:
@@ -80,6 +81,7 @@ def _prospect(experiment: Experiment) -> Prospect:
         files=tuple(files),
         bytes=({"download": fetched} if fetched else {}) | to_write(experiment, found),
         seconds={str(task): measured(experiment.name, task) for task in waiting},
+        gpu_hours=computed(experiment.name),
     )
 
 
@@ -106,6 +108,9 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
     if prospect.seconds:
         heads = ("stage", "tasks", "state", "took before")
         yield [_total(prospect), *columns(heads, list(_waiting(prospect)), right=heads[1::2])]
+    if prospect.gpu_hours:
+        said = ", ".join(f"{hours:,.0f} h on {gpu}" for gpu, hours in prospect.gpu_hours.items())
+        yield [f"all of it in float32, computed by `ocm cost` and not measured: {said}"]
     if prospect.files:
         shown = [
             (str(file.path), "unknown" if file.bytes is None else _size(file.bytes), file.state)

@@ -1,4 +1,4 @@
-"""What tasks took in earlier runs here, as Snakemake measured them. Nothing is guessed."""
+"""What tasks took in earlier runs here, as Snakemake measured them; for GPUs, what is computed."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def measured(experiment: str, task: Task) -> float | None:
     with file.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     return float(rows[-1]["s"]) if rows else None
+
+
+def computed(experiment: str) -> dict[str, float]:
+    """GPU hours of a whole experiment on a published network, by GPU; of others nothing is said."""
+    from ocm_core.cost.summary import hours  # it counts on the networks themselves
+
+    return hours(experiment) or {}

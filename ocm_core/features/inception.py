@@ -31,12 +31,19 @@ _SIDE = 299
 class Inception:
     network: InceptionV3W
     device: str
-    name: str = "inception"
     dimension: int = 2048
+
+    @property
+    def name(self) -> str:
+        return "inception (its own resizing)" if self.network.resize_inside else "inception"
 
     @torch.no_grad()
     def features(self, images: Images) -> Features:
-        pooled: Features = self.network(resized(images, _SIDE).to(self.device))
+        if self.network.resize_inside:
+            shown = images.expand(-1, 3, -1, -1).float()
+        else:
+            shown = resized(images, _SIDE)
+        pooled: Features = self.network(shown.to(self.device))
         return pooled
 
 
@@ -44,8 +51,12 @@ def remedy(path: Path) -> str:
     return f"fetch it by hand from {URL}, and put it at {path}"
 
 
-def build(folder: Path, lock: Lock, device: str) -> Inception:
-    """From the file in `folder`: `FOLDER`, unless the caller keeps it elsewhere."""
+def build(folder: Path, lock: Lock, device: str, resize_inside: bool = False) -> Inception:
+    """From the file in `folder`: `FOLDER`, unless the caller keeps it elsewhere.
+
+    clean-fid resizes with antialiasing; the network's own resizing (`resize_inside`) has none, and
+    is what older published figures and statistics were made with.
+    """
     path = folder / FILE
     advice = remedy(path)
     if not path.exists():
@@ -55,7 +66,7 @@ def build(folder: Path, lock: Lock, device: str) -> Inception:
         found = Recorded(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
     lock.check(_KEY, found, path, advice)
     try:
-        network = InceptionV3W(str(folder), download=False).to(device)
+        network = InceptionV3W(str(folder), download=False, resize_inside=resize_inside).to(device)
     except (RuntimeError, AttributeError) as error:
         raise OcmError(
             f"{path}: expected clean-fid's Inception in TorchScript, found something else"

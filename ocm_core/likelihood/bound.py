@@ -27,7 +27,7 @@ from ocm_core.diffusion.transition import Ddpm, Transition, transition, transiti
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.likelihood.terms import decoder_term, diffuse, prior_term, step_term
-from ocm_core.samplers.ancestral import Model, check_defined
+from ocm_core.samplers.ancestral import Model, check_defined, predict
 from ocm_core.shapes import Batch, Labels, PerSample
 
 Methods = Mapping[str, CovarianceMethod]
@@ -88,7 +88,7 @@ class Likelihood:
         self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Counter[str]]
     ) -> Pass:
         x = diffuse(self.model.schedule, x0, t, noise.normal())
-        prediction = self.model.predict(x, t, label)
+        prediction = predict(self.model, self.methods.values(), x, t, label)
         covariances = {name: m.look(prediction, noise) for name, m in self.methods.items()}
         return Pass(prediction, covariances, x0, self.decoder, self.clip, tallies)
 

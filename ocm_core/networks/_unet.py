@@ -55,7 +55,9 @@ class Stage(nn.Module):
         self.residual = residual
         self.attention = attention
 
-    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedding: Tensor, skip: Tensor | None = None) -> Tensor:
+        if skip is not None:  # joined here, so that recomputing need not keep the joined map
+            hidden = torch.cat([hidden, skip], dim=1)
         hidden = self.residual(hidden, embedding)
         return hidden if self.attention is None else self.attention(hidden)
 
@@ -83,7 +85,7 @@ class UpLevel(Level):
     def forward(self, hidden: Tensor, embedding: Tensor, skips: list[Tensor]) -> Tensor:
         """Takes the skips it joins off the end of the list."""
         for stage in self.stages:
-            hidden = stage(torch.cat([hidden, skips.pop()], dim=1), embedding)
+            hidden = stage(hidden, embedding, skips.pop())
         return hidden if self.resample is None else self.resample(hidden)
 
 

@@ -89,13 +89,13 @@ class MnistData(ImageData):
 
 
 class GeneratedData(ImageData):
-    """Shapes on gradients, drawn here; `classes: 0` draws them without labels."""
+    """Shapes on gradients, drawn here; `classes: 0`: without labels, `test_size: 0`: no test."""
 
     kind: Literal["generated"]
     side: Count
     classes: Annotated[int, Field(ge=0)]
     train_size: Count
-    test_size: Count
+    test_size: Annotated[int, Field(ge=0)]
     seed: Seed
 
     @property
@@ -150,3 +150,17 @@ class LsunBedroomData(ArchivedData):
     classes: ClassVar[int] = 0
     kind: Literal["lsun_bedroom"]
     splits: Splits
+
+
+Data = Annotated[
+    MixtureData
+    | DigitsData
+    | MnistData
+    | GeneratedData
+    | Cifar10Data
+    | Celeba64Data
+    | Imagenet64Data
+    | Imagenet256Data
+    | LsunBedroomData,
+    Field(discriminator="kind"),
+]

@@ -13,33 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ocm_core.errors import unknown
 from ocm_core.params.block import Block, Count, Label, Positive
-from ocm_core.params.data_blocks import (
-    Celeba64Data,
-    Cifar10Data,
-    DigitsData,
-    GeneratedData,
-    Imagenet64Data,
-    Imagenet256Data,
-    LsunBedroomData,
-    MixtureData,
-    MnistData,
-)
+from ocm_core.params.data_blocks import Data
 
 Score = Literal["true", "learned", "published"]
-
-
-Data = Annotated[
-    MixtureData
-    | DigitsData
-    | MnistData
-    | GeneratedData
-    | Cifar10Data
-    | Celeba64Data
-    | Imagenet64Data
-    | Imagenet256Data
-    | LsunBedroomData,
-    Field(discriminator="kind"),
-]
 
 
 class Schedule(Block):
@@ -184,10 +160,12 @@ class Moments(Block):
     """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points per timestep."""
 
     draws: Count
+    batch_size: Count
     seed: int
 
 
 class HeadTraining(Optimiser):
+    recompute: bool  # less memory for one more forward pass
     trunk_dropout: bool  # as the published trainer has it: dropout stays on in the frozen trunk
 
 
@@ -233,6 +211,14 @@ class Guidance(Block):
     covariance: Literal["guided", "conditional"]
 
 
+class Execution(Block):
+    """How the network is run; `ocm bench` measures what each choice brings."""
+
+    precision: Literal["float32", "tf32", "bfloat16"]  # tf32: matrix products, on GPUs that can
+    channels_last: bool
+    compiled: bool
+
+
 class Sample(Block):
     samplers: Annotated[dict[Label, Sampler], Field(min_length=1)]
     count: Count
@@ -240,6 +226,7 @@ class Sample(Block):
     seeds: Annotated[list[int], Field(min_length=1)]
     clip: Clip
     guidance: Guidance
+    execution: Execution
     split: list[Literal["score", "sampler", "method", "steps", "guidance", "seed"]]
 
     @property
@@ -285,6 +272,7 @@ class Features(Block):
     """Distances in the features of a named space: FID, KID, precision, recall."""
 
     space: Literal["classifier", "efficientnet_lite0", "inception"]
+    reference: Literal["imagenet256"] | None  # a published file; null: from the training set
     batch_size: Count
     neighbours: Count
     manifold_images: Count | None  # of the training set, for recall; null: all
@@ -364,6 +352,13 @@ def _impossible(experiment: Experiment) -> Iterator[str]:
     yield from _impossible_training(experiment)
     yield from _impossible_likelihood(experiment)
     features = experiment.evaluate.features
+    if features is None and experiment.data.levels is not None:
+        yield "evaluate.features: null, but images are compared in some space; name one"
+    if features and features.reference and features.space != "inception":
+        yield (
+            f"evaluate.features.reference: {features.reference!r} has statistics of Inception's "
+            f"features, and evaluate.features.space is {features.space!r}; use 'inception' or null"
+        )
     if features and features.space == "classifier" and not experiment.data.classes:
         yield (
             "evaluate.features.space: 'classifier' is trained on labels, and "

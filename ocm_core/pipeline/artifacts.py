@@ -26,7 +26,6 @@ ROOT = Path("artifacts")
 WORKING = ".working.json"
 PARTIAL = ".writing.partial"
 BOOKKEEPING = {"manifest.json", WORKING, PARTIAL, ".snakemake_timestamp"}
-ALWAYS_HASHED = 64 * 2**20  # bytes; larger inputs are hashed by `ocm verify` only
 VERSIONED = ("ocm-core", "numpy", "torch", "zarr")
 
 Manifest = dict[str, Any]
@@ -60,7 +59,7 @@ def read_manifest(experiment: str, task: Task) -> Manifest:
     return manifest
 
 
-def differences(experiment: str, task: Task, hash_up_to: float = float("inf")) -> Iterator[str]:
+def differences(experiment: str, task: Task) -> Iterator[str]:
     """What on disk is not as the manifest says: missing, extra or changed files."""
     manifest = read_manifest(experiment, task)
     folder = folder_of(experiment, task)
@@ -73,13 +72,13 @@ def differences(experiment: str, task: Task, hash_up_to: float = float("inf")) -
             yield f"{file}: missing"
         elif (size := file.stat().st_size) != entry["bytes"]:
             yield f"{file}: changed, {size} bytes instead of {entry['bytes']}"
-        elif size <= hash_up_to and file_digest(file) != entry["sha256"]:
+        elif file_digest(file) != entry["sha256"]:
             yield f"{file}: changed, its sha256 is not the manifest's"
 
 
 def checked_folder(experiment: str, task: Task) -> Path:
     """The folder of an input, or an error that names what is wrong with it."""
-    wrong = list(differences(experiment, task, hash_up_to=ALWAYS_HASHED))
+    wrong = list(differences(experiment, task))
     if wrong:
         again = f"`snakemake --cores 1 --force {manifest_of(experiment, task)}` makes it again"
         raise OcmError("\n".join([*wrong, again]))

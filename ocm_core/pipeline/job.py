@@ -20,6 +20,17 @@ Item = TypeVar("Item")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
+def found_device(requested: Device) -> str:
+    """The device to compute on; torch is imported only if it has to be asked."""
+    if requested != "auto":
+        return requested
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
 @dataclass(frozen=True)
 class Job:
     """One stage of one experiment, with the parameters that the stage declares and no others."""
@@ -37,14 +48,7 @@ class Job:
 
     @cached_property
     def device(self) -> str:
-        """The device to compute on; torch is imported only if it has to be asked."""
-        if self.requested_device != "auto":
-            return self.requested_device
-        import torch
-
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
+        return found_device(self.requested_device)
 
     def note(self, **values: Any) -> None:
         """Add JSON values to the manifest: shapes, counts, provenance, never times or hosts."""

@@ -130,6 +130,11 @@ def _space(experiment: Experiment) -> str | None:
     return features.space if features else None
 
 
+def _published_reference(experiment: Experiment) -> bool:
+    features = experiment.evaluate.features
+    return features is not None and features.reference is not None
+
+
 def _feature_modules(experiment: Experiment, part: str) -> list[str]:
     space = _space(experiment)
     return [f"ocm_core.features.{space}"] if space else []
@@ -183,6 +188,11 @@ STAGES = (
         reads=("evaluate.features",),
         parts=_if(lambda experiment: _space(experiment) == "inception"),
         chosen=_feature_modules,
+    ),
+    Stage(
+        "fetch_reference",
+        reads=("evaluate.features",),
+        parts=_if(_published_reference),
     ),
     Stage("fetch_data", reads=("data",), parts=_if(lambda experiment: experiment.data.archived)),
     Stage(
@@ -242,7 +252,10 @@ STAGES = (
         "reference",
         reads=("data", "evaluate.features"),
         parts=_if(lambda experiment: experiment.evaluate.features is not None),
-        inputs=lambda experiment, part: [*PIXELS, "classifier/all", "fetch_features/all"],
+        inputs=lambda experiment, part: [
+            *([] if _published_reference(experiment) else PIXELS),
+            *("classifier/all", "fetch_features/all", "fetch_reference/all"),
+        ],
         chosen=_feature_modules,
     ),
     Stage(

@@ -69,7 +69,7 @@ def _pane(evidence: Evidence, cut: _Cut, axis: Axis) -> Plot:
     measure, errors = cut.measure, evidence.error(cut.measure.key)
     places = cut.means[axis]
     x = charts.listed_axis(_TITLES[axis], places.values.tolist(), log=axis == "steps")
-    y = charts.value_axis(measure.name, evidence.mean(measure.key), log=measure.log)
+    y = charts.value_axis(measure.name, evidence.mean(measure.key), errors, log=measure.log)
     figure = charts.chart(x, y)
     for label in charts.drawn(cut.means, evidence.styles):
         line = {"sampler": cut.sampler, _OTHER[axis]: cut.fixed, "method": label}

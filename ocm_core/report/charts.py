@@ -18,6 +18,8 @@ _MOST_TICKS = 6
 _FEW_DECADES = 2
 _FAR_APART = 3.0  # nearer values leave a logarithmic axis without ticks
 _TICKS_APART = 0.15  # decades
+_MARGIN = 0.06  # of the width of a linear axis
+_EQUAL = 1e-6  # values that differ by less, relatively, are a horizontal line
 
 
 def plain(figure: go.Figure) -> dict[str, Any]:
@@ -30,13 +32,24 @@ def chart(x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
     return go.Figure(layout=layout(xaxis=x, yaxis=y))
 
 
-def value_axis(title: str, values: xr.DataArray, *, log: bool = True) -> dict[str, Any]:
-    """An axis for these values; a logarithmic one where they are positive and far apart."""
-    low, high = float(values.min()), float(values.max())
+def value_axis(
+    title: str, values: xr.DataArray, errors: xr.DataArray | None = None, *, log: bool = True
+) -> dict[str, Any]:
+    """An axis for these values and their bars; logarithmic where they are positive and far apart.
+
+    On a logarithmic axis a bar may reach down to zero: only its upper end makes room.
+    """
+    bars = xr.zeros_like(values) if errors is None else errors.fillna(0.0)
+    low, high = float(values.min()), float((values + bars).max())
     if log and low > 0 and high / low > _FAR_APART:
         return decades(title, low, high)
-    margin = 0.06 * ((high - low) or 1.0)
-    return axis(title, range=[low - margin, high + margin], tickfont={"size": 11})
+    lowest = float((values - bars).min())
+    width = high - lowest if high - lowest > _EQUAL * abs(high) else abs(high) or 1.0
+    start = lowest - _MARGIN * width
+    if low >= 0 > start:  # what cannot be negative needs no more room than for its marker
+        start = min(lowest, -_MARGIN * width / 3)
+    look = {"exponentformat": "power", "tickfont": {"size": 11}}
+    return axis(title, range=[start, high + _MARGIN * width], **look)
 
 
 def decades(title: str, low: float, high: float) -> dict[str, Any]:

@@ -34,11 +34,11 @@ def predicted_deviations(found: xr.DataArray) -> Figure:
         id="deviation",
         label="Pictures of the standard deviation of each pixel of the clean image given a noisy "
         f"one, across t, by {', '.join(planes)}.",
-        caption="The standard deviation of each pixel of x₀ given xₜ, for noisy images of the test "
-        "set: as heads predict it in one evaluation, and as M random probes of the score's "
-        "Jacobian estimate it (negative variances as zero). Dark is zero; each t has a scale of "
-        f"its own, which ends where the estimate with {most} does. Of several channels, the root "
-        "mean square.",
+        caption="The standard deviation of each pixel of x₀ given xₜ, for noisy images of the "
+        f"{_SETS[found.attrs['split']]} set: as heads predict it in one evaluation, and as M "
+        "random probes of the score's Jacobian estimate it (negative variances as zero). Dark is "
+        f"zero; each t has a scale of its own, which ends where the estimate with {most} does. Of "
+        "several channels, the root mean square.",
         panes=tuple(_matrix(found, planes, image, reduction) for image in range(shown)),
         controls=(Control("image", "Image", tuple(str(i + 1) for i in range(shown)), "one"),),
         arrangement="alone",
@@ -46,6 +46,7 @@ def predicted_deviations(found: xr.DataArray) -> Figure:
     )
 
 
+_SETS = {"test": "test", "train": "training"}
 _COLUMNS = ("t", "by", "mean standard deviation", "root mean square difference from the last")
 
 
@@ -80,7 +81,7 @@ def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> 
         rows.append((name, tuple(shown)))
     columns = tuple(f"t = {t}\n0 to {top:.2g}" for t, top in zip(times, tops, strict=True))
     place = str(image + 1)
-    return Matrix(f"test image {place}", columns, tuple(rows), {"image": place})
+    return Matrix(f"image {place}", columns, tuple(rows), {"image": place})
 
 
 def _as_levels(x: Float[ndarray, "t c h w"]) -> UInt8[ndarray, "t h w c"] | None:

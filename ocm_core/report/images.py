@@ -29,7 +29,7 @@ from ocm_core.report.grids import Grids, sample_grids
 from ocm_core.report.image_claims import claims
 from ocm_core.report.pictures import Levels
 from ocm_core.report.published import Row
-from ocm_core.report.sections import training, verdicts
+from ocm_core.report.sections import baselines, training, verdicts
 from ocm_core.report.stats import NOISE
 from ocm_core.report.views import by_chain, chain_names, one_score, ordered
 
@@ -48,6 +48,7 @@ class Images:
     test_count: int  # of images in the likelihood
     head_parameters: Mapping[str, int]
     provenance: Mapping[str, str]
+    replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
     curves: Mapping[str, Curve] = field(default_factory=dict)
     grids: Grids = field(default_factory=dict)
     grid_guidance: float = 1.0
@@ -91,7 +92,7 @@ def page(images: Images) -> Page:
         verdicts(checked, _NOISE_RULE),
         Section("published", "Beside the paper's figures", tuple(_published(images))),
         Section("methods", "Methods and what they cost", tuple(_methods(images))),
-        training(images.curves, evidence.styles, evidence.results),
+        training(images.curves, evidence.styles, evidence.results, _baselines(images)),
         Section("provenance", "Provenance", (Facts(images.provenance),)),
     ]
     return Page(
@@ -165,6 +166,10 @@ def _published(images: Images) -> Iterator[Block]:
     if any(one.paper or one.seeds for one in compared):
         yield comparison.introduction(images.evidence, compared)
         yield comparison.table(images.evidence, compared)
+
+
+def _baselines(images: Images) -> str | None:
+    return baselines(images.replaced_baselines, images.experiment.schedule.steps)
 
 
 def _methods(images: Images) -> Iterator[Block]:

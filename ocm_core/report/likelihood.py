@@ -62,7 +62,7 @@ def _pane(
 ) -> Plot:
     present = means.dropna("steps", how="all")
     x = charts.listed_axis("number of steps K", present["steps"].values.tolist(), log=True)
-    figure = charts.chart(x, charts.value_axis(UNIT, present))
+    figure = charts.chart(x, charts.value_axis(UNIT, present, errors))
     for label in charts.drawn(present, styles):
         values = present.sel({"method": label}).dropna("steps")
         spread = None if errors is None else errors.sel({"method": label, "steps": values["steps"]})

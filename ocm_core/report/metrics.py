@@ -45,8 +45,9 @@ def _images(results: xr.Dataset) -> Nested:
         _put(found, name, stats.mean(values[name]), axes)
         if name in _MEASURES:
             _put(found, f"{name}_std", stats.deviation(values[name]), axes)
-    if "nll" in results:
-        _put(found, "nll_bpd", values["nll"].expand_dims(sampler=[LIKELIHOOD_SAMPLER]), _CHAIN)
+    for name, of in (("nll_bpd", "nll"), ("nll_bpd_se", "nll_se")):
+        if of in results:
+            _put(found, name, values[of].expand_dims(sampler=[LIKELIHOOD_SAMPLER]), _CHAIN)
     return found
 
 
@@ -57,6 +58,8 @@ def _toys(results: xr.Dataset) -> Nested:
         one = results.sel(score=score)
         for name in [name for name in ("mmd", "clamped") if name in one]:
             _put(found, f"{name}_{score}_score", stats.mean(one[name]), _CHAIN)
+        if "mmd" in one:
+            _put(found, f"mmd_{score}_score_std", stats.deviation(one["mmd"]), _CHAIN)
         if "covariance_error" in one:
             name = f"covariance_error_{score}_score"
             _put(found, name, one["covariance_error"], ("method", "t"))

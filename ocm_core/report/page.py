@@ -1,7 +1,8 @@
 """Rendering of a page into one HTML file.
 
 Everything is escaped by Jinja; only this package's own style sheet, script and Plotly's bundle go
-in as they are. Nothing in the file depends on anything but its arguments: same inputs, same bytes.
+in as they are, and Plotly's only if there is a chart to draw. Nothing in the file depends on
+anything but its arguments: same inputs, same bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from ocm_core.report.blocks import BOX, Block, Page, Pane, Value, digits
+from ocm_core.report.blocks import BOX, Block, Figure, Page, Pane, Plot, Value, digits
 from ocm_core.report.style import palettes
 
 
@@ -37,10 +38,15 @@ def render(page: Page) -> str:
         page=page,
         css=Markup(loader.get_source(environment, "page.css")[0]),
         script=Markup(loader.get_source(environment, "page.js")[0]),
-        plotly=Markup(get_plotlyjs()),
+        plotly=Markup(get_plotlyjs()) if _has_charts(page) else None,
         palettes=palettes(),
         box=BOX,
     )
+
+
+def _has_charts(page: Page) -> bool:
+    figures = (b for section in page.sections for b in section.blocks if isinstance(b, Figure))
+    return any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
 
 
 def _kind(block: Block | Pane) -> str:

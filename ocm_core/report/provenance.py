@@ -1,7 +1,8 @@
 """What the page was made from, so that it can be made again.
 
-There is no commit here: two commits with equal inputs must give equal bytes. The digests say more
-than a commit would, and `git log` finds the commit by the page's own entry in `dvc.lock`.
+Equal inputs give equal bytes at any commit, so the commit that is named is not the present one but
+the last that changed the page's sources or parameters. Digests are those of the manifests, which
+name every file with its own.
 """
 
 from __future__ import annotations
@@ -14,29 +15,54 @@ if TYPE_CHECKING:
     from ocm_core.params.schema import Experiment, Train
 
 SHOWN_DIGITS = 16
+_NAMED = {
+    "encode": "Data",
+    "fetch_score": "Checkpoint",
+    "score": "Checkpoint",
+    "fetch_vae": "Checkpoint",
+    "vae": "Checkpoint",
+    "heads": "Checkpoint",
+    "classifier": "Checkpoint",
+}
 _PAGE_MAKERS = ("jinja2", "pillow", "plotly", "scipy", "xarray")
 
 
 def provenance(
     experiment: Experiment,
+    commit: str,
     fingerprint: Mapping[str, Any],
     versions: Mapping[str, str],
 ) -> dict[str, str]:
     """`fingerprint` has the digests that the report's own manifest records."""
     software = {**versions, **{name: version(name) for name in _PAGE_MAKERS}}
     sample, train = experiment.sample, experiment.train
-    inputs = fingerprint["inputs"]
+    features = experiment.evaluate.features
+    inputs = sorted(fingerprint["inputs"].items(), key=lambda item: _rank(item[0]))
     return {
         "Remake this page": f"snakemake --cores 2 reports/{experiment.name}.html",
+        "Commit": commit,
         "Parameters": fingerprint["parameters"][:SHOWN_DIGITS],
         "Sources": fingerprint["sources"][:SHOWN_DIGITS],
-        **{f"Input {name}": digest[:SHOWN_DIGITS] for name, digest in inputs.items()},
+        **{f"{_what(name)} {name}": digest[:SHOWN_DIGITS] for name, digest in inputs},
+        **({"Feature space": features.space} if features else {}),
         "Samples": f"{sample.count} for each of the seeds {', '.join(map(str, sample.seeds))}",
         "Data": ", ".join(_settings(experiment.data.model_dump())),
         "Training": "; ".join(_trained(train)),
         "Heads": f"baseline {experiment.head.baseline}, link {experiment.head.link}",
         "Software": ", ".join(f"{name} {software[name]}" for name in sorted(software)),
     }
+
+
+def _what(name: str) -> str:
+    """What an input `stage/part` is to the reader."""
+    return _NAMED.get(name.split("/")[0], "Input")
+
+
+def _rank(name: str) -> int:
+    """Data and networks first; the others in the order of the graph."""
+    stages = [*_NAMED]
+    stage = name.split("/")[0]
+    return stages.index(stage) if stage in stages else len(stages)
 
 
 def _settings(tree: Mapping[str, Any]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from ocm_core.report.blocks import Block, Section, Verdicts
 from ocm_core.report.curves import Curve, training_curves
 from ocm_core.report.style import LineStyle
 from ocm_core.report.verdicts import Claim
+from ocm_core.report.words import listed
 
 
 def verdicts(checked: Sequence[Claim], rule: str) -> Section:
@@ -24,17 +25,40 @@ def verdicts(checked: Sequence[Claim], rule: str) -> Section:
     return Section("claims", "What holds of the paper's claims", blocks)
 
 
+def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
+    """What became of moments that cannot be a unit; nothing if all could."""
+    counts = [
+        f"{n} of {timesteps} timesteps with the {score} score" for score, n in replaced.items() if n
+    ]
+    if not counts:
+        return None
+    return (
+        "Heads with a baseline are relative to the mean posterior variance at each t, as moments "
+        "of the predicted noise estimate it. Where that was not positive, the variance of a "
+        f"Gaussian with the spread of the data took its place: at {listed(counts)}."
+    )
+
+
 def training(
-    curves: Mapping[str, Curve], styles: Mapping[str, LineStyle], results: xr.Dataset
+    curves: Mapping[str, Curve],
+    styles: Mapping[str, LineStyle],
+    results: xr.Dataset,
+    baselines: str | None,
 ) -> Section:
-    return Section("training", "Training", tuple(_training(curves, styles, results)))
+    blocks = tuple(_training(curves, styles, results, baselines))
+    return Section("training", "Training", blocks)
 
 
 def _training(
-    curves: Mapping[str, Curve], styles: Mapping[str, LineStyle], results: xr.Dataset
+    curves: Mapping[str, Curve],
+    styles: Mapping[str, LineStyle],
+    results: xr.Dataset,
+    baselines: str | None,
 ) -> Iterator[Block]:
     if curves:
         yield training_curves(curves, styles)
+    if baselines:
+        yield baselines
     clamped = tables.clamped(results["clamped"]) if "clamped" in results else None
     if clamped is not None:
         yield (

@@ -26,7 +26,8 @@ class Estimate:
         return Estimate(-self.mean, self.error)
 
     def __str__(self) -> str:
-        return f"{self.mean:+.2g} ± {self.error:.1g}" if self.has_error else f"{self.mean:+.2g}"
+        mean = "+" * (not self.mean < 0) + _short(self.mean, 2)
+        return f"{mean} ± {_short(self.error, 1)}" if self.has_error else mean
 
     @property
     def is_noise(self) -> bool:
@@ -50,6 +51,11 @@ class Estimate:
     @property
     def has_error(self) -> bool:
         return isfinite(self.error)
+
+
+def _short(value: float, digits: int) -> str:
+    """So many digits, or all before the point where it has more: 104, not 1e+02."""
+    return f"{value:.0f}" if 10 <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
 def estimate(values: xr.DataArray) -> Estimate:

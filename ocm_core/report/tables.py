@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from ocm_core.report.blocks import Table
+from ocm_core.report.views import is_guided, unguided
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Method
@@ -57,7 +58,8 @@ def _passes(count: int) -> str:
 
 def clamped(values: xr.DataArray) -> Table | None:
     """The share of variances that were out of range, in percent; none if all were fine."""
-    shares = 100 * values.mean("seed")
+    shares = 100 * (values if is_guided(values) else unguided(values)).mean("seed")
+    shares = shares.dropna("steps", how="all")
     places = [name for name in ("sampler", "score", "guidance", "method") if name in shares.dims]
     stacked = shares.stack(place=places).transpose("place", "steps")
     touched = stacked.isel(place=(stacked > 0).any("steps"))

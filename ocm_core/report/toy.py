@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ from ocm_core.report.claims import claims
 from ocm_core.report.curves import Curve
 from ocm_core.report.density import Density, noisy_marginals
 from ocm_core.report.panels import Points, Samples, sample_panels
-from ocm_core.report.sections import training, verdicts
+from ocm_core.report.sections import baselines, training, verdicts
 from ocm_core.report.stats import NOISE
 from ocm_core.report.style import LineStyle, line_styles
 from ocm_core.report.summary import sentences
@@ -37,6 +37,7 @@ class Toy:
     curves: Mapping[str, Curve]
     head_parameters: Mapping[str, int]
     provenance: Mapping[str, str]
+    replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
 
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
@@ -65,7 +66,12 @@ def page(toy: Toy) -> Page:
         Section("covariance", "How good are the covariances?", tuple(_covariance(toy))),
         Section("quality", "How good are the samples?", tuple(_quality(toy))),
         verdicts(checked, _NOISE_RULE),
-        training(toy.curves, toy.styles, toy.results),
+        training(
+            toy.curves,
+            toy.styles,
+            toy.results,
+            baselines(toy.replaced_baselines, toy.experiment.schedule.steps),
+        ),
         Section("provenance", "Provenance", (Facts(toy.provenance),)),
     ]
     return Page(

@@ -64,7 +64,10 @@ def _paths(evidence: Evidence, id: str, x: _Quantity, y: _Quantity, said: str) -
     shown = charts.drawn(known["x"], evidence.styles)
     if not shown:
         return None
-    axes = [charts.value_axis(q.name, known[v], log=q.log) for q, v in ((x, "x"), (y, "y"))]
+    axes = [
+        charts.value_axis(of.name, known[v], known[f"{v}_error"], log=of.log)
+        for of, v in ((x, "x"), (y, "y"))
+    ]
     panes = []
     rows: list[tuple[Value, ...]] = []
     for guidance, sampler in product(known["guidance"].values, known["sampler"].values):

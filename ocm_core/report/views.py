@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import xarray as xr
 
@@ -11,6 +11,8 @@ from ocm_core.errors import OcmError
 
 if TYPE_CHECKING:
     from ocm_core.params.schema import Sampler
+
+Results = TypeVar("Results", xr.Dataset, xr.DataArray)
 
 UNGUIDED = 1.0
 LIKELIHOOD_SAMPLER = "ddpm"  # the bound exists for DDPM chains, without guidance
@@ -37,12 +39,12 @@ def one_score(results: xr.Dataset) -> xr.Dataset:
     return results.squeeze("score", drop=True)
 
 
-def unguided(results: xr.Dataset) -> xr.Dataset:
+def unguided(results: Results) -> Results:
     """Without the axis of guidance scales, for experiments that have none."""
     return results.squeeze("guidance", drop=True) if "guidance" in results.dims else results
 
 
-def is_guided(results: xr.Dataset) -> bool:
+def is_guided(results: xr.Dataset | xr.DataArray) -> bool:
     return "guidance" in results.dims and results["guidance"].values.tolist() != [UNGUIDED]
 
 
@@ -56,12 +58,17 @@ def chain_names(samplers: Mapping[str, Sampler]) -> dict[str, str]:
 
 
 def by_chain(results: xr.Dataset, names: Mapping[str, str]) -> xr.Dataset:
-    """With the samplers of one name as one: each has cells that the others lack."""
+    """With the samplers of one name as one, in the order of `names`.
+
+    Each has cells that the others lack.
+    """
     sampled = [name for name in results.data_vars if "sampler" in results[name].dims]
     parts: dict[str, xr.Dataset] = {}
-    for label in results["sampler"].values.tolist() if sampled else ():
+    present = results["sampler"].values.tolist() if sampled else ()
+    for label, name in names.items():
+        if label not in present:
+            continue
         one = results[sampled].sel(sampler=label, drop=True)
-        name = names[label]
         parts[name] = parts[name].combine_first(one) if name in parts else one
     if not parts:
         return results

@@ -7,7 +7,7 @@ may be limited to a few grey levels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -65,7 +65,7 @@ def ancestral(
         if watch is not None:
             watch(transition, x)
         step = ReverseStep(transition, kernel, clip, tally)
-        prediction = model.predict(x, transition.t, label)
+        prediction = predict(model, [method], x, transition.t, label)
         x = step.mean(prediction)
         if transition.s > 0:
             covariance = method.look(prediction, noise)(step)
@@ -73,6 +73,15 @@ def ancestral(
                 covariance = covariance.limited(last_sigma)
             x = x + covariance.scale(noise.normal())
     return Sampled(x, tally)
+
+
+def predict(
+    model: Model, methods: Iterable[CovarianceMethod], x: Batch, t: int, label: Labels
+) -> AnyPrediction:
+    """One pass serves all methods: its graph is kept where one of them reads the Jacobian."""
+    graph = any(method.reads_jacobian for method in methods)
+    with torch.set_grad_enabled(graph):
+        return model.predict(x.detach().requires_grad_(graph), t, label)
 
 
 def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:

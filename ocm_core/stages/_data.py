@@ -48,6 +48,12 @@ def open_split(job: Job, split: str) -> stored.Stored:
     return stored.open_split(folders, split)
 
 
+def unseen_split(job: Job) -> str:
+    """The test split; of a data set without one, the training split."""
+    stores = (f / "test.zarr" for name, f in job.inputs.items() if name.startswith("encode/"))
+    return "test" if any(store.exists() for store in stores) else "train"
+
+
 def rows_of(job: Job, split: str, rows: range, labelled: bool) -> tuple[Tensor, Tensor | None]:
     """Some items on the device, with their labels if they are wanted and there are any."""
     found = open_split(job, split)

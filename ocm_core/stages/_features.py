@@ -23,13 +23,15 @@ STATISTICS, FEATURES, RADII = "statistics.npz", "features.npy", "radii.npy"
 
 
 def load_space(job: Job) -> FeatureSpace:
-    name = given(job.experiment.evaluate.features).space
+    settings = given(job.experiment.evaluate.features)
+    name = settings.space
     module = import_module(f"ocm_core.features.{name}")
     space: FeatureSpace
     if name == "classifier":
         space = module.build(job.inputs["classifier/all"] / CLASSIFIER_FILE, job.device)
     elif name == "inception":
-        space = module.build(job.inputs["fetch_features/all"], Lock(), job.device)
+        folder, inside = job.inputs["fetch_features/all"], settings.reference is not None
+        space = module.build(folder, Lock(), job.device, resize_inside=inside)
     else:
         space = module.build(job.device)
     return space

@@ -18,7 +18,13 @@ from ocm_core.report.pictures import Levels
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_data
 from ocm_core.stages._images import DataImages, image_maker
-from ocm_core.stages._page import curves, head_parameters, manifests, page_provenance
+from ocm_core.stages._page import (
+    curves,
+    head_parameters,
+    manifests,
+    page_provenance,
+    replaced_baselines,
+)
 from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
         count=experiment.sample.count,
         test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
         head_parameters=head_parameters(job),
+        replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
         curves=curves(job),
         grids=_grids(job, guidance),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ocm_core.pipeline.state import fingerprint
-from ocm_core.pipeline.table import Task
+from ocm_core.params.resolved import resolved_file
+from ocm_core.pipeline.state import fingerprint, source_files
+from ocm_core.pipeline.table import Task, tasks
 from ocm_core.report.curves import Curve
+from ocm_core.report.history import last_change
 from ocm_core.report.provenance import provenance
 from ocm_core.training.curve import load_curve
 
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 _CURVES = {
-    "vae": "of the autoencoder",
+    "vae": "by its own loss",
     "score": "by denoising",
     "heads": "on the {} score",
-    "classifier": "of the classifier",
+    "classifier": "by cross-entropy",
 }
 
 
@@ -40,10 +42,22 @@ def head_parameters(job: Job) -> dict[str, int]:
     }
 
 
-def page_provenance(job: Job) -> Any:
+def replaced_baselines(job: Job) -> dict[str, int]:
+    """By score: at how many t the heads' unit is a Gaussian's, the moments' not being positive."""
+    return {
+        name.removeprefix("heads/"): manifest["notes"].get("baseline_entries_from_gaussian", 0)
+        for name, manifest in manifests(job).items()
+        if name.startswith("heads/")
+    }
+
+
+def page_provenance(job: Job) -> dict[str, str]:
+    experiment = job.experiment
     versions = {k: v for m in manifests(job).values() for k, v in m["versions"].items()}
-    task = Task(job.stage, job.part)
-    return provenance(job.experiment, fingerprint(job.experiment, task), versions)
+    sources = {file for task in tasks(experiment) for file in source_files(experiment, task)}
+    commit = last_change({*sources, resolved_file(experiment.name)})
+    facts = fingerprint(experiment, Task(job.stage, job.part))
+    return provenance(experiment, commit, facts, versions)
 
 
 def manifests(job: Job) -> dict[str, Any]:

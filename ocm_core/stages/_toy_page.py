@@ -14,7 +14,7 @@ from ocm_core.report.panels import SHOWN, Points, Samples
 from ocm_core.report.summary import headline_steps
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_split
-from ocm_core.stages._page import curves, head_parameters, page_provenance
+from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -30,6 +30,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
         samples=_samples(job),
         curves=curves(job),
         head_parameters=head_parameters(job),
+        replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
     )
     return toy.page(shown)

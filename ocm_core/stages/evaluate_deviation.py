@@ -16,7 +16,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.likelihood.terms import diffuse
 from ocm_core.results import save
-from ocm_core.stages._data import rows_of
+from ocm_core.stages._data import rows_of, unseen_split
 from ocm_core.stages._heads import build_methods, load_denoiser
 from ocm_core.stages._settings import given
 
@@ -31,27 +31,30 @@ def run(job: Job) -> None:
         for label, method in build_methods(experiment).items()
         if isinstance(method, PosteriorMethod)
     }
-    found = []
+    split, found = unseen_split(job), []
     for score in experiment.network.scores:
         denoiser = load_denoiser(job, score, methods)
         times = job.progress(settings.times, f"deviations, {score} score")
-        found.append(np.stack([_at(job, denoiser, methods, t) for t in times]))
+        found.append(np.stack([_at(job, split, denoiser, methods, t) for t in times]))
     axes = [f"axis{i}" for i in range(len(experiment.shape))]
+    dims = ["score", "t", "source", "image", *axes]
     sources = ["x_t", *methods, *(f"probes_{count}" for count in settings.probes)]
     save(
         job.folder,
         xr.Dataset(
-            {"deviation": (["score", "t", "source", "image", *axes], np.stack(found))},
+            {"deviation": (dims, np.stack(found), {"split": split})},
             {"score": list(experiment.network.scores), "t": settings.times, "source": sources},
         ),
     )
 
 
-def _at(job: Job, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int) -> ndarray:
+def _at(
+    job: Job, split: str, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int
+) -> ndarray:
     """x_t, then √C of every method, then √C from every number of probes; negative C shown as 0."""
     settings = given(job.experiment.evaluate.deviation)
     rows = range(settings.images)
-    x0, label = rows_of(job, "test", rows, denoiser.network.conditional)
+    x0, label = rows_of(job, split, rows, denoiser.network.conditional)
     noise = SampleStreams(settings.seed + t, rows, job.experiment.shape, job.device)
     x = diffuse(denoiser.schedule, x0, t, noise.normal())
     with torch.no_grad():

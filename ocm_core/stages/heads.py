@@ -13,6 +13,7 @@ from ocm_core.covariance._head import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
+from ocm_core.networks.recomputing import recompute_blocks
 from ocm_core.stages._data import training_items
 from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
 from ocm_core.stages._score import finish_training, label_seed, save_networks
@@ -31,6 +32,8 @@ def run(job: Job) -> None:
     items = training_items(job)
     denoiser = load_denoiser(job, job.part)
     denoiser.network.train(settings.trunk_dropout)
+    if settings.recompute:
+        recompute_blocks(denoiser.network)
     heads = {}
     for label, method in experiment.methods.items():
         torch.manual_seed(label_seed(settings.seed, label))

@@ -25,7 +25,8 @@ def run(job: Job) -> None:
     for t in job.progress(moments.missing, "moments"):
         draws = Draws(settings.seed, t, settings.draws, job.device)  # the timestep's own stream
         x0, label = items.batch(draws)
-        estimate_at(denoiser, moments, t, x0, draws.normals(job.experiment.shape), label)
+        eps = draws.normals(job.experiment.shape)
+        estimate_at(denoiser, moments, t, x0, eps, label, settings.batch_size)
         if t % _SAVE_EVERY == 0:
             save_moments(job.folder, moments)
     save_moments(job.folder, moments)

@@ -1,4 +1,7 @@
-"""The training set in the feature space: its statistics, and some of its points for manifolds."""
+"""The reference set in the feature space: its statistics, and some of its points for manifolds.
+
+It is the training set, or a published file with the statistics of one and a batch of its images.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ocm_core.features.interface import Features, feature_batches
+from ocm_core.features.interface import Features, FeatureSpace, ImageSet, feature_batches
+from ocm_core.features.published_reference import open_reference
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.manifold import Manifold
-from ocm_core.stages._data import open_data
+from ocm_core.stages._data import ARCHIVES, open_data
 from ocm_core.stages._features import load_space, save_reference
 from ocm_core.stages._images import DataImages
 from ocm_core.stages._settings import given
@@ -23,20 +27,31 @@ if TYPE_CHECKING:
 def run(job: Job) -> None:
     torch.set_num_threads(job.threads)
     settings, space = given(job.experiment.evaluate.features), load_space(job)
-    data = open_data(job)
-    images = DataImages(data.splits["train"], given(data.levels))
-    batches = feature_batches(
-        space,
-        images,
-        settings.batch_size,
-        lambda firsts: job.progress(firsts, "features of the training set"),
-    )
+    published = settings.reference and open_reference(settings.reference, ARCHIVES)
+    images = published.images if published else _training_images(job)
     chosen = _chosen(len(images), settings.manifold_images, settings.seed)
     kept: list[Features] = []
-    statistics = Statistics.over(_keeping(batches, chosen, kept))
+    computed = Statistics.over(_keeping(_batches(job, space, images), chosen, kept))
     manifold = Manifold.of(torch.cat(kept), neighbours=settings.neighbours)
-    save_reference(job.folder, statistics, manifold)
-    job.note(space=space.name, images=len(images), manifold_images=len(chosen))
+    save_reference(job.folder, published.statistics if published else computed, manifold)
+    job.note(
+        space=space.name,
+        images=None if published else len(images),  # of the statistics; a file does not tell
+        manifold_images=len(chosen),
+        published=published.provenance if published else None,
+    )
+
+
+def _training_images(job: Job) -> DataImages:
+    data = open_data(job)
+    return DataImages(data.splits["train"], given(data.levels))
+
+
+def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[Features]:
+    size = given(job.experiment.evaluate.features).batch_size
+    return feature_batches(
+        space, images, size, lambda firsts: job.progress(firsts, "features of the reference set")
+    )
 
 
 def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:

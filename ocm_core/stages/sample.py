@@ -13,25 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocm_core import covariance
-from ocm_core.covariance.interface import Clip
 from ocm_core.data import store
 from ocm_core.data.plan import Plan
 from ocm_core.data.stored import Stored, open_split
-from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.noise import SampleStreams, generator
-from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
-from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import pixel_sigma_limit
+from ocm_core.diffusion.execution import executed
 from ocm_core.pipeline.cells import Cell, cells_of
 from ocm_core.processes import current_shard
-from ocm_core.samplers.ancestral import Model, ancestral
+from ocm_core.stages._cells import CellSampler
 from ocm_core.stages._heads import load_denoiser
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Guidance, Sampler
     from ocm_core.pipeline.job import Job
 
 
@@ -39,7 +31,10 @@ def run(job: Job) -> None:
     experiment = job.experiment
     cells = cells_of(experiment, job.part)
     models = {
-        score: load_denoiser(job, score, sorted({c.method for c in cells if c.score == score}))
+        score: executed(
+            load_denoiser(job, score, sorted({c.method for c in cells if c.score == score})),
+            **experiment.sample.execution.model_dump(),
+        )
         for score in dict.fromkeys(cell.score for cell in cells)
     }
     for seeds in job.progress(runs(cells), "sampling"):
@@ -125,59 +120,14 @@ class Run:
             first, stop = place * count, (place + 1) * count
             indices = range(max(rows.start, first) - first, min(rows.stop, stop) - first)
             if indices:
-                x, tally = self._draw(cell, indices)
-                drawn.append(x.cpu().numpy())
-                tallies[cell.seed] = dict(sorted(tally.items()))
+                one = CellSampler(self.job.experiment, self.denoiser, cell, self.job.device)
+                samples = one.draw(indices, one.labels(indices))
+                drawn.append(samples.x.cpu().numpy())
+                tallies[cell.seed] = dict(sorted(samples.tally.items()))
         file = _tallies(self.job.folder, self.cells[0]) / f"{rows.start}.json"
         file.write_text(json.dumps(tallies) + "\n")
         return {"x": np.concatenate(drawn)}
 
-    def _draw(self, cell: Cell, indices: range) -> tuple[Tensor, Counter[str]]:
-        experiment, device = self.job.experiment, self.job.device
-        sample = experiment.sample
-        sampler, method = sample.samplers[cell.sampler], experiment.methods[cell.method]
-        drawn = ancestral(
-            _guided(self.denoiser, cell.guidance, sample.guidance),
-            covariance.build(method.kind, cell.method, **method.options),
-            chains.build(sampler.chain, experiment.schedule.steps, cell.steps),
-            SampleStreams(cell.seed, indices, experiment.shape, device),
-            kernel=_kernel(sampler),
-            clip=Clip(x0=sample.clip.x0, c_max=sample.clip.covariance),
-            last_sigma=_last_sigma(sampler, experiment.levels),
-            label=_labels(self.denoiser, experiment.data.classes, cell.seed, indices, device),
-        )
-        return drawn.x, drawn.tally
-
 
 def _tallies(folder: Path, cell: Cell) -> Path:
     return folder / f"{run_name(cell)}.clamped"
-
-
-def _guided(denoiser: Denoiser, scale: float, guidance: Guidance) -> Model:
-    if scale == 1.0:
-        return denoiser
-    if denoiser.network.null_label is None:
-        raise OcmError(f"guidance {scale} needs a network with a null class; use 1.0")
-    channels = 3 if guidance.channels == "first_three" else None
-    null = denoiser.network.null_label
-    return GuidedDenoiser(denoiser, scale, null, channels, guidance.covariance)
-
-
-def _labels(
-    denoiser: Denoiser, classes: int, seed: int, indices: range, device: str
-) -> Tensor | None:
-    """Uniform over the classes, each from its sample's own stream."""
-    if not denoiser.network.conditional:
-        return None
-    drawn = [int(generator(seed, index, "label").integers(classes)) for index in indices]
-    return torch.tensor(drawn, device=device)
-
-
-def _kernel(sampler: Sampler) -> Kernel:
-    return Ddpm() if sampler.kind == "ddpm" else Ddim(sampler.eta)
-
-
-def _last_sigma(sampler: Sampler, levels: int | None) -> float | None:
-    if sampler.last_sigma is None or levels is None:
-        return None
-    return pixel_sigma_limit(sampler.last_sigma, levels)

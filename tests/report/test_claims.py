@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -110,3 +112,18 @@ def test_pairing_by_seed_removes_what_seeds_share() -> None:
 def test_noise_is_two_standard_errors_wide_and_includes_its_edge() -> None:
     assert Estimate(-2.0, 1.0).is_noise and not Estimate(-2.0, 1.0).is_below
     assert Estimate(-2.1, 1.0).is_below
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "said"),
+    [
+        (-103.6, 6.4, "-104 ± 6"),
+        (0.00087, 0.03, "+0.00087 ± 0.03"),
+        (-720.0, 21.0, "-720 ± 21"),
+        (0.0, 0.0, "+0 ± 0"),
+        (-2.54, nan, "-2.5"),
+        (3e7, 2e6, "+3e+07 ± 2e+06"),
+    ],
+)
+def test_estimates_are_written_without_needless_powers(mean, error, said) -> None:
+    assert str(Estimate(mean, error)) == said

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy import ndarray
 from PIL import Image
 
-from ocm_core.report import ablation, likelihood, pictures, tables, tradeoff
+from ocm_core.report import ablation, charts, likelihood, pictures, tables, tradeoff
 from ocm_core.report.against import against
 from ocm_core.report.blocks import Figure, Matrix, Picture, Plot
 from ocm_core.report.deviation import predicted_deviations
@@ -73,6 +73,28 @@ def test_a_diverged_seed_leaves_a_gap_and_a_cell_that_was_not_asked_for_none() -
     ddpm, _ = panes(against(evidence(found=found), ["fid"], "steps", "fid"))
     line = trace(ddpm, "npr")
     assert line["x"] == [10, 25, 100] and line["y"][1] is None and None not in line["y"][::2]
+
+
+def test_samplers_stand_in_the_order_of_the_parameters() -> None:
+    shuffled = results().sortby("sampler", ascending=True)
+    assert shuffled["sampler"].values.tolist() == sorted(shuffled["sampler"].values)
+    figure = against(evidence(found=shuffled), ["fid"], "steps", "fid")
+    assert [pane.title.split(":")[0] for pane in figure.panes] == ["DDPM", "DDIM"]
+
+
+def test_axes_have_room_for_the_bars() -> None:
+    values, errors = (xr.DataArray([x, y], dims="steps") for x, y in ((5.0, 6.0), (0.5, 3.0)))
+    start, end = charts.value_axis("y", values, errors)["range"]
+    assert start < 3.0 and end > 9.0
+    _, end = charts.value_axis("y", values * [1, 100], errors * 200)["range"]
+    assert end > np.log10(1200)
+
+
+@pytest.mark.parametrize("level", [0.0, 4e-5, 7.0])
+def test_a_horizontal_line_has_an_axis_around_it(level: float) -> None:
+    start, end = charts.value_axis("y", xr.DataArray([level, level], dims="steps"))["range"]
+    assert start < level < end and end - start < 0.2 * (level or 1.0)
+    assert start > 0 or level == 0
 
 
 def test_one_seed_has_no_bars() -> None:
@@ -152,9 +174,14 @@ def test_clamped_shares_are_tabled_for_those_that_were() -> None:
     assert table is None
     plain = tables.clamped(evidence().results["clamped"])
     assert plain is not None
-    assert plain.columns == ("sampler", "guidance", "method", *(f"K = {k}" for k in STEPS))
-    assert [row[0:3] for row in plain.rows] == [("ddpm", 1.0, "sn"), ("ddim", 1.0, "sn")]
-    assert plain.rows[0][4:] == (1.0, 1.0, 1.0)
+    assert plain.columns == ("sampler", "method", *(f"K = {k}" for k in STEPS))
+    assert [row[:2] for row in plain.rows] == [("ddpm", "sn"), ("ddim", "sn")]
+    assert plain.rows[0][3:] == (1.0, 1.0, 1.0)
+    longer = evidence().results["clamped"].reindex(steps=[*STEPS, 1000])  # K of the bound only
+    assert repr(tables.clamped(longer)) == repr(plain)
+    guided = evidence(GUIDED).results["clamped"]
+    touched = tables.clamped(guided.where(guided.isnull(), 0.5))
+    assert touched is not None and touched.columns[:3] == ("sampler", "guidance", "method")
 
 
 def test_sheets_hold_the_very_pixels() -> None:
@@ -203,12 +230,15 @@ def test_shrinking_takes_means_of_blocks() -> None:
     assert pictures.shrink(x.astype(np.uint8), 2).dtype == np.uint8
 
 
+ATTRS = {"split": "test"}
+
+
 def _deviations(channels: int) -> xr.DataArray:
     """Over two timesteps and three images of 4 by 4: heads say 1, one probe 3, many probes 2."""
     values = {"x_t": -1.0, "ocm": 1.0, "probes_1": 3.0, "probes_100": 2.0}
     x = np.stack([np.full((2, 3, channels, 4, 4), level) for level in values.values()], axis=1)
     dims = ("t", "source", "image", "axis0", "axis1", "axis2")
-    return xr.DataArray(x, dims=dims, coords={"t": [5, 50], "source": list(values)})
+    return xr.DataArray(x, dims=dims, coords={"t": [5, 50], "source": list(values)}, attrs=ATTRS)
 
 
 def test_deviations_share_a_scale_that_ends_at_the_most_probes() -> None:

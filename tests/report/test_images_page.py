@@ -179,6 +179,6 @@ def test_the_largest_page_is_small_enough_to_send() -> None:
     x = source.random((1, 8, len(sources), 1, 3, side, side), np.float32)
     dims = ("score", "t", "source", "image", "axis0", "axis1", "axis2")
     whole = given.results.drop_dims(("t", "source"))
-    whole = whole.assign(deviation=(dims, x)).assign_coords(coords)
+    whole = whole.assign(deviation=(dims, x, {"split": "test"})).assign_coords(coords)
     large = replace(given, grids=dict.fromkeys(given.grids, noise), test=noise, results=whole)
     assert 10_000_000 < len(render(page(large)).encode()) < LIMIT

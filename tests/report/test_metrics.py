@@ -26,6 +26,10 @@ from tests.report.synthetic_images import GUIDED, PLAIN
 def test_metrics_read_like_a_sentence() -> None:
     found = nested(results())
     assert found["mmd_true_score"]["ddpm"]["ocm"]["K5"] == pytest.approx(LEVELS["ocm"])
+    spread = results()["mmd"].sel({"score": "true", "sampler": "ddpm", "method": "ocm", "steps": 5})
+    assert found["mmd_true_score_std"]["ddpm"]["ocm"]["K5"] == pytest.approx(
+        float(spread.std(ddof=1)), rel=1e-5
+    )
     assert found["covariance_error_learned_score"]["sn"]["t100"] == 1e-3 * ERRORS["sn"]
     assert found["clamped_learned_score"]["ddim"]["delta"] == {f"K{k}": 0.0 for k in STEPS}
 
@@ -88,6 +92,8 @@ def test_metrics_of_images_have_the_promised_paths() -> None:
     assert found["fid.ddpm.ocm.K25"] == pytest.approx(expected, rel=1e-5)
     assert found["fid_std.ddpm.ocm.K25"] == pytest.approx(float(cells["fid"].std(ddof=1)), rel=1e-5)
     assert found["nll_bpd.ddpm.beta.K100"] == pytest.approx(2 + 1.6 * 1.2, rel=1e-4)
+    errors = synthetic_images.results()["nll_se"].sel({"method": "beta", "steps": 100})
+    assert found["nll_bpd_se.ddpm.beta.K100"] == pytest.approx(float(errors.squeeze()), rel=1e-5)
     assert {"kid.ddim.delta.K10", "precision.few.ocm.K5", "clamped.ddpm.sn.K10"} <= set(found)
     assert not any("cfg" in path or "score" in path for path in found)
     assert "fid.ddim.beta.K10" not in found and "nll_bpd.ddpm.delta.K10" not in found

@@ -117,6 +117,29 @@ rule fetch_features:
         "ocm run fetch_features {wildcards.experiment} --threads {threads} --gpus {resources.gpu} --log {log}"
 
 
+rule fetch_reference:
+    input:
+        upstream("fetch_reference"),
+        after("fetch_score"),
+    output:
+        "artifacts/{experiment}/fetch_reference/all/manifest.json",
+    log:
+        "logs/{experiment}/fetch_reference/all.log",
+    benchmark:
+        "logs/{experiment}/fetch_reference/all.benchmark.tsv"
+    conda:
+        "../envs/ocm.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        gpu=0,
+    params:
+        parameters=parameters("fetch_reference"),
+        code=code("fetch_reference"),
+    shell:
+        "ocm run fetch_reference {wildcards.experiment} --threads {threads} --gpus {resources.gpu} --log {log}"
+
+
 rule fetch_data:
     input:
         upstream("fetch_data"),

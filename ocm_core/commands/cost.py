@@ -1,0 +1,69 @@
+"""Compute what the paper's experiments take on a GPU.
+
+Operations and bytes are counted on the networks and the code of this repository, and turned into
+hours by data sheets and two assumptions. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ocm_core.commands._arguments import add_json
+from ocm_core.errors import OcmError
+
+EXAMPLES = """
+  ocm cost cifar10_ls
+  ocm cost imagenet256 --utilisation 0.5 --json
+  ocm cost --write                 # docs/cost.md, of all experiments
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", nargs="*", help="default: the paper's six")
+    parser.add_argument(
+        "--utilisation",
+        type=_share,
+        default=0.35,
+        metavar="SHARE",
+        help="of the GPU's peak arithmetic (default 0.35)",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=_share,
+        default=0.7,
+        metavar="SHARE",
+        help="of the GPU's memory bandwidth (default 0.7)",
+    )
+    add_json(parser)
+    document = parser.add_mutually_exclusive_group()
+    document.add_argument("--write", action="store_true", help="write docs/cost.md")
+    document.add_argument("--check", action="store_true", help="say whether it is up to date")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ocm_core.cost import document, summary
+    from ocm_core.cost.gpus import Utilisation
+
+    if arguments.write or arguments.check:
+        if arguments.experiment:
+            raise OcmError("cost: --write and --check are about all experiments; name none")
+        outdated = document.outdated()
+        if arguments.write:
+            document.write()
+        advice = "brought up to date" if arguments.write else "out of date; run `ocm cost --write`"
+        print(f"{document.FILE}: {advice if outdated else 'up to date'}")
+        return 1 if outdated and arguments.check else 0
+    use = Utilisation(arguments.utilisation, arguments.bandwidth)
+    found = summary.workloads(arguments.experiment)
+    print(summary.as_json(found, use) if arguments.json else summary.terminal(found, use))
+    return 0
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a share, above 0 and at most 1")
+    return share

@@ -1,0 +1,28 @@
+"""Count the published networks' parameters.
+
+Beside the paper's figures, with and without the heads that are added here.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ocm_core.commands._arguments import add_json, as_json
+
+EXAMPLES = """
+  ocm networks
+  ocm networks --json
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ocm_core.checkpoints.counts import counts, table
+    from ocm_core.checkpoints.registry import CHECKPOINTS
+
+    rows = [counts(checkpoint) for checkpoint in CHECKPOINTS.values()]
+    print(as_json([row._asdict() for row in rows]) if arguments.json else table(rows))
+    return 0

@@ -1,0 +1,81 @@
+"""Draw samples: a grid as PNG, and all of them as Zarr.
+
+Of an experiment whose artifacts are there (`snakemake` or `dvc pull`), with any of its methods and
+any number of steps; or of a model that diffusers wrote (--model), with a file of heads. The i-th
+sample of a seed is always the same, and for what the experiment samples itself it is that sample.
+Latents are decoded; the latents themselves are kept, too. Exits with 1 if something is missing,
+and if the files are there already and --force is not given.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ocm_core.commands._arguments import add_device, add_json, as_json, at_least_one, at_least_zero
+from ocm_core.errors import OcmError
+
+EXAMPLES = """
+  ocm sample digits --method ocm --steps 10
+  ocm sample digits --method delta --steps 10 --sampler ddim --seed 1 --count 100
+  ocm sample imagenet256 --method ocm --steps 25 --guidance 1.5 --label 207
+  ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("experiment", nargs="?")
+    source.add_argument("--model", type=Path, metavar="FOLDER", help="as save_pretrained wrote it")
+    parser.add_argument("--head", type=Path, metavar="FILE", help="as api.save_heads wrote it")
+    parser.add_argument("--method", required=True, metavar="NAME", help="of covariance")
+    parser.add_argument("--steps", type=at_least_one, required=True, metavar="K")
+    parser.add_argument(
+        "--sampler", metavar="NAME", help="default: the experiment's first with that method; ddpm"
+    )
+    parser.add_argument(
+        "--score", metavar="NAME", help="true, learned or published, where there are several"
+    )
+    parser.add_argument("--guidance", type=float, default=1.0, metavar="W", help="1.0 is none")
+    parser.add_argument(
+        "--label", type=at_least_zero, metavar="N", help="one class for all samples"
+    )
+    parser.add_argument("--count", type=at_least_one, default=64, metavar="N", help="default: 64")
+    parser.add_argument("--seed", type=at_least_zero, default=0, metavar="N", help="default: 0")
+    parser.add_argument(
+        "--out", type=Path, default=Path("samples"), metavar="FOLDER", help="samples"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    add_device(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.head and not arguments.model:
+        raise OcmError("--head goes with --model; an experiment has heads of its own")
+    from ocm_core.drawing.files import write
+    from ocm_core.drawing.source import Wish
+
+    wish = Wish(
+        **{
+            name: getattr(arguments, name)
+            for name in ("method", "steps", "seed", "sampler", "score", "guidance", "label")
+        },
+        device=arguments.device,
+        threads=arguments.threads,
+    )
+    if arguments.model:
+        from ocm_core.drawing.from_folder import from_folder
+
+        source = from_folder(arguments.model, arguments.head, wish)
+    else:
+        from ocm_core.drawing.from_experiment import from_experiment
+
+        source = from_experiment(arguments.experiment, wish)
+    files = write(source, arguments.count, arguments.out, arguments.force)
+    if arguments.json:
+        named = {name: None if path is None else str(path) for name, path in vars(files).items()}
+        print(as_json({**named, "count": arguments.count}))
+    else:
+        print(f"{arguments.count} samples: {', '.join(map(str, files.all))}")
+    return 0

@@ -1,0 +1,25 @@
+"""Make Snakemake's and DVC's records agree, without computing anything.
+
+After `dvc pull`, `checkout` or `repro` Snakemake follows DVC; after a run of Snakemake DVC follows
+it. Exits with 1, and records nothing, if an artifact is stale or missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLES = """
+  ocm sync                           the active experiments
+  ocm sync toy_mog9
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", nargs="*", help="the active ones if none is given")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ocm_core.pipeline.sync import sync
+
+    print(sync(arguments.experiment))
+    return 0

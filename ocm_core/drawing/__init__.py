@@ -1,0 +1,1 @@
+"""Samples on request, beside the pipeline's own: what `ocm sample` does."""

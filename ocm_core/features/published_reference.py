@@ -1,0 +1,87 @@
+"""Reference sets as the published evaluator of guided diffusion has them: one .npz file.
+
+`mu` and `sigma` are the statistics of Inception's features over a whole training set, `arr_0` is a
+batch of images for precision and recall. Inception itself resized the images: features that are
+compared with them must be made the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from ocm_core.data._packed import no_member, unpacked
+from ocm_core.data._zips import copy_out, open_zip
+from ocm_core.data.archives import Archive, locate
+from ocm_core.errors import OcmError, unknown
+from ocm_core.features.interface import Images
+from ocm_core.metrics.frechet import Statistics
+
+IMAGES = "arr_0.npy"
+PAGE = "https://github.com/openai/guided-diffusion/tree/main/evaluations"
+REFERENCES = {
+    "imagenet256": Archive(
+        kind="references",
+        file="VIRTUAL_imagenet256_labeled.npz",
+        url="https://openaipublic.blob.core.windows.net/diffusion/jul-2021/ref_batches/imagenet/256"
+        "/VIRTUAL_imagenet256_labeled.npz",
+        page=PAGE,
+        terms="ImageNet's: non-commercial research and teaching",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images on disk, read a slice at a time."""
+
+    pixels: UInt8[ndarray, "n height width 3"]
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, rows: slice) -> Images:
+        return torch.from_numpy(self.pixels[rows].transpose(0, 3, 1, 2).copy())
+
+
+@dataclass(frozen=True)
+class Reference:
+    statistics: Statistics
+    images: ImageBatch
+    provenance: dict[str, str]
+
+
+def reference_named(name: str) -> Archive:
+    if name not in REFERENCES:
+        raise OcmError(f"evaluate.features.reference: {unknown(name, REFERENCES)}")
+    return REFERENCES[name]
+
+
+def open_reference(name: str, archives: Path) -> Reference:
+    """From `<archives>/references/`, downloaded if it is not there."""
+    found = locate(reference_named(name), archives)
+    folder = unpacked(found, lambda target: _copy_images(found.path, target))
+    provenance = {"file": found.path.name, "sha256": found.sha256}
+    return Reference(Statistics.load(found.path), _open(folder / IMAGES, found.path), provenance)
+
+
+def _copy_images(path: Path, target: Path) -> None:
+    with open_zip(path) as opened:
+        if IMAGES not in opened.namelist():
+            raise no_member(path, IMAGES)
+        copy_out(path, opened, IMAGES, target / IMAGES)
+
+
+def _open(file: Path, path: Path) -> ImageBatch:
+    pixels = np.load(file, mmap_mode="r", allow_pickle=False)
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
+        raise OcmError(
+            f"{path}: expected {IMAGES} of uint8 and shape (n, height, width, 3), found"
+            f" {pixels.dtype} and {pixels.shape}; is it the published file?"
+        )
+    return ImageBatch(pixels)

@@ -1,0 +1,86 @@
+"""Pages of real runs in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
+
+__all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SHORT = {"iterations": 40, "checkpoint_every": 40}
+GRID = [{"steps": [2, 5], "guidance": [1.0]}]
+GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
+OVERLAYS = {
+    "tiny_digits": {
+        "defaults": ["digits"],
+        "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
+        "sample": {
+            "count": 32,
+            "seeds": [0, 1],
+            "split": [],
+            "samplers": {
+                "ddpm": {"grids": GRID},
+                "probes": {"grids": [{"steps": [2], "guidance": [1.0]}]},
+                "ddim": {"grids": GRID},
+            },
+        },
+        "evaluate": {
+            "likelihood": {
+                "steps": [2, 5],
+                "images": 16,
+                "batch_size": 16,
+                "fewer": {"rademacher_100": [2]},
+            },
+            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+            "cost": {"batch_size": 8, "repeats": 2},
+        },
+    },
+    "tiny_mnist_latent": {
+        "defaults": ["mnist_latent"],
+        "encode": {"jobs": 1},
+        "train": {
+            **dict.fromkeys(("vae", "score", "heads", "classifier"), SHORT),
+            "moments": {"draws": 2},
+        },
+        "sample": {
+            "count": 32,
+            "seeds": [0, 1],
+            "split": [],
+            "samplers": {"ddpm": {"grids": GUIDED_GRID}, "ddim": {"grids": GUIDED_GRID}},
+        },
+        "evaluate": {
+            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
+            "cost": {"batch_size": 8, "repeats": 2},
+        },
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed; see `make browser`")
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=program)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def page_of(made_by_snakemake: Project, finished: Callable[..., Project]) -> Callable[[str], Path]:
+    """The page of an experiment, which is run if no test has run it yet."""
+
+    def find(name: str) -> Path:
+        toy = name == NAME
+        project = made_by_snakemake if toy else finished(name, OVERLAYS.get(name))
+        return project.root / f"reports/{name}.html"
+
+    return find

@@ -1,0 +1,71 @@
+"""However a network is run, it says the same up to rounding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.execution import executed
+from ocm_core.networks import build
+
+CONFIG = {
+    "in_channels": 1,
+    "base_channels": 8,
+    "channel_multipliers": [1, 2],
+    "blocks_per_level": 1,
+    "attention_levels": [],
+    "norm_groups": 4,
+}
+PLAIN = {"precision": "float32", "channels_last": False, "compiled": False}
+
+
+def a_denoiser() -> Denoiser:
+    torch.manual_seed(0)
+    network = build("ddpm_unet", CONFIG).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)  # the last layer would be zero
+    return Denoiser(network, schedule.build("linear", 1000))
+
+
+@pytest.mark.parametrize(
+    ("choice", "tolerance"),
+    [
+        ({}, 0.0),
+        ({"precision": "tf32"}, 1e-2),
+        ({"channels_last": True}, 1e-5),
+        ({"compiled": True}, 1e-5),
+        ({"precision": "bfloat16"}, 5e-2),
+    ],
+)
+def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance: float) -> None:
+    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = a_denoiser().predict(x, 300).eps
+        found = executed(a_denoiser(), **(PLAIN | choice)).predict(x, 300).eps
+    assert found.dtype == torch.float32
+    allowed = {"tf32": "high"}.get(str(choice.get("precision")), "highest")
+    assert torch.get_float32_matmul_precision() == allowed
+    assert float((found - expected).abs().max()) <= tolerance * float(expected.std())
+    if choice.get("precision") == "bfloat16":
+        assert not torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["simple", "complex"])
+def test_heads_stay_in_single_precision(kind: str) -> None:
+    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    plain = a_denoiser()
+    torch.manual_seed(2)
+    head = plain.network.make_head(kind)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    lower = executed(a_denoiser(), **(PLAIN | {"precision": "bfloat16"}))
+    expected, found = (
+        replace(denoiser, heads={"ocm": head}).predict(x, 300).head("ocm")
+        for denoiser in (plain, lower)
+    )
+    assert found.dtype == torch.float32
+    assert float((found - expected).abs().max()) <= 0.1 * float(expected.std())

@@ -1,0 +1,330 @@
+"""`ocm sample`: the pipeline's own samples again, on request, and everything that it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from PIL import Image
+
+from ocm_core import api
+from ocm_core.cli import main
+from ocm_core.data.stored import open_split
+from ocm_core.grid import save_grid
+from ocm_core.params.compose import compose
+from ocm_core.params.resolved import dump, load
+from ocm_core.pipeline.artifacts import file_digest
+from ocm_core.pipeline.run import run
+from ocm_core.pipeline.table import tasks
+from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
+
+from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
+
+ROOT = Path(__file__).parents[1]
+FEW = "{iterations: 3, batch_size: 4, checkpoint_every: 3}"
+ONE = "grids=[{steps: [3], guidance: [1.0]}]"
+TINY = {
+    "digits": [
+        "schedule.steps=100",
+        "network.config.base_channels=8",
+        f"train.score={FEW}",
+        f"train.heads={FEW}",
+        "train.moments.draws=2",
+        "~sample.samplers.probes",
+        f"sample.samplers.ddpm.{ONE}",
+        f"sample.samplers.ddim.{ONE}",
+        "sample.samplers.ddpm.methods=[beta, ocm]",
+        "sample.samplers.ddim.methods=[delta]",
+        "sample.count=5",
+        "sample.batch_size=5",
+        "sample.seeds=[0, 1]",
+        "sample.split=[]",
+    ],
+    "imagenet256_smoke": [
+        f"train.heads={FEW}",
+        "sample.samplers.ddpm.grids=[{steps: [3], guidance: [1.0, 1.5]}]",
+        f"sample.samplers.ddim.{ONE}",
+        "sample.count=3",
+        "sample.batch_size=3",
+        "sample.seeds=[0, 1]",
+        "sample.split=[]",
+    ],
+    "toy_mog9": [
+        "schedule.steps=100",
+        "network.scores=['true']",
+        f"train.heads={FEW}",
+        "train.moments.draws=2",
+        f"sample.samplers.ddpm.{ONE}",
+        f"sample.samplers.ddim.{ONE}",
+        "sample.samplers.ddpm.methods=[ocm]",
+        "sample.samplers.ddim.methods=[ocm]",
+        "sample.count=5",
+        "sample.seeds=[0]",
+        "sample.split=[]",
+    ],
+}
+NEEDED = ("publish_score", "publish_vae", "fetch_score", "fetch_vae", "encode", "score", "moments")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place to run stages in, with the code of this one."""
+    place = tmp_path_factory.mktemp("checkout")
+    (place / "ocm_core").symlink_to(ROOT / "ocm_core")
+    (place / "params/resolved").mkdir(parents=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def made(checkout: Path) -> Callable[[str], str]:
+    """Makes a tiny experiment up to its samples, once, in this process."""
+    known: set[str] = set()
+
+    def make(name: str) -> str:
+        if name not in known:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(ROOT)
+                tiny = compose(name, TINY[name]).model_copy(update={"name": f"tiny_{name}"})
+                patch.chdir(checkout)
+                Path(f"params/resolved/tiny_{name}.yaml").write_text(dump(tiny))
+                for task in tasks(load(tiny.name)):
+                    if task.stage in (*NEEDED, "heads", "sample"):
+                        run(tiny.name, *task, "cpu", 1)
+            known.add(name)
+        return f"tiny_{name}"
+
+    return make
+
+
+@pytest.fixture
+def here(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr("ocm_core.cli._check_place", lambda: None)
+    return checkout
+
+
+def sample(capsys, *arguments: str) -> dict:
+    code = main(["sample", *arguments, "--json", "--device", "cpu"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(["sample", *arguments, "--device", "cpu"]) == 1
+    return capsys.readouterr().err
+
+
+def read(file: str) -> np.ndarray:
+    return open_split([Path(file).parent], Path(file).stem).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "arguments"),
+    [
+        ("digits", "learned-ddpm-ocm-K3", "--method ocm"),
+        ("digits", "learned-ddim-delta-K3", "--method delta"),
+        ("imagenet256_smoke", "published-ddpm-ocm-K3", "--method ocm"),
+        ("imagenet256_smoke", "published-ddpm-ocm-K3-cfg1.5", "--method ocm --guidance 1.5"),
+        ("toy_mog9", "true-ddpm-ocm-K3", "--method ocm"),
+    ],
+)
+def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
+    """To the last bit, in the same batches; seed 0 stands first in the pipeline's store."""
+    tiny = made(name)
+    count = load(tiny).sample.count
+    own = open_split([Path(f"artifacts/{tiny}/sample/all")], cell).read(range(count))
+    asked = [tiny, *arguments.split(), "--steps", "3", "--count", str(count), "--out", "same"]
+    files = sample(capsys, *asked)
+    assert files["count"] == count
+    np.testing.assert_array_equal(read(files["samples"]), own)
+
+
+def test_the_store_says_where_its_samples_come_from(here, made, capsys):
+    tiny = made("digits")
+    files = sample(capsys, tiny, "--method", "ocm", "--steps", "4", "--seed", "7", "--out", "said")
+    with xarray.open_zarr(files["samples"], consolidated=False) as found:
+        assert found["x"].shape == (64, 1, 8, 8)
+        assert list(found["index"].values) == list(range(64))
+        said = found.attrs
+    assert (said["experiment"], said["method"], said["steps"], said["seed"]) == (tiny, "ocm", 4, 7)
+    assert (said["sampler"]["kind"], said["score"], said["guidance"]) == ("ddpm", "learned", 1.0)
+    names = ("score/learned/score", "heads/learned/heads")
+    for name in (f"{name}.safetensors" for name in names):
+        assert said["digests"][name] == file_digest(Path("artifacts", tiny, name))
+    with Image.open(files["grid"]) as grid:  # 8×8 images with a seam, eight times as large
+        assert (grid.size, grid.mode) == ((8 * 9 * 8,) * 2, "L")
+        first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
+    levels = np.round((read(files["samples"])[0, 0].clip(-1, 1) + 1) * 8)
+    np.testing.assert_array_equal(first, np.round(levels * 255 / 16))
+
+
+def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
+    tiny = made("imagenet256_smoke")
+    asked = (tiny, "--method", "ocm", "--steps", "2", "--count", "4", "--out", "latents")
+    one, mixed = sample(capsys, *asked, "--label", "2"), sample(capsys, *asked)
+    stores = [xarray.open_zarr(files["samples"], consolidated=False) for files in (one, mixed)]
+    assert stores[0]["x"].shape == (4, *load(tiny).shape)
+    assert set(stores[0]["label"].values) == {2}
+    assert len(set(stores[1]["label"].values)) > 1
+    images = xarray.open_zarr(one["decoded"], consolidated=False)["x"]
+    assert images.shape == (4, *load(tiny).data.shape) and images.dtype == np.uint8
+    with Image.open(one["grid"]) as grid:
+        side = load(tiny).data.shape[-1]
+        np.testing.assert_array_equal(
+            np.asarray(grid)[:side, :side], images[0].transpose("axis1", "axis2", "axis0")
+        )
+
+
+def test_a_bar_counts_the_steps_on_a_terminal(here, made, capsys, monkeypatch):
+    asked = (made("toy_mog9"), "--method", "beta", "--steps", "3", "--count", "4", "--out", "bar")
+    sample(capsys, *asked)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["sample", *asked, "--force", "--device", "cpu"]) == 0
+    said = capsys.readouterr()
+    assert "sampling:   0%" in said.err and "0/3" in said.err
+    assert said.out == "4 samples: bar/tiny_toy_mog9-true-ddpm-beta-K3-seed0.zarr\n"
+
+
+def test_points_have_no_picture(here, made, capsys):
+    asked = (made("toy_mog9"), "--method", "exact_diag", "--steps", "2", "--out", "points")
+    files = sample(capsys, *asked)
+    assert files["grid"] is None and files["decoded"] is None
+    assert read(files["samples"]).shape == (64, 2)
+
+
+def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, made, capsys):
+    asked = (made("digits"), "--method", "beta", "--steps", "2", "--count", "9", "--out", "again")
+    files = sample(capsys, *asked)
+    before = read(files["samples"])
+    assert "is there already; --force" in refused(capsys, *asked)
+    Path(files["grid"]).unlink()  # the last of them, and a shard that was not finished
+    Path(files["samples"], "index/c/1").unlink()
+    assert sample(capsys, *asked) == files
+    np.testing.assert_array_equal(read(files["samples"]), before)
+    more = (*asked[:-3], "12", "--out", "again")
+    Path(files["grid"]).unlink()
+    assert "holds something else than planned" in refused(capsys, *more)
+    sample(capsys, *more, "--force")
+    np.testing.assert_array_equal(read(files["samples"])[:5], before[:5])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--method ocn", "--method of tiny_digits: 'ocn' is unknown; did you mean 'ocm'?"),
+        ("--method ocm --sampler ddpn", "--sampler of tiny_digits: 'ddpn' is unknown"),
+        ("--method ocm --score true", "--score of tiny_digits: 'true' is unknown"),
+        ("--method beta --sampler ddim", "'beta' is not defined for ddim; it is for ddpm"),
+        ("--method ocm --steps 101", "101 is more than schedule.steps = 100"),
+        ("--method ocm --guidance 2", "guidance needs a network with class labels"),
+        ("--method ocm --label 1", "--label 1: the network of tiny_digits takes no classes"),
+        ("--method ocm --head x", "--head goes with --model"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(here, made, capsys, arguments, said):
+    assert said in refused(capsys, made("digits"), "--steps", "3", *arguments.split())
+
+
+def test_a_class_that_is_not_there_is_refused(here, made, capsys):
+    asked = (made("imagenet256_smoke"), "--method", "ocm", "--steps", "2", "--label", "3")
+    assert "--label 3: expected 0 to 2" in refused(capsys, *asked)
+
+
+def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, made, capsys):
+    name = made("digits")
+    text = Path(f"params/resolved/{name}.yaml").read_text()
+    Path("params/resolved/bare.yaml").write_text(text.replace(name, "bare", 1))
+    told = refused(capsys, "bare", "--method", "ocm", "--steps", "3")
+    assert "artifacts/bare/score/learned: missing" in told
+    manifests = [f"artifacts/bare/{stage}/learned/manifest.json" for stage in ("moments", "heads")]
+    assert "`snakemake --cores all artifacts/bare/score/" in told
+    assert " ".join(manifests) in told
+    told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
+    assert "score/learned" in told and "heads" not in told
+    Path("artifacts/bare").symlink_to(name)
+    changed = text.replace(name, "bare", 1).replace("test_share: 0.2", "test_share: 0.3")
+    Path("params/resolved/bare.yaml").write_text(changed)
+    load.cache_clear()
+    told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
+    assert "artifacts/bare/score/learned: stale: made with other parameters" in told
+    assert "`snakemake --cores all --force artifacts/bare/score/learned/manifest.json`" in told
+
+
+@pytest.fixture
+def folder(here: Path, tmp_path: Path) -> Path:
+    DDPMPipeline(model(PLAIN), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
+    return tmp_path / "my-model"
+
+
+def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path, capsys):
+    denoiser = api.load(folder)
+    head = denoiser.network.make_head("simple")
+    torch.nn.init.normal_(head.conv.weight, std=0.1)
+    denoiser.heads["ocm"] = api.CovarianceHead(head)
+    api.save_heads(denoiser, tmp_path / "heads.safetensors")
+    asked = ["--model", str(folder), "--method", "ocm", "--steps", "3", "--count", "5"]
+    out = ["--out", str(tmp_path / "out")]
+    told = refused(capsys, *asked, *out)
+    assert "--method ocm needs its head, and there is none; give with --head a file" in told
+    files = sample(capsys, *asked, *out, "--head", str(tmp_path / "heads.safetensors"))
+    expected = api.sample(denoiser, (3, 8, 8), "ocm", steps=3, count=5)
+    np.testing.assert_array_equal(read(files["samples"]), expected)
+    with xarray.open_zarr(files["samples"], consolidated=False) as found:
+        assert found.attrs["digests"] == {
+            "unet/diffusion_pytorch_model.safetensors": file_digest(
+                folder / "unet/diffusion_pytorch_model.safetensors"
+            ),
+            "heads": file_digest(tmp_path / "heads.safetensors"),
+        }
+    assert Image.open(files["grid"]).size == (3 * 9 * 8, 2 * 9 * 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--method analytic", "--method analytic needs a table of moments"),
+        ("--method beta --sampler ddim", "'beta' is not defined for ddim"),
+        ("--method beta --sampler dpm", "--sampler: 'dpm' is unknown"),
+        ("--method beta --guidance 2", "--guidance belong to experiments"),
+        ("--method beta --label 1", "--label 1: the model takes no classes"),
+        ("--method betta", "'betta' is unknown; did you mean 'beta'"),
+    ],
+)
+def test_what_a_folder_cannot_give_is_refused(folder, capsys, arguments, said):
+    asked = ["--model", str(folder), "--steps", "3", *arguments.split()]
+    assert said in refused(capsys, *asked)
+
+
+def test_classes_of_a_folder_are_drawn_or_chosen(here, tmp_path, capsys):
+    DDPMPipeline(model(CONFIGS["classes"]), DDPMScheduler()).save_pretrained(tmp_path / "classes")
+    asked = ["--model", str(tmp_path / "classes"), "--method", "beta", "--steps", "2"]
+    asked += ["--count", "8", "--out", str(tmp_path / "out")]
+    drawn, chosen = sample(capsys, *asked), sample(capsys, *asked, "--label", "4")
+    labels = [
+        open_split([Path(files["samples"]).parent], Path(files["samples"]).stem).labels
+        for files in (drawn, chosen)
+    ]
+    assert len(set(labels[0])) > 2 and set(labels[1]) == {4}
+    assert "--label 5: expected 0 to 4" in refused(capsys, *asked, "--label", "5")
+
+
+def test_samples_may_begin_anywhere(folder):
+    denoiser = api.load(folder)
+    whole = api.sample(denoiser, (3, 8, 8), "beta", steps=2, count=4, batch_size=2)
+    part = api.sample(denoiser, (3, 8, 8), "beta", steps=2, first=2, count=2)
+    assert torch.equal(part, whole[2:])
+
+
+def test_a_pixel_may_be_shown_larger(tmp_path):
+    images = torch.linspace(-1, 1, 3 * 2 * 2).view(3, 1, 2, 2)
+    save_grid(images, tmp_path / "plain.png")
+    save_grid(images, tmp_path / "large.png", zoom=3)
+    plain, large = (np.asarray(Image.open(tmp_path / f"{n}.png")) for n in ("plain", "large"))
+    np.testing.assert_array_equal(large[1::3, 1::3], plain)
+    np.testing.assert_array_equal(large[::3, 2::3], plain)

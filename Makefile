@@ -13,6 +13,7 @@ help:
 	@echo "make report   run the active experiments (params/active.yaml) and write reports/"
 	@echo "make test     lint, types, tests"
 	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint, generated files"
+	@echo "make bench    measure speed and memory against their targets; ONLY=name for one"
 	@echo "make pins     resolve requirements.txt again from pyproject.toml"
 	@echo "make clean    remove results, logs and caches; .venv and DVC's cache stay"
 
@@ -52,7 +53,7 @@ lint: env
 	$(BIN)/ocm params --check
 
 bench: env
-	@echo "There are no benchmarks yet."
+	$(BIN)/ocm bench $(ONLY)
 
 clean:
 	rm -rf artifacts logs .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis

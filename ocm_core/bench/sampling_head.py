@@ -1,0 +1,127 @@
+"""A sampling step with a head against the same step without, by operations and by time.
+
+Operations are counted on the meta device at the six published networks' real sizes. Time needs
+real tensors and is measured where a step takes a second at most. The `complex` head has a bound at
+64×64; that of LSUN, at 256×256, is counted beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from ocm_core import covariance
+from ocm_core.bench.interface import Benchmark, Measured
+from ocm_core.bench.networks import drawn, shape_of
+from ocm_core.bench.timing import interleaved
+from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
+from ocm_core.covariance._head import CovarianceHead
+from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.transition import Ddpm, transition
+
+REPEATS = 9
+COUNTED = ("cifar10_ls", "cifar10_cs", "celeba64", "imagenet64", "imagenet256")
+TARGETS = {"simple": 1.01, "adaln": 1.01, "complex": 1.06}
+TIMED = {"cifar10_ls": 4, "imagenet64": 1}  # batch sizes: a `simple` and a `complex` head
+ABOVE = 0.03
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a chain, the head's variance scaling the noise or a fixed one."""
+
+    denoiser: Denoiser
+    x: Tensor
+    noise: Tensor
+
+    @classmethod
+    def on(cls, checkpoint: Checkpoint, batch: int) -> Step:
+        network = checkpoint.network()
+        head = CovarianceHead(network.make_head(checkpoint.head))
+        schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
+        denoiser = Denoiser(network, schedule, checkpoint.time, {"ocm": head})
+        shape = (batch, *shape_of(checkpoint))
+        return cls(denoiser, torch.zeros(shape), torch.ones(shape))
+
+    @torch.no_grad()
+    def run(self, method: str) -> Tensor:
+        half = self.denoiser.schedule.steps // 2
+        step = ReverseStep(
+            transition(self.denoiser.schedule, half // 2, half), Ddpm(), NON_NEGATIVE
+        )
+        prediction = self.denoiser.predict(self.x, half)
+        streams = SampleStreams(0, range(len(self.x)), tuple(self.x.shape[1:]))
+        chosen = covariance.build(method).look(prediction, streams)(step)
+        return step.mean(prediction) + chosen.scale(self.noise)
+
+
+def operations(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Of the network alone, and of its head."""
+    with torch.device("meta"), torch.no_grad():
+        network = checkpoint.network()
+        head = network.make_head(checkpoint.head)
+        x, time = torch.empty(1, *shape_of(checkpoint)), torch.empty(1)
+        with FlopCounterMode(display=False) as trunk:
+            features = network.features(x, time)
+            network.readout(features)
+        with FlopCounterMode(display=False) as alone:
+            head(features)
+    return trunk.get_total_flops(), alone.get_total_flops()
+
+
+def ratio_of_operations(name: str) -> float:
+    network, head = operations(CHECKPOINTS[name])
+    return (network + head) / network
+
+
+def _counted(name: str) -> Measured:
+    network, head = operations(CHECKPOINTS[name])
+    details: dict[str, float] = {"network_flops": network, "head_flops": head}
+    if CHECKPOINTS[name].head == "complex":
+        details["lsun_bedroom_at_256"] = ratio_of_operations("lsun_bedroom")
+    return Measured.exactly((network + head) / network, **details)
+
+
+def _timed(name: str) -> Measured:
+    step = Step.on(CHECKPOINTS[name], TIMED[name])
+    drawn(step.denoiser.network), drawn(step.denoiser.heads["ocm"])
+    with_head, without = partial(step.run, "ocm"), partial(step.run, "beta")
+    timed = interleaved(with_head, without, REPEATS).measured(batch=TIMED[name])
+    counted = ratio_of_operations(name)
+    return timed.less(counted, ratio_of_times=timed.ratio, ratio_of_operations=counted)
+
+
+def _words(name: str) -> str:
+    return f"a sampling step with the `{CHECKPOINTS[name].head}` head, {name}"
+
+
+BENCHMARKS = [
+    *(
+        Benchmark(
+            name=f"head_operations_{name}",
+            what=f"operations of {_words(name)}",
+            baseline="without the head",
+            target=TARGETS[CHECKPOINTS[name].head],
+            measure=partial(_counted, name),
+        )
+        for name in COUNTED
+    ),
+    *(
+        Benchmark(
+            name=f"head_time_{name}",
+            what=f"time of {_words(name)}, above the ratio of operations",
+            baseline="without the head",
+            target=ABOVE,
+            measure=partial(_timed, name),
+            unit="difference",
+        )
+        for name in TIMED
+    ),
+]

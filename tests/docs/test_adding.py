@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ROOT / "tests", made.root / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
     written = [*follow(PAGE, made.root), *follow_readme(made.root)]
-    assert len(written) == 12 + 2
+    assert len(written) == 11 + 2
     code = [str(file) for file in written if file.suffix == ".py"]
     made.run("ruff", "check", "--no-cache", *code)
     made.run("ruff", "format", "--no-cache", "--check", *code)

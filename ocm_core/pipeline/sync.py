@@ -24,6 +24,8 @@ def sync(names: Sequence[str]) -> str:
     """Synchronise whole experiments (the active ones by default); says what was done."""
     experiments = [load(name) for name in names or active_names()]
     stages = [address for experiment in experiments for address in _addresses(experiment)]
+    for file in {_file(experiment) for experiment in experiments}:
+        _forget_removed(file)
     listed = ", ".join(experiment.name for experiment in experiments)
     if not _dvc_differs(stages):
         _touch(experiments)
@@ -36,9 +38,27 @@ def sync(names: Sequence[str]) -> str:
 
 def _addresses(experiment: Experiment) -> list[str]:
     """How DVC names the stages of an experiment on its command line."""
-    own = own_file(experiment.name)
-    file = own if own.exists() else ACTIVE_FILE
+    file = _file(experiment)
     return [f"{file}:{stage_name(experiment, task)}" for task in tasks(experiment)]
+
+
+def _file(experiment: Experiment) -> Path:
+    own = own_file(experiment.name)
+    return own if own.exists() else ACTIVE_FILE
+
+
+def _forget_removed(file: Path) -> None:
+    """DVC keeps records of stages that are gone, and reads all of them each time it is called."""
+    lock = file.with_suffix(".lock")
+    if not lock.exists():
+        return
+    from dvc.utils.serialize import load_yaml, modify_yaml
+
+    gone = load_yaml(lock)["stages"].keys() - load_yaml(file)["stages"].keys()
+    if gone:
+        with modify_yaml(lock) as records:
+            for name in gone:
+                del records["stages"][name]
 
 
 def _dvc_differs(stages: Sequence[str]) -> bool:

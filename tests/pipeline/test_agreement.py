@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.pipeline.conftest import NAME, Project
 
@@ -32,6 +33,16 @@ def changed(made_by_snakemake: Project, tmp_path_factory: pytest.TempPathFactory
 def test_after_snakemake_and_sync_dvc_is_clean(made_by_snakemake: Project) -> None:
     assert made_by_snakemake.changed_in_dvc() == set()
     assert nothing_to_do(made_by_snakemake)
+
+
+def test_sync_forgets_stages_that_are_gone(made_by_snakemake: Project, tmp_path: Path) -> None:
+    project = made_by_snakemake.copy(tmp_path / "project")
+    lock = project.root / "dvc.lock"
+    recorded = lock.read_text()
+    lock.write_text(recorded + "  toy_mog9-sample-gone:\n    cmd: 'true'\n")
+    project.run("ocm", "sync")
+    assert yaml.safe_load(lock.read_text()) == yaml.safe_load(recorded)
+    assert project.run("dvc", "status").strip() == "Data and pipelines are up to date."
 
 
 def test_fresh_clone_with_pulled_artifacts_has_nothing_to_do(

@@ -74,3 +74,12 @@ def test_no_load_can_run_code() -> None:
         for call in re.findall(r"torch\.load\(.*?\)", text, re.DOTALL):
             assert "weights_only=True" in call, name
         assert not re.search(r"\bpickle\.loads?\(|allow_pickle=True|(?<![.\w])eval\(", text), name
+
+
+def test_the_timings_are_those_of_the_committed_benchmarks() -> None:
+    found = json.loads((ROOT / "reports/benchmarks.json").read_text())
+    text = (ROOT / "docs/speed.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.e-]+) \|[^|]*\| (yes|\*\*no\*\*) \|$", text, re.M)
+    assert {name for name, *_ in rows} == set(found)
+    for name, shown, holds in rows:
+        assert shown == f"{found[name]['ratio']:.3g}" and (holds == "yes") == found[name]["holds"]

@@ -27,7 +27,7 @@ _RULE = (
 def page(benchmarks: Benchmarks, found: Found) -> Page:
     run = {name: m for name, m in found.items() if m.ratio is not None}
     held = sum(m.holds for m in found.values())
-    sections = [_all(benchmarks, found), _against(benchmarks, run), _details(found)]
+    sections = [_all(benchmarks, found), _against(run), _details(found)]
     if any("sizes" in m.details for m in run.values()):
         sections.insert(2, _growth(run))
     return Page(
@@ -36,6 +36,9 @@ def page(benchmarks: Benchmarks, found: Found) -> Page:
         summary=(f"{plural(held, 'target')} of {len(found)} hold.", _RULE),
         sections=tuple(sections),
     )
+
+
+_A_CHART = 11  # benchmarks
 
 
 def _all(benchmarks: Benchmarks, found: Found) -> Section:
@@ -56,35 +59,10 @@ def _all(benchmarks: Benchmarks, found: Found) -> Section:
     return Section("all", "All benchmarks", (Table("benchmarks", columns, tuple(rows)),))
 
 
-def _against(benchmarks: Benchmarks, found: Found) -> Section:
+def _against(found: Found) -> Section:
     """One row a benchmark, as a share of its target: left of 1 it holds."""
-    names = list(found)[::-1]
-    shares = {n: [(x or 0.0) / found[n].target for x in _range(found[n])] for n in names}
-    hues = [var("good" if found[name].holds else "bad") for name in names]
-    figure = go.Figure(
-        layout=layout(
-            xaxis=axis("measured, as a share of the target"),
-            yaxis=axis("", tickfont={"size": 11}),
-            height=60 + 26 * len(names),
-            shapes=[_target_line()],
-        )
-    )
-    figure.add_scatter(
-        x=[shares[name][1] for name in names],
-        y=names,
-        mode="markers",
-        marker={"size": 9, "color": hues},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [shares[name][2] - shares[name][1] for name in names],
-            "arrayminus": [shares[name][1] - shares[name][0] for name in names],
-            "color": var("soft"),
-            "thickness": 1,
-        },
-        hovertemplate="%{y}: %{x:.3g} of the target<extra></extra>",
-    )
     rows = tuple((name, *_range(m), m.target) for name, m in found.items())
+    names = list(found)
     return Section(
         "against",
         "Against the targets",
@@ -94,12 +72,45 @@ def _against(benchmarks: Benchmarks, found: Found) -> Section:
                 caption="What was measured, over its target; bars reach over the repeats. "
                 "Left of the line a target holds.",
                 label="Measured figures of all benchmarks as shares of their targets",
-                panes=(Plot("", plain(figure)),),
+                panes=tuple(
+                    Plot("", plain(_shares({name: found[name] for name in some})))
+                    for some in (names[i : i + _A_CHART] for i in range(0, len(names), _A_CHART))
+                ),
                 table=Table("shares", ("benchmark", "low", "measured", "high", "target"), rows),
                 arrangement="alone",
             ),
         ),
     )
+
+
+def _shares(found: Found) -> go.Figure:
+    names = list(found)[::-1]
+    low, measured, high = zip(
+        *([(x or 0.0) / found[n].target for x in _range(found[n])] for n in names), strict=True
+    )
+    figure = go.Figure(
+        layout=layout(
+            xaxis=axis("measured, as a share of the target", range=[0, 2]),
+            yaxis=axis("", tickfont={"size": 11}),
+            shapes=[_target_line()],
+        )
+    )
+    figure.add_scatter(
+        x=measured,
+        y=names,
+        mode="markers",
+        marker={"size": 9, "color": [var("good" if found[n].holds else "bad") for n in names]},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [top - x for top, x in zip(high, measured, strict=True)],
+            "arrayminus": [x - bottom for bottom, x in zip(low, measured, strict=True)],
+            "color": var("soft"),
+            "thickness": 1,
+        },
+        hovertemplate="%{y}: %{x:.3g} of the target<extra></extra>",
+    )
+    return figure
 
 
 def _range(m: Measurement) -> tuple[float | None, float | None, float | None]:

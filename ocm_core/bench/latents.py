@@ -21,7 +21,7 @@ from torch import Tensor
 from ocm_core.bench.interface import Benchmark, Measured
 from ocm_core.bench.sampling_head import operations
 from ocm_core.bench.timing import interleaved, seconds
-from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.cost.gpus import A100
 from ocm_core.data import store
 from ocm_core.data.loader import StoredItems, open_items
 from ocm_core.data.plan import Plan
@@ -31,7 +31,6 @@ from ocm_core.training.draws import Draws
 COUNT, SHAPE, BATCH = 16_384, (4, 32, 32), 256
 CHUNK, SHARD, BUFFER = 1_024, 16_384, 4
 REPEATS = 5
-A100_FLOPS = 312e12
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ def _time() -> Measured:
 
 
 def _starving() -> Measured:
-    network, _ = operations(CHECKPOINTS["imagenet256"])
-    consumed = A100_FLOPS / (2 * network)
+    network, _ = operations("imagenet256")
+    consumed = A100.bfloat16 / (2 * network)
     with written() as latents:
         latents.from_store()
         rates = [COUNT / seconds(latents.from_store, time.perf_counter) for _ in range(REPEATS)]
@@ -88,7 +87,7 @@ def _starving() -> Measured:
         {
             "forward_flops": network,
             "step_flops": 2 * network,
-            "peak_flops": A100_FLOPS,
+            "peak_flops": A100.bfloat16,
             "latents_a_second_consumed_at_most": consumed,
             "latents_a_second_delivered": float(np.median(rates)),
             "arithmetic": "peak / (2 × forward pass); delivered by wall clock in one process",

@@ -12,6 +12,8 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.networks import build
 from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.params.resolved import load
+from ocm_core.params.schema import TrunkNetwork
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -24,14 +26,6 @@ DIT_S2 = {
     "attention_heads": 6,
     "num_classes": 1000,
     "learns_variance": True,
-}
-SIDES = {  # of what the network sees: pixels, or latents
-    "cifar10_ls": 32,
-    "cifar10_cs": 32,
-    "celeba64": 64,
-    "imagenet64": 64,
-    "lsun_bedroom": 256,
-    "imagenet256": 32,
 }
 
 
@@ -53,26 +47,15 @@ def _published(checkpoint: Checkpoint) -> tuple[Denoiser, nn.Module, tuple[int, 
     return (
         Denoiser(network, schedule, checkpoint.time),
         drawn(network.make_head(checkpoint.head)),
-        shape_of(checkpoint),
+        load(checkpoint.name).shape,
     )
-
-
-def shape_of(checkpoint: Checkpoint) -> tuple[int, ...]:
-    side = SIDES[checkpoint.name]
-    return checkpoint.arguments["in_channels"], side, side
 
 
 def small_unet(width: int = 16) -> ScoreNetwork:
     """That of the digits: two levels, 8×8 grey images."""
-    config = {
-        "in_channels": 1,
-        "base_channels": width,
-        "channel_multipliers": [1, 2],
-        "blocks_per_level": 1,
-        "attention_levels": [],
-        "norm_groups": 8,
-    }
-    return drawn(build("ddpm_unet", config))
+    network = load("digits").network
+    assert isinstance(network, TrunkNetwork)
+    return drawn(build(network.family, network.config | {"base_channels": width}))
 
 
 def small_denoiser() -> Denoiser:

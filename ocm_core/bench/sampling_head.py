@@ -1,6 +1,6 @@
 """A sampling step with a head against the same step without, by operations and by time.
 
-Operations are counted on the meta device at the six published networks' real sizes. Time needs
+Operations are those of the cost model, at the published networks' real sizes. Time needs
 real tensors and is measured where a step takes a second at most. The `complex` head has a bound at
 64×64; that of LSUN, at 256×256, is counted beside it.
 """
@@ -12,19 +12,20 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from ocm_core import covariance
 from ocm_core.bench.interface import Benchmark, Measured
-from ocm_core.bench.networks import drawn, shape_of
+from ocm_core.bench.networks import drawn
 from ocm_core.bench.timing import interleaved
 from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
+from ocm_core.cost.units import units
 from ocm_core.covariance._head import CovarianceHead
 from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.transition import Ddpm, transition
+from ocm_core.params.resolved import load
 
 REPEATS = 9
 COUNTED = ("cifar10_ls", "cifar10_cs", "celeba64", "imagenet64", "imagenet256")
@@ -47,7 +48,7 @@ class Step:
         head = CovarianceHead(network.make_head(checkpoint.head))
         schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
         denoiser = Denoiser(network, schedule, checkpoint.time, {"ocm": head})
-        shape = (batch, *shape_of(checkpoint))
+        shape = (batch, *load(checkpoint.name).shape)
         return cls(denoiser, torch.zeros(shape), torch.ones(shape))
 
     @torch.no_grad()
@@ -62,27 +63,19 @@ class Step:
         return step.mean(prediction) + chosen.scale(self.noise)
 
 
-def operations(checkpoint: Checkpoint) -> tuple[int, int]:
-    """Of the network alone, and of its head."""
-    with torch.device("meta"), torch.no_grad():
-        network = checkpoint.network()
-        head = network.make_head(checkpoint.head)
-        x, time = torch.empty(1, *shape_of(checkpoint)), torch.empty(1)
-        with FlopCounterMode(display=False) as trunk:
-            features = network.features(x, time)
-            network.readout(features)
-        with FlopCounterMode(display=False) as alone:
-            head(features)
-    return trunk.get_total_flops(), alone.get_total_flops()
+def operations(name: str) -> tuple[float, float]:
+    """Of the network alone, and of its head, for one item."""
+    found = units(name)
+    return found.evaluation.of(1).operations, found.head.of(1).operations
 
 
 def ratio_of_operations(name: str) -> float:
-    network, head = operations(CHECKPOINTS[name])
+    network, head = operations(name)
     return (network + head) / network
 
 
 def _counted(name: str) -> Measured:
-    network, head = operations(CHECKPOINTS[name])
+    network, head = operations(name)
     details: dict[str, float] = {"network_flops": network, "head_flops": head}
     if CHECKPOINTS[name].head == "complex":
         details["lsun_bedroom_at_256"] = ratio_of_operations("lsun_bedroom")

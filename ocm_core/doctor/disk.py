@@ -6,7 +6,7 @@ not counted; nor is DVC's cache, which holds a copy of what is recorded in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from math import prod
 from typing import NamedTuple
@@ -50,13 +50,20 @@ def sample_bytes(experiment: Experiment, task: Task) -> int:
 
 
 def encode_bytes(experiment: Experiment) -> int:
+    return sum(plan.bytes_of(plan.shards) for plan in encode_plans(experiment))
+
+
+def encode_shards(experiment: Experiment) -> int:
+    return sum(len(plan.shards) for plan in encode_plans(experiment))
+
+
+def encode_plans(experiment: Experiment) -> Iterator[Plan]:
     """The stores of all splits, by all jobs."""
     settings, latent, levels = experiment.encode, experiment.encode.latent, experiment.levels
-    total = 0
     for name, split in splits(experiment).items():
         count = split.items * (2 if settings.flips and name == "train" else 1)
         for items in ranges(count, settings.jobs, settings.shard):
-            plan = Plan(
+            yield Plan(
                 items=items,
                 shape=experiment.shape,
                 dtype="float32" if levels is None else "uint8",
@@ -66,8 +73,6 @@ def encode_bytes(experiment: Experiment) -> int:
                 chunk=settings.chunk,
                 shard=settings.shard,
             )
-            total += plan.bytes_of(plan.shards)
-    return total
 
 
 def splits(experiment: Experiment) -> dict[str, Split]:

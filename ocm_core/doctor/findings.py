@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from ocm_core.columns import columns
-from ocm_core.doctor.disk import to_write
+from ocm_core.doctor.disk import encode_shards, to_write
 from ocm_core.doctor.files import IN_PLACE, PublishedFile, needed
 from ocm_core.doctor.machine import Machine, Package, machine, packages
 from ocm_core.doctor.times import computed, measured
@@ -25,6 +25,7 @@ class Prospect:
     states: dict[str, str]  # by task
     files: tuple[PublishedFile, ...]
     bytes: dict[str, int]  # still to be written, by stage
+    shards: int  # that `encode` writes
     seconds: dict[str, float | None]  # of earlier runs of the tasks that are not current
     gpu_hours: dict[str, float]  # of the whole experiment on one GPU, computed
 
@@ -80,6 +81,7 @@ def _prospect(experiment: Experiment) -> Prospect:
         states={str(task): state for task, state in found.items()},
         files=tuple(files),
         bytes=({"download": fetched} if fetched else {}) | to_write(experiment, found),
+        shards=encode_shards(experiment),
         seconds={str(task): measured(experiment.name, task) for task in waiting},
         gpu_hours=computed(experiment.name),
     )
@@ -118,7 +120,8 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
         ]
         yield ["published files", *columns(("file", "size", "state"), shown, right=("size",))]
     if prospect.bytes:
-        sizes = [(stage, _size(size)) for stage, size in prospect.bytes.items()]
+        notes = {"encode": f", {plural(prospect.shards, 'shard')}"}
+        sizes = [(s + notes.get(s, ""), _size(size)) for s, size in prospect.bytes.items()]
         heading = "disk still to be filled, without networks, features and DVC's copies"
         yield [heading, *columns(("for", "size"), sizes, right=("size",))]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ocm_core.compare.recorded import REPORTS, names, recorded
@@ -40,14 +40,14 @@ def entries(root: Path) -> list[Entry]:
 
 
 def render(found: list[Entry]) -> str:
+    shared = PackageLoader("ocm_core.report")
     environment = Environment(
-        loader=PackageLoader("ocm_core.overview"),
+        loader=ChoiceLoader([PackageLoader("ocm_core.overview"), shared]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shared = PackageLoader("ocm_core.report")
     css = Markup(shared.get_source(environment, "page.css")[0])
     return environment.get_template("index.html").render(
         entries=found, css=css, palettes=palettes()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.schema import Experiment
+from ocm_core.pipeline import needs
 from ocm_core.pipeline.cells import cells_of, parts
 
 Names = Callable[[Experiment, str], list[str]]
@@ -52,124 +53,17 @@ def _if(condition: Callable[[Experiment], bool]) -> Callable[[Experiment], list[
     return lambda experiment: ["all"] if condition(experiment) else []
 
 
-def _headed(experiment: Experiment, part: str) -> list[str]:
-    return [label for label, method in experiment.methods.items() if method.needs == "head"]
-
-
-def _sampled(experiment: Experiment, part: str) -> list[str]:
-    return sorted({cell.method for cell in cells_of(experiment, part)})
-
-
-def _every(experiment: Experiment, part: str) -> list[str]:
-    return list(experiment.methods)
-
-
-def _stepwise(experiment: Experiment, part: str) -> list[str]:
-    """The methods that DDPM samplers use."""
-    chains = (s for s in experiment.sample.samplers.values() if s.kind == "ddpm")
-    return list(dict.fromkeys(label for chain in chains for label in chain.methods))
-
-
-def _likely(experiment: Experiment, part: str) -> list[str]:
-    settings = experiment.evaluate.likelihood
-    return list(settings.methods) if settings else []
-
-
-def _before(experiment: Experiment, labels: Iterable[str]) -> list[str]:
-    """The stages that these methods need before they can be used."""
-    chosen = [experiment.methods[label] for label in labels]
-    headed = [method for method in chosen if method.needs == "head"]
-    moments = any(method.needs == "moments" for method in chosen)
-    moments |= any(experiment.head.form(method).baseline == "moments" for method in headed)
-    return [*["moments"] * moments, *["heads"] * bool(headed)]
-
-
-def _per_score(stage: str) -> Callable[[Experiment], list[str]]:
-    def parts_of(experiment: Experiment) -> list[str]:
-        needed = stage in _before(experiment, experiment.methods)
-        return list(experiment.network.scores) if needed else []
-
-    return parts_of
-
-
-def _encoded(experiment: Experiment, part: str = "all") -> list[str]:
-    return [f"encode/{part}" for part in _encode_parts(experiment)]
-
-
-def _encode_parts(experiment: Experiment) -> list[str]:
-    jobs = experiment.encode.jobs
-    return ["all"] if jobs == 1 else [f"{job + 1}of{jobs}" for job in range(jobs)]
-
-
-def _score(score: str) -> str:
-    return "fetch_score/all" if score == "published" else f"score/{score}"
-
-
-def _model(experiment: Experiment, score: str, labels: Iterable[str]) -> list[str]:
-    """The score network and what these methods need of it."""
-    return [_score(score), *(f"{stage}/{score}" for stage in _before(experiment, labels))]
-
-
-def _models(experiment: Experiment, labels: Iterable[str]) -> list[str]:
-    wanted = list(labels)
-    return [name for s in experiment.network.scores for name in _model(experiment, s, wanted)]
-
-
-def _sample_inputs(experiment: Experiment, part: str) -> list[str]:
-    scores = dict.fromkeys(cell.score for cell in cells_of(experiment, part))
-    labels = _sampled(experiment, part)
-    return [name for score in scores for name in _model(experiment, score, labels)]
-
-
-def _samples(experiment: Experiment) -> list[str]:
-    return [f"sample/{part}" for part in parts(experiment)]
-
-
-def _space(experiment: Experiment) -> str | None:
-    features = experiment.evaluate.features
-    return features.space if features else None
-
-
-def _published_reference(experiment: Experiment) -> bool:
-    features = experiment.evaluate.features
-    return features is not None and features.reference is not None
-
-
-def _feature_modules(experiment: Experiment, part: str) -> list[str]:
-    space = _space(experiment)
-    return [f"ocm_core.features.{space}"] if space else []
-
-
-def _page_module(experiment: Experiment, part: str) -> list[str]:
-    kind = "toy" if experiment.data.kind == "mixture" else "image"
-    return [f"ocm_core.stages._{kind}_page"]
-
-
-def _latent_module(experiment: Experiment, part: str) -> list[str]:
-    return ["ocm_core.stages._latents"] if experiment.encode.latent else []
-
-
-def _origin(experiment: Experiment) -> str | None:
-    """Of the autoencoder, where there is one."""
-    return experiment.encode.latent.vae.origin if experiment.encode.latent else None
-
-
-def _generated(experiment: Experiment) -> bool:
-    checkpoint = experiment.network.checkpoint
-    return checkpoint is not None and checkpoint.origin == "generated"
-
-
 VAE = ("fetch_vae/all", "vae/all")  # one of them, where there is an autoencoder
 PIXELS = ("fetch_data/all",)  # what reading the data set itself waits for, where it is an archive
 EVALUATIONS = ("points", "covariance", "likelihood", "deviation", "cost")
 _NETWORK = ("data", "encode.latent", "schedule", "network")
 
 STAGES = (
-    Stage("publish_score", reads=("network",), parts=_if(_generated)),
+    Stage("publish_score", reads=("network",), parts=_if(needs.has_generated_score)),
     Stage(
         "publish_vae",
         reads=("encode.latent",),
-        parts=_if(lambda experiment: _origin(experiment) == "generated"),
+        parts=_if(lambda experiment: needs.vae_origin(experiment) == "generated"),
     ),
     Stage(
         "fetch_score",
@@ -180,72 +74,68 @@ STAGES = (
     Stage(
         "fetch_vae",
         reads=("encode.latent",),
-        parts=_if(lambda experiment: _origin(experiment) in ("published", "generated")),
+        parts=_if(lambda experiment: needs.vae_origin(experiment) in ("published", "generated")),
         inputs=lambda experiment, part: ["publish_vae/all"],
     ),
     Stage(
         "fetch_features",
         reads=("evaluate.features",),
-        parts=_if(lambda experiment: _space(experiment) == "inception"),
-        chosen=_feature_modules,
+        parts=_if(lambda experiment: needs.feature_space(experiment) == "inception"),
+        chosen=needs.feature_modules,
     ),
     Stage(
         "fetch_reference",
         reads=("evaluate.features",),
-        parts=_if(_published_reference),
+        parts=_if(needs.published_reference),
     ),
     Stage("fetch_data", reads=("data",), parts=_if(lambda experiment: experiment.data.archived)),
     Stage(
         "vae",
         shared=True,
         reads=("data", "encode.latent", "train.vae"),
-        parts=_if(lambda experiment: _origin(experiment) == "trained"),
+        parts=_if(lambda experiment: needs.vae_origin(experiment) == "trained"),
         inputs=lambda experiment, part: [*PIXELS],
     ),
     Stage(
         "encode",
         reads=("data", "encode"),
-        parts=_encode_parts,
+        parts=needs.encode_parts,
         inputs=lambda experiment, part: [*PIXELS, *VAE],
-        chosen=_latent_module,
+        chosen=needs.latent_module,
     ),
     Stage(
         "score",
         shared=True,
         reads=(*_NETWORK, "train.score"),
         parts=lambda experiment: [s for s in experiment.network.scores if s == "learned"],
-        inputs=_encoded,
+        inputs=needs.encode_tasks,
     ),
     Stage(
         "moments",
         reads=(*_NETWORK, "train.moments"),
-        parts=_per_score("moments"),
-        inputs=lambda experiment, part: [*_encoded(experiment), _score(part)],
+        parts=needs.per_score("moments"),
+        inputs=lambda experiment, part: [*needs.encode_tasks(experiment), needs.score_task(part)],
     ),
     Stage(
         "heads",
         shared=True,
         reads=(*_NETWORK, "head", "train.heads"),
-        parts=_per_score("heads"),
-        inputs=lambda experiment, part: [
-            *_encoded(experiment),
-            _score(part),
-            *[f"moments/{part}"] * ("moments" in _before(experiment, _headed(experiment, part))),
-        ],
-        methods=_headed,
+        parts=needs.per_score("heads"),
+        inputs=needs.head_inputs,
+        methods=needs.with_heads,
     ),
     Stage(
         "sample",
         shared=True,
         reads=(*_NETWORK, "head", "sample"),
         parts=lambda experiment: list(parts(experiment)),
-        inputs=_sample_inputs,
-        methods=_sampled,
+        inputs=needs.sample_inputs,
+        methods=needs.sampled_methods,
     ),
     Stage(
         "classifier",
         reads=("data", "train.classifier"),
-        parts=_if(lambda experiment: _space(experiment) == "classifier"),
+        parts=_if(lambda experiment: needs.feature_space(experiment) == "classifier"),
         inputs=lambda experiment, part: [*PIXELS],
     ),
     Stage(
@@ -253,10 +143,10 @@ STAGES = (
         reads=("data", "evaluate.features"),
         parts=_if(lambda experiment: experiment.evaluate.features is not None),
         inputs=lambda experiment, part: [
-            *([] if _published_reference(experiment) else PIXELS),
+            *([] if needs.published_reference(experiment) else PIXELS),
             *("classifier/all", "fetch_features/all", "fetch_reference/all"),
         ],
-        chosen=_feature_modules,
+        chosen=needs.feature_modules,
     ),
     Stage(
         "evaluate_images",
@@ -268,52 +158,55 @@ STAGES = (
             *VAE,
         ],
         chosen=lambda experiment, part: [
-            *_feature_modules(experiment, part),
-            *_latent_module(experiment, part),
+            *needs.feature_modules(experiment, part),
+            *needs.latent_module(experiment, part),
         ],
     ),
     Stage(
         "evaluate_points",
         reads=("data", "network.scores", "sample", "evaluate.mmd"),
         parts=_if(lambda experiment: experiment.evaluate.mmd is not None),
-        inputs=lambda experiment, part: [*_encoded(experiment), *_samples(experiment)],
+        inputs=lambda experiment, part: [
+            *needs.encode_tasks(experiment),
+            *needs.sample_tasks(experiment),
+        ],
     ),
     Stage(
         "evaluate_covariance",
         reads=(*_NETWORK, "head", "sample.samplers", "evaluate.covariance_error"),
         parts=_if(lambda experiment: experiment.evaluate.covariance_error is not None),
         inputs=lambda experiment, part: [
-            *_encoded(experiment),
-            *_models(experiment, _stepwise(experiment, part)),
+            *needs.encode_tasks(experiment),
+            *needs.all_model_tasks(experiment, needs.ddpm_methods(experiment, part)),
         ],
-        methods=_stepwise,
+        methods=needs.ddpm_methods,
     ),
     Stage(
         "evaluate_likelihood",
         reads=(*_NETWORK, "head", "sample.clip", "evaluate.likelihood"),
         parts=_if(lambda experiment: experiment.evaluate.likelihood is not None),
         inputs=lambda experiment, part: [
-            *_encoded(experiment),
-            *_models(experiment, _likely(experiment, part)),
+            *needs.encode_tasks(experiment),
+            *needs.all_model_tasks(experiment, needs.likelihood_methods(experiment, part)),
         ],
-        methods=_likely,
+        methods=needs.likelihood_methods,
     ),
     Stage(
         "evaluate_deviation",
         reads=(*_NETWORK, "head", "evaluate.deviation"),
         parts=_if(lambda experiment: experiment.evaluate.deviation is not None),
         inputs=lambda experiment, part: [
-            *_encoded(experiment),
-            *_models(experiment, _headed(experiment, part)),
+            *needs.encode_tasks(experiment),
+            *needs.all_model_tasks(experiment, needs.with_heads(experiment, part)),
         ],
-        methods=_headed,
+        methods=needs.with_heads,
     ),
     Stage(
         "evaluate_cost",
         reads=(*_NETWORK, "head", "evaluate.cost"),
         parts=_if(lambda experiment: experiment.evaluate.cost is not None),
-        inputs=lambda experiment, part: _models(experiment, experiment.methods),
-        methods=_every,
+        inputs=lambda experiment, part: needs.all_model_tasks(experiment, experiment.methods),
+        methods=needs.every_method,
     ),
     Stage(
         "report",
@@ -332,15 +225,15 @@ STAGES = (
         inputs=lambda experiment, part: [
             *(f"evaluate_images/{p}" for p in parts(experiment)),
             *(f"evaluate_{of}/all" for of in EVALUATIONS),
-            *_samples(experiment),
-            *_encoded(experiment),
+            *needs.sample_tasks(experiment),
+            *needs.encode_tasks(experiment),
             *VAE,
             *("reference/all", "classifier/all"),
-            *_models(experiment, experiment.methods),
+            *needs.all_model_tasks(experiment, experiment.methods),
         ],
         chosen=lambda experiment, part: [
-            *_page_module(experiment, part),
-            *_latent_module(experiment, part),
+            *needs.page_module(experiment, part),
+            *needs.latent_module(experiment, part),
         ],
         files=("reports/paper/results.csv",),
     ),
@@ -413,7 +306,7 @@ def outputs(experiment: Experiment, task: Task) -> dict[str, str]:
 def plots(experiment: Experiment) -> dict[str, tuple[str, Collection[str]]]:
     """The report's plot data: name of the CSV file, its x column, and a y column per method."""
     evaluate = experiment.evaluate
-    stepwise = _stepwise(experiment, "all")
+    stepwise = needs.ddpm_methods(experiment, "all")
     data: dict[str, tuple[str, Collection[str]]] = {}
     for score in experiment.network.scores:
         if evaluate.covariance_error:

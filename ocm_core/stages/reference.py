@@ -5,6 +5,7 @@ It is the training set, or a published file with the statistics of one and a bat
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,14 @@ def run(job: Job) -> None:
     images = published.images if published else _training_images(job)
     chosen = _chosen(len(images), settings.manifold_images, settings.seed)
     kept: list[Features] = []
-    computed = Statistics.over(_keeping(_batches(job, space, images), chosen, kept))
+    batches = _keeping(_batches(job, space, images), chosen, kept)
+    if published:
+        statistics = published.statistics
+        deque(batches, maxlen=0)  # for what is kept
+    else:
+        statistics = Statistics.over(batches)
     manifold = Manifold.of(torch.cat(kept), neighbours=settings.neighbours)
-    save_reference(job.folder, published.statistics if published else computed, manifold)
+    save_reference(job.folder, statistics, manifold)
     job.note(
         space=space.name,
         images=None if published else len(images),  # of the statistics; a file does not tell

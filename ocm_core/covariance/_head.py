@@ -2,7 +2,7 @@
 
 Each such method has a random target whose mean given x_t is c; the head is fitted to it by least
 squares. As published, the raw output is method-specific (h for `ocm`, E[ε²] for `sn`, the residual
-for `npr`). Relative to a baseline c̄_t it is c = c̄_t · link(r), zero output meaning the baseline,
+for `npr`). Relative to a baseline c̄_t it is c = link(r, c̄_t), zero output meaning the baseline,
 and errors are measured in a unit that grows with c̄_t: c spans four orders of magnitude over t. With
 a score that is known or preconditioned the target's noise goes with c̄_t (`own`); the Jacobian of a
 plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
@@ -43,16 +43,29 @@ class Noised:
         return self.prediction.eps.detach()
 
 
-def identity(raw: Tensor) -> Tensor:
-    return 1.0 + raw
+def identity(raw: Tensor, baseline: Tensor) -> Tensor:
+    return baseline * (1.0 + raw)
 
 
-def positive(raw: Tensor) -> Tensor:
-    """softplus, shifted so that 0 gives 1."""
-    return functional.softplus(raw + log(e - 1.0))
+def positive(raw: Tensor, baseline: Tensor) -> Tensor:
+    """softplus, shifted so that 0 gives the baseline."""
+    return baseline * functional.softplus(raw + log(e - 1.0))
 
 
-LINKS: dict[str, Callable[[Tensor], Tensor]] = {"identity": identity, "positive": positive}
+def tapered(raw: Tensor, baseline: Tensor) -> Tensor:
+    """Positive, and close to the baseline where that is close to 1: at the smallest t.
+
+    c spreads little there; but few times of a training batch are so small, and the trunk's features
+    hardly tell them from larger ones, where c spreads most.
+    """
+    return positive((1.0 - baseline).clamp(min=0.0) * raw, baseline)
+
+
+LINKS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "identity": identity,
+    "positive": positive,
+    "tapered": tapered,
+}
 
 
 Unit = Literal["own", "root", "one"]  # the method's own, √c̄_t, or 1
@@ -110,7 +123,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         if baseline is None:
             return self.published(raw, prediction)
         link = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link
-        return baseline * link(raw)
+        return link(raw, baseline)
 
     def loss(self, batch: Noised) -> PerSample:
         with torch.no_grad():

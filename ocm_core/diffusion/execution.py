@@ -17,7 +17,10 @@ def executed(
     channels_last: bool,
     compiled: bool,
 ) -> Denoiser:
-    """The denoiser, run so. Its network is changed in place; heads stay as they are."""
+    """The denoiser, run so. Its network is changed in place; heads stay as they are.
+
+    The precision of products of matrices in float32 is the process's, and set for all of it.
+    """
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if channels_last:
         denoiser.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ocm_core.errors import OcmError
@@ -37,6 +37,12 @@ def generator(seed: int, index: int, purpose: str) -> np.random.Generator:
         raise OcmError(f"seed = {seed}, sample index = {index}: expected both to be ≥ 0")
     counter = [0, 0, 0, _PURPOSES[purpose]]
     return np.random.Generator(np.random.Philox(key=[seed, index], counter=counter))
+
+
+def draw_labels(seed: int, indices: Sequence[int], classes: int) -> Int[Tensor, " batch"]:
+    """Uniform over the classes, each from its sample's own stream."""
+    streams = (generator(seed, index, "label") for index in indices)
+    return torch.tensor([int(stream.integers(classes)) for stream in streams])
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 from ocm_core import api, covariance
 from ocm_core.data.store import Values
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import generator
+from ocm_core.diffusion.noise import draw_labels
 from ocm_core.drawing.source import Source, Wish, decoded_as_it_is
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.diffusers_unet import DiffusersUNet
@@ -114,13 +114,11 @@ def _check_label(network: DiffusersUNet, label: int | None) -> None:
 
 
 def _labels(network: DiffusersUNet, wish: Wish, rows: range) -> Tensor | None:
-    """As asked, else uniform over the classes, each from its sample's own stream."""
     if network.classes is None:
         return None
     if wish.label is not None:
         return torch.full((len(rows),), wish.label)
-    streams = (generator(wish.seed, index, "label") for index in rows)
-    return torch.tensor([int(stream.integers(network.classes)) for stream in streams])
+    return draw_labels(wish.seed, rows, network.classes)
 
 
 def _digests(folder: Path, heads: Path | None) -> dict[str, str]:

@@ -110,7 +110,7 @@ class HeadForm(Block):
     """What a head's raw output stands for, and in which unit its errors are measured."""
 
     baseline: Literal["none", "gaussian", "moments"]
-    link: Literal["identity", "positive"]
+    link: Literal["identity", "positive", "tapered"]
     unit: Literal["own", "root", "one"]
 
 
@@ -156,10 +156,11 @@ class Optimiser(Block):
 
 
 class Moments(Block):
-    """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points per timestep."""
+    """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points, at which timesteps."""
 
     draws: Count
     batch_size: Count
+    stride: Count  # 1: every timestep; otherwise a grid, dense at small t, and lines between
     seed: int
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ocm_core import covariance
@@ -12,7 +11,7 @@ from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.noise import SampleStreams, generator
+from ocm_core.diffusion.noise import SampleStreams, draw_labels
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import pixel_sigma_limit
@@ -43,12 +42,9 @@ class CellSampler:
         return Ddpm() if self.sampler.kind == "ddpm" else Ddim(self.sampler.eta)
 
     def labels(self, indices: range) -> Tensor | None:
-        """Uniform over the classes, each from its sample's own stream; None: without labels."""
         if not self.denoiser.network.conditional:
             return None
-        classes = self.experiment.data.classes
-        streams = (generator(self.cell.seed, index, "label") for index in indices)
-        return torch.tensor([int(s.integers(classes)) for s in streams], device=self.device)
+        return draw_labels(self.cell.seed, indices, self.experiment.data.classes).to(self.device)
 
     def draw(self, indices: range, label: Labels, watch: Watcher | None = None) -> Sampled:
         experiment, limits = self.experiment, self.experiment.sample.clip

@@ -32,10 +32,10 @@ from ocm_core.training.batches import InMemory
 from ocm_core.training.draws import Draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
-from ocm_core.training.moments import Moments, baseline_gaussian, estimate_at
+from ocm_core.training.moments import Moments, baseline_gaussian, estimate, estimate_at, timesteps
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
-from tests.core.doubles import LabelledNetwork
+from tests.core.doubles import LabelledNetwork, QuadraticNetwork
 from tests.core.published import case_denoiser
 from tests.core.test_published_runs import training_batch
 from tests.goldens_io import arrays, facts
@@ -326,3 +326,32 @@ def test_moments_do_not_depend_on_how_many_images_are_looked_at_together(size: i
     estimate_at(denoiser, found, 3, x0, eps, label, batch_size=size)
     assert found.excess[3] == pytest.approx(expected.excess[3], rel=1e-12)
     assert found.square_error[3] == pytest.approx(expected.square_error[3], rel=1e-12)
+
+
+@pytest.mark.parametrize(("steps", "stride"), [(1000, 1), (1000, 10), (1000, 7), (20, 10), (1, 1)])
+def test_the_grid_of_moments_is_dense_at_small_t_and_ends_at_the_last(steps, stride) -> None:
+    times = timesteps(steps, stride)
+    assert times[: min(30, steps)] == list(range(1, min(30, steps) + 1))
+    assert times[-1] == steps and max(np.diff(times), default=1) <= stride
+    assert stride > 1 or times == list(range(1, steps + 1))
+
+
+def test_moments_between_the_timesteps_of_a_grid_lie_on_straight_lines() -> None:
+    moments = Moments.empty(100)
+    assert moments.missing([0, 3, 7]) == [3, 7]
+    for t in timesteps(100, 20):
+        moments.excess[t] = t / 2 if t <= 30 else 15.0 + (t - 30)
+    moments.excess[50] = 0.0
+    whole = moments.interpolated()
+    assert whole.missing(range(101)) == []
+    assert whole.excess[[0, 7, 30, 40, 50, 60, 100]].tolist() == [0, 3.5, 15, 7.5, 0, 27.5, 85]
+
+
+def test_a_grid_leaves_what_it_visits_as_it_was() -> None:
+    denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.3, 61)))
+    x0, eps = torch.randn(2, 7, 4, dtype=torch.float64)
+    every, grid = (estimate(denoiser, lambda _: (x0, eps), stride) for stride in (1, 15))
+    times = timesteps(60, 15)
+    assert len(times) < 60
+    for name in ("square", "square_error", "excess", "excess_error"):
+        np.testing.assert_array_equal(getattr(grid, name)[times], getattr(every, name)[times])

@@ -29,11 +29,11 @@ from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.likelihood.decoder import Decoder
-from ocm_core.params.schema import Optimiser
+from ocm_core.params.schema import Moments, Optimiser
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
-from ocm_core.training.moments import baseline_gaussian, estimate
+from ocm_core.training.moments import baseline_gaussian, baseline_moments, estimate
 from ocm_core.training.score_matching import ScoreMatching
 
 BUDGET = 20.0  # CPU seconds a head
@@ -41,7 +41,7 @@ SCORE_ITERATIONS = 500
 RATES = (2e-3, 8e-3, 3e-2)  # of the plain head
 RELATIVE_RATE = 8e-3
 SEEDS = 2
-MOMENT_IMAGES, MOMENT_STRIDE = 64, 10
+MOMENTS = Moments(draws=64, batch_size=64, stride=10, seed=0)
 TIMES = (1, 5, 20, 50, 100, 200, 400, 800)
 POINTS = 16
 _TIMED = 20  # iterations that tell how long one takes
@@ -95,17 +95,11 @@ class Trial:
         return float(torch.stack(squares).mean())
 
     def baseline_table(self) -> Tensor:
-        """c̄_t from a few images a timestep; where that is not positive, a Gaussian's."""
-        draw, schedule = np.random.default_rng(0), self.denoiser.schedule
-
-        def drawn(t: int) -> tuple[Tensor, Tensor]:
-            x0 = self.train[draw.integers(len(self.train), size=MOMENT_IMAGES)]
-            return x0, torch.from_numpy(draw.standard_normal(x0.shape, dtype=np.float32))
-
-        excess = torch.from_numpy(estimate(self.denoiser, drawn, MOMENT_STRIDE).excess)
-        variance = float(self.train.var(0).mean())
+        """c̄_t from a few images at a few timesteps."""
+        schedule, variance = self.denoiser.schedule, float(self.train.var(0).mean())
         gaussian = baseline_gaussian(schedule.alpha_bar, schedule.b, variance)
-        return torch.where(excess > 0, excess, torch.from_numpy(gaussian))
+        found = estimate(self.denoiser, InMemory(self.train), MOMENTS)
+        return baseline_moments(torch.from_numpy(found.excess), torch.from_numpy(gaussian))
 
     def train_head(self, head: CovarianceHead, rate: float, seed: int, iterations: int) -> None:
         method = cast(LearnedMethod, covariance.build("ocm"))

@@ -19,7 +19,7 @@ from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
 from ocm_core.stages._score import finish_training, label_seed, save_networks
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
-from ocm_core.training.moments import baseline_gaussian
+from ocm_core.training.moments import baseline_gaussian, baseline_moments
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -68,7 +68,5 @@ def _baseline(job: Job, denoiser: Denoiser, variance: float, kind: str) -> Tenso
         return gaussian
     if denoiser.moments is None:
         raise OcmError("head.baseline: 'moments' needs the stage `moments`, and it is no input")
-    # an estimate that is not positive within its noise cannot be a unit
-    unusable = denoiser.moments <= 0
-    job.note(baseline_entries_from_gaussian=int(unusable[1:].sum()))
-    return torch.where(unusable, gaussian, denoiser.moments)
+    job.note(baseline_entries_from_gaussian=int((denoiser.moments[1:] <= 0).sum()))
+    return baseline_moments(denoiser.moments, gaussian)

@@ -21,9 +21,15 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.shapes import Batch, Labels, Table
+from ocm_core.params.schema import Moments as Settings
+from ocm_core.shapes import Batch, Labels, OverTime, Table
+from ocm_core.training.batches import Items
+from ocm_core.training.draws import Draws
 
 _DENSE = 30
+_KEEP_EVERY = 100
+
+Progress = Callable[[list[int]], Iterable[int]]
 
 
 @dataclass(frozen=True)
@@ -93,15 +99,30 @@ def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[float, float]:
 
 def estimate(
     denoiser: Denoiser,
-    draw: Callable[[int], tuple[Batch, Batch]],
-    stride: int = 1,
+    items: Items,
+    settings: Settings,
+    *,
+    device: str = "cpu",
+    progress: Progress = iter,
+    begun: Moments | None = None,
+    keep: Callable[[Moments], None] = lambda _: None,
 ) -> Moments:
-    """The tables; `draw(t)` gives images and their noise."""
-    moments = Moments.empty(denoiser.schedule.steps)
-    for t in timesteps(denoiser.schedule.steps, stride):
-        x0, eps = draw(t)
-        estimate_at(denoiser, moments, t, x0, eps)
+    """The tables, from noisy items; those begun are continued, and handed to `keep` on the way."""
+    moments = begun or Moments.empty(denoiser.schedule.steps)
+    times = timesteps(denoiser.schedule.steps, settings.stride)
+    for done, t in enumerate(progress(moments.missing(times)), start=1):
+        draws = Draws(settings.seed, t, settings.draws, device)  # the timestep's own stream
+        x0, label = items.batch(draws)
+        eps = draws.normals(tuple(x0.shape[1:]))
+        estimate_at(denoiser, moments, t, x0, eps, label, settings.batch_size)
+        if done % _KEEP_EVERY == 0:
+            keep(moments)
     return moments.interpolated()
+
+
+def baseline_moments(excess: OverTime, gaussian: OverTime) -> OverTime:
+    """1 - Γ_t; where the estimate is not positive within its noise, a Gaussian's c."""
+    return torch.where(excess > 0, excess, gaussian)
 
 
 def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> Table:

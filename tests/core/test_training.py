@@ -26,6 +26,7 @@ from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
+from ocm_core.params.schema import Moments as MomentSettings
 from ocm_core.params.schema import Optimiser
 from ocm_core.processes import Shard
 from ocm_core.training.batches import InMemory
@@ -349,9 +350,33 @@ def test_moments_between_the_timesteps_of_a_grid_lie_on_straight_lines() -> None
 
 def test_a_grid_leaves_what_it_visits_as_it_was() -> None:
     denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.3, 61)))
-    x0, eps = torch.randn(2, 7, 4, dtype=torch.float64)
-    every, grid = (estimate(denoiser, lambda _: (x0, eps), stride) for stride in (1, 15))
+    items = InMemory(torch.randn(9, 4, dtype=torch.float64))
+    every, grid = (
+        estimate(denoiser, items, MomentSettings(draws=7, batch_size=7, stride=stride, seed=0))
+        for stride in (1, 15)
+    )
     times = timesteps(60, 15)
     assert len(times) < 60
     for name in ("square", "square_error", "excess", "excess_error"):
         np.testing.assert_array_equal(getattr(grid, name)[times], getattr(every, name)[times])
+
+
+def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
+    denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.01, 251)))
+    items = InMemory(torch.randn(9, 4, dtype=torch.float64))
+    settings = MomentSettings(draws=3, batch_size=3, stride=1, seed=0)
+    kept: list[np.ndarray] = []
+    whole = estimate(denoiser, items, settings, keep=lambda m: kept.append(m.excess.copy()))
+    assert [int(np.isnan(table).sum()) for table in kept] == [150, 50]
+    begun, visited = Moments.empty(250), []
+    for mine, theirs in zip(vars(begun).values(), vars(whole).values(), strict=True):
+        mine[:101] = theirs[:101]
+    again = estimate(
+        denoiser,
+        items,
+        settings,
+        begun=begun,
+        progress=lambda times: visited.extend(times) or times,
+    )
+    assert visited == list(range(101, 251))
+    np.testing.assert_array_equal(again.excess, whole.excess)

@@ -1,7 +1,8 @@
 """The short way for a model of one's own: load it, train a head, sample. README.md shows it.
 
-One path for images in [-1, 1]: heads, even chains and limits as published. Baselines for heads,
-other chains, guidance and latents are choices of the parts that are put together here.
+One path for images in [-1, 1]: even chains and limits as published, and the heads too unless they
+are asked to be relative. Other chains, guidance and latents are choices of the parts that are put
+together here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor
 from ocm_core import covariance
 from ocm_core.checkpoints.diffusers_folder import read_scheduler, read_unet
 from ocm_core.checkpoints.head_file import load_heads, save_heads
-from ocm_core.covariance._head import CovarianceHead, LearnedMethod
+from ocm_core.covariance._head import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
@@ -33,11 +34,13 @@ from ocm_core.grid import save_grid
 from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.networks.interface import Images
-from ocm_core.params.schema import Optimiser
+from ocm_core.params.schema import Moments, Optimiser
 from ocm_core.samplers.ancestral import Watcher, ancestral
+from ocm_core.shapes import OverTime
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import Progress, fit
+from ocm_core.training.moments import baseline_gaussian, baseline_moments, estimate
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_heads", "sample", "save_grid", "save_heads", "train_head", "wrap"]
 
 ImageLabels = Int[Tensor, " image"] | None
+_MOMENTS = Moments(draws=64, batch_size=64, stride=10, seed=0)
 KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim()}
 
 
@@ -69,6 +73,7 @@ def train_head(
     *,
     labels: ImageLabels = None,
     kind: str = "simple",
+    relative: bool = False,
     iterations: int = 20_000,
     batch_size: int = 64,
     learning_rate: float = 1e-3,
@@ -76,17 +81,27 @@ def train_head(
     folder: Path | None = None,
     progress: Progress = iter,
 ) -> Denoiser:
-    """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes."""
+    """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes.
+
+    A relative head predicts c in proportion to its mean over these images at each t (first some ten
+    thousand evaluations of the network tell it), and stays positive: better with few steps.
+    """
     _check_images(images, labels)
     rule = covariance.build(method)
     if not isinstance(rule, LearnedMethod):
         raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
+    if relative and not isinstance(rule, RegressionMethod):
+        raise OcmError(f"method '{method}' does not predict c, and cannot be relative to its mean")
     settings = _settings(iterations, batch_size, learning_rate, seed)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         torch.manual_seed(seed)
-        head = CovarianceHead(denoiser.network.make_head(kind)).to(_device(denoiser))
+        items, net = InMemory(images, labels), denoiser.network.make_head(kind)
+        if relative:
+            baseline = _baseline(denoiser, items, float(images.var(0).mean()))
+            head = CovarianceHead(net, baseline, link="tapered", unit="one").to(_device(denoiser))
+        else:
+            head = CovarianceHead(net).to(_device(denoiser))
         trained = replace(denoiser, heads={**denoiser.heads, method: head})
-        items = InMemory(images, labels)
         objective = HeadFitting(trained, {method: rule}, items, Decoder(levels=256))
         place = folder or Path(scratch)
         state = fit(objective, settings, place, device=str(_device(denoiser)), progress=progress)
@@ -147,6 +162,13 @@ def _schedule(scheduler: ConfigMixin) -> Schedule:
             " be used"
         )
     return Schedule(np.append(0.0, betas.double().numpy()))
+
+
+def _baseline(denoiser: Denoiser, items: InMemory, variance: float) -> OverTime:
+    schedule = denoiser.schedule
+    gaussian = torch.from_numpy(baseline_gaussian(schedule.alpha_bar, schedule.b, variance))
+    moments = estimate(denoiser, items, _MOMENTS, device=str(_device(denoiser)))
+    return baseline_moments(torch.from_numpy(moments.excess), gaussian)
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> Optimiser:

@@ -30,13 +30,15 @@ class Row:
     cells: Mapping[str, Best]  # by place: K10, or K10 cfg1.5
 
 
-def best(found: Recorded) -> list[Row]:
+def best(found: Recorded, alike: Mapping[str, str]) -> list[Row]:
+    """`alike` names, for a sampler, the one whose row its methods compete in."""
     places: dict[tuple[str, str], dict[str, list[Key]]] = {}
     spreads = spread_names(found.numbers)
     for key in found.numbers:
         metric, sampler, _, where = place(key)
         if metric.startswith(MEASURES) and metric not in spreads:
-            places.setdefault((metric, sampler), {}).setdefault(where, []).append(key)
+            row = metric, alike.get(sampler, sampler)
+            places.setdefault(row, {}).setdefault(where, []).append(key)
     return [
         Row(metric, sampler, {where: _best(found, keys) for where, keys in by_place.items()})
         for (metric, sampler), by_place in places.items()

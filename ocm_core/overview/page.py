@@ -5,6 +5,7 @@ A page of its own kind: it links to other files and has no charts, so it carries
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ocm_core.compare.recorded import REPORTS, names, recorded
 from ocm_core.compare.revisions import WorkingTree
 from ocm_core.overview.best import Best, Row, best
 from ocm_core.params.resolved import load
-from ocm_core.params.schema import Experiment
+from ocm_core.params.schema import Experiment, Sampler
 from ocm_core.report.evidence import PUBLISHED_SPACE
 from ocm_core.report.style import palettes
 
@@ -35,8 +36,9 @@ class Entry:
 def entries(root: Path) -> list[Entry]:
     """Those with numbers, whether or not their page was made here."""
     tree = WorkingTree(root)
-    found = {name: best(recorded(tree, name)) for name in names(tree)}
-    return [_entry(root, load(name), rows) for name, rows in found.items() if rows]
+    experiments = [load(name) for name in names(tree)]
+    found = [(e, best(recorded(tree, e.name), _alike(e.sample.samplers))) for e in experiments]
+    return [_entry(root, experiment, rows) for experiment, rows in found if rows]
 
 
 def render(found: list[Entry]) -> str:
@@ -68,6 +70,15 @@ def _entry(root: Path, experiment: Experiment, rows: list[Row]) -> Entry:
             for row in rows
         ),
     )
+
+
+def _alike(samplers: Mapping[str, Sampler]) -> dict[str, str]:
+    """Each sampler to the first that takes the same steps, maybe with other methods."""
+    first: dict[tuple[object, ...], str] = {}
+    return {
+        name: first.setdefault((s.kind, s.eta, s.chain, s.last_sigma), name)
+        for name, s in samplers.items()
+    }
 
 
 def _measure(experiment: Experiment, row: Row) -> str:

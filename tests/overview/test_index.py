@@ -24,7 +24,7 @@ def test_methods_within_noise_share_the_place() -> None:
         **{("fid", "ddim", m, "K5", "cfg1.5"): v for m, v in (("delta", 1.0), ("ocm", 2.0))},
         ("recall", "ddpm", "ocm", "K5"): 0.1,
     }
-    rows = best(Recorded(numbers, {("sample", "seeds"): [0, 1, 2, 3]}))
+    rows = best(Recorded(numbers, {("sample", "seeds"): [0, 1, 2, 3]}), {})
     found = {(row.metric, row.sampler): dict(row.cells) for row in rows}
     assert found == {
         ("fid", "ddpm"): {"K5": Best(("ocm", "npr"), 3.0)},
@@ -33,9 +33,19 @@ def test_methods_within_noise_share_the_place() -> None:
     }
 
 
+def test_samplers_that_step_alike_share_a_row() -> None:
+    numbers = {
+        ("fid", s, m, "K5"): v for s, m, v in (("ddpm", "ocm", 2.0), ("probes", "hundred", 1.0))
+    }
+    (row,) = best(Recorded(numbers, {}), {"ddpm": "ddpm", "probes": "ddpm"})
+    assert row.sampler == "ddpm" and dict(row.cells) == {"K5": Best(("hundred",), 1.0)}
+    (digits,) = [entry for entry in entries(ROOT) if entry.name == "digits"]
+    assert not any("PROBES" in name for name, _ in digits.rows)
+
+
 def test_the_committed_numbers_have_a_best_method_everywhere() -> None:
     numbers = recorded(WorkingTree(ROOT), "toy_mog9").numbers
-    for row in best(recorded(WorkingTree(ROOT), "toy_mog9")):
+    for row in best(recorded(WorkingTree(ROOT), "toy_mog9"), {}):
         for where, cell in row.cells.items():
             rivals = {
                 key[2]: value

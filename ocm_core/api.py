@@ -34,13 +34,12 @@ from ocm_core.grid import save_grid
 from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.networks.interface import Images
-from ocm_core.params.schema import Moments, Optimiser
+from ocm_core.params.schema import Optimiser
 from ocm_core.samplers.ancestral import Watcher, ancestral
-from ocm_core.shapes import OverTime
+from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import Progress, fit
-from ocm_core.training.moments import baseline_gaussian, baseline_moments, estimate
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_heads", "sample", "save_grid", "save_heads", "train_head", "wrap"]
 
 ImageLabels = Int[Tensor, " image"] | None
-_MOMENTS = Moments(draws=64, batch_size=64, stride=10, seed=0)
 KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim()}
 
 
@@ -83,8 +81,8 @@ def train_head(
 ) -> Denoiser:
     """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes.
 
-    A relative head predicts c in proportion to its mean over these images at each t (first some ten
-    thousand evaluations of the network tell it), and stays positive: better with few steps.
+    A relative head predicts c in proportion to its mean over these images at each t, which takes as
+    long as some sixty to a hundred iterations to tell, and stays positive: better with few steps.
     """
     _check_images(images, labels)
     rule = covariance.build(method)
@@ -95,16 +93,18 @@ def train_head(
     settings = _settings(iterations, batch_size, learning_rate, seed)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         torch.manual_seed(seed)
-        items, net = InMemory(images, labels), denoiser.network.make_head(kind)
+        net, device = denoiser.network.make_head(kind), str(_device(denoiser))
+        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), Decoder(levels=256))
         if relative:
-            baseline = _baseline(denoiser, items, float(images.var(0).mean()))
-            head = CovarianceHead(net, baseline, link="tapered", unit="one").to(_device(denoiser))
+            gaussian = gaussian_baseline(denoiser.schedule, float(images.var(0).mean()))
+            means = target_means(bare, seed, min(batch_size, DRAWS), device)[method]
+            head = CovarianceHead(net, or_gaussian(means, gaussian), link="tapered", unit="one")
         else:
-            head = CovarianceHead(net).to(_device(denoiser))
-        trained = replace(denoiser, heads={**denoiser.heads, method: head})
-        objective = HeadFitting(trained, {method: rule}, items, Decoder(levels=256))
+            head = CovarianceHead(net)
+        trained = replace(denoiser, heads={**denoiser.heads, method: head.to(device)})
+        objective = replace(bare, denoiser=trained)
         place = folder or Path(scratch)
-        state = fit(objective, settings, place, device=str(_device(denoiser)), progress=progress)
+        state = fit(objective, settings, place, device=device, progress=progress)
         state.use_average()
         state.path(place).unlink(missing_ok=True)
     head.eval().requires_grad_(False)
@@ -162,13 +162,6 @@ def _schedule(scheduler: ConfigMixin) -> Schedule:
             " be used"
         )
     return Schedule(np.append(0.0, betas.double().numpy()))
-
-
-def _baseline(denoiser: Denoiser, items: InMemory, variance: float) -> OverTime:
-    schedule = denoiser.schedule
-    gaussian = torch.from_numpy(baseline_gaussian(schedule.alpha_bar, schedule.b, variance))
-    moments = estimate(denoiser, items, _MOMENTS, device=str(_device(denoiser)))
-    return baseline_moments(torch.from_numpy(moments.excess), gaussian)
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> Optimiser:

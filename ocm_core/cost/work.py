@@ -15,7 +15,6 @@ from ocm_core.params.schema import Experiment, Method
 from ocm_core.pipeline.cells import Cell, cells
 from ocm_core.pipeline.table import tasks
 from ocm_core.stages._settings import given
-from ocm_core.training.moments import timesteps
 
 _FLOAT32 = 4
 _FEATURES = 2048  # values of Inception's features
@@ -75,11 +74,9 @@ class Workload:
         return Work("encode", found, disk=encode_bytes(self.experiment))
 
     def moments(self) -> Work:
-        settings = self.experiment.train.moments
-        times = timesteps(self.experiment.schedule.steps, settings.stride)
-        looks = settings.draws * len(times)
-        drawn = looks * self.values
-        found = self.units.evaluation.per_item(settings.batch_size) * looks
+        settings, steps = self.experiment.train.moments, self.experiment.schedule.steps
+        drawn = steps * settings.draws * self.values
+        found = self.units.evaluation.per_item(settings.batch_size) * (settings.draws * steps)
         return Work("moments", found, drawn)
 
     def heads(self) -> Work:

@@ -109,7 +109,7 @@ class Encode(Block):
 class HeadForm(Block):
     """What a head's raw output stands for, and in which unit its errors are measured."""
 
-    baseline: Literal["none", "gaussian", "moments"]
+    baseline: Literal["none", "gaussian", "moments", "target"]
     link: Literal["identity", "positive", "tapered"]
     unit: Literal["own", "root", "one"]
 
@@ -156,11 +156,10 @@ class Optimiser(Block):
 
 
 class Moments(Block):
-    """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points, at which timesteps."""
+    """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points per timestep."""
 
     draws: Count
     batch_size: Count
-    stride: Count  # 1: every timestep; otherwise a grid, dense at small t, and lines between
     seed: int
 
 

@@ -87,6 +87,4 @@ def _trained(train: Train) -> Iterator[str]:
                 f"{name} {settings.iterations} iterations in batches of {settings.batch_size} "
                 f"(seed {settings.seed})"
             )
-    moments = train.moments
-    grid = "" if moments.stride == 1 else f", every {moments.stride}th t"
-    yield f"moments {moments.draws} draws per t{grid} (seed {moments.seed})"
+    yield f"moments {train.moments.draws} draws per t (seed {train.moments.seed})"

@@ -33,9 +33,9 @@ def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
     if not counts:
         return None
     return (
-        "Heads with a baseline are relative to the mean posterior variance at each t, as moments "
-        "of the predicted noise estimate it. Where that was not positive, the variance of a "
-        f"Gaussian with the spread of the data took its place: at {listed(counts)}."
+        "Heads with a baseline are relative to the mean posterior variance at each t, as it was "
+        "estimated. Where that was not positive, the variance of a Gaussian with the spread of "
+        f"the data took its place: at up to {listed(counts)}."
     )
 
 

@@ -43,7 +43,7 @@ def head_parameters(job: Job) -> dict[str, int]:
 
 
 def replaced_baselines(job: Job) -> dict[str, int]:
-    """By score: at how many t the heads' unit is a Gaussian's, the moments' not being positive."""
+    """By score: at how many t a head's baseline is a Gaussian's, its own not being positive."""
     return {
         name.removeprefix("heads/"): manifest["notes"].get("baseline_entries_from_gaussian", 0)
         for name, manifest in manifests(job).items()

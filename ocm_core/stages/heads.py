@@ -10,16 +10,15 @@ from torch import Tensor
 
 from ocm_core import covariance
 from ocm_core.covariance._head import LearnedMethod
-from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.recomputing import recompute_blocks
 from ocm_core.stages._data import training_items
 from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
 from ocm_core.stages._score import finish_training, label_seed, save_networks
+from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
-from ocm_core.training.moments import baseline_gaussian, baseline_moments
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -34,19 +33,22 @@ def run(job: Job) -> None:
     denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
         recompute_blocks(denoiser.network)
-    heads = {}
-    for label, method in experiment.methods.items():
-        torch.manual_seed(label_seed(settings.seed, label))
-        kind = experiment.head.form(method).baseline
-        baseline = _baseline(job, denoiser, items.variance, kind)
-        heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
     methods = {
         label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
         for label, method in experiment.methods.items()
     }
-    denoiser = replace(denoiser, heads=heads, precision=_PRECISIONS[settings.precision])
+    bare = HeadFitting(
+        replace(denoiser, precision=_PRECISIONS[settings.precision]),
+        methods,
+        items.of(denoiser.network),
+        Decoder(experiment.levels),
+    )
+    heads = {}
+    for label, baseline in _baselines(job, bare, items.variance).items():
+        torch.manual_seed(label_seed(settings.seed, label))
+        heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
     state = fit(
-        HeadFitting(denoiser, methods, items.of(denoiser.network), Decoder(experiment.levels)),
+        replace(bare, denoiser=replace(bare.denoiser, heads=heads)),
         settings,
         job.folder,
         device=job.device,
@@ -58,15 +60,28 @@ def run(job: Job) -> None:
     job.note(parameters=counts)
 
 
-def _baseline(job: Job, denoiser: Denoiser, variance: float, kind: str) -> Tensor | None:
-    """c̄_t, to which heads are relative: that of a Gaussian, or the moments', or none."""
-    if kind == "none":
-        return None
-    schedule = denoiser.schedule
-    gaussian = torch.from_numpy(baseline_gaussian(schedule.alpha_bar, schedule.b, variance))
-    if kind == "gaussian":
-        return gaussian
-    if denoiser.moments is None:
+def _baselines(job: Job, fitting: HeadFitting, variance: float) -> dict[str, Tensor | None]:
+    """c̄_t by method, as its form says; None where there is none."""
+    experiment, settings = job.experiment, job.experiment.train.heads
+    kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
+    by_target, by_moments, by_gaussian = (
+        {label: fitting.methods[label] for label in kinds if kinds[label] == kind}
+        for kind in ("target", "moments", "gaussian")
+    )
+    micro_batch = settings.batch_size // settings.accumulate
+    estimates = target_means(
+        replace(fitting, methods=by_target), settings.seed, micro_batch, job.device
+    )
+    moments, schedule = fitting.denoiser.moments, fitting.denoiser.schedule
+    if by_moments and moments is None:
         raise OcmError("head.baseline: 'moments' needs the stage `moments`, and it is no input")
-    job.note(baseline_entries_from_gaussian=int((denoiser.moments[1:] <= 0).sum()))
-    return baseline_moments(denoiser.moments, gaussian)
+    if moments is not None:
+        estimates |= dict.fromkeys(by_moments, moments)
+    replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
+    job.note(baseline_entries_from_gaussian=max(replaced, default=0))
+    gaussian = gaussian_baseline(schedule, variance)
+    return {
+        **dict.fromkeys(kinds),
+        **dict.fromkeys(by_gaussian, gaussian),
+        **{label: or_gaussian(table, gaussian) for label, table in estimates.items()},
+    }

@@ -1,4 +1,4 @@
-"""Monte-Carlo moments of the noise prediction, over all timesteps."""
+"""Monte-Carlo moments of the noise prediction at every timestep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ocm_core.stages._data import training_items
 from ocm_core.stages._moments import MOMENTS_FILE, load_moments, save_moments
 from ocm_core.stages._score import load_score
-from ocm_core.training.moments import estimate, timesteps
+from ocm_core.training.moments import estimate
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -27,5 +27,4 @@ def run(job: Job) -> None:
         keep=partial(save_moments, job.folder),
     )
     save_moments(job.folder, moments)
-    looked_at = len(timesteps(denoiser.schedule.steps, settings.stride))
-    job.note(timesteps=looked_at, draws_per_timestep=settings.draws)
+    job.note(draws_per_timestep=settings.draws)

@@ -83,9 +83,13 @@ class Diffused:
     x: Batch
 
 
-def diffuse(items: Items, schedule: Schedule, draws: Draws, rows: slice) -> Diffused:
+def diffuse(
+    items: Items, schedule: Schedule, draws: Draws, rows: slice, t: Times | None = None
+) -> Diffused:
+    """At these timesteps, one for each item of the whole batch, or at random ones."""
     x0, label = items.batch(draws)
-    t, eps = draws.times(schedule.steps), draws.normals(tuple(x0.shape[1:]))
+    t = draws.times(schedule.steps) if t is None else t
+    eps = draws.normals(tuple(x0.shape[1:]))
     signal = schedule.at(schedule.alpha_bar, t, x0).sqrt()
     x = signal * x0 + schedule.at(schedule.b, t, x0).sqrt() * eps
     return Diffused(x0[rows], None if label is None else label[rows], t[rows], eps[rows], x[rows])

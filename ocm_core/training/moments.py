@@ -3,9 +3,6 @@
 Γ_t = E‖ε̂‖² / d as published. Since E ε² = 1, the mean of ε² - ε̂² over the same draws is an
 unbiased 1 - Γ_t too, and at large t, where ε̂ ≈ ε, its error is smaller by orders of magnitude:
 1 - Γ_t is 1e-4 there and would drown in the noise of Γ_t.
-
-The tables bend at small t and are smooth beyond: a grid that is dense at first, and straight lines
-between its timesteps, cost a fraction of all timesteps.
 """
 
 from __future__ import annotations
@@ -17,16 +14,14 @@ from math import sqrt
 import numpy as np
 import torch
 from jaxtyping import Float64
-from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.params.schema import Moments as Settings
-from ocm_core.shapes import Batch, Labels, OverTime, Table
+from ocm_core.shapes import Batch, Labels, Table
 from ocm_core.training.batches import Items
 from ocm_core.training.draws import Draws
 
-_DENSE = 30
 _KEEP_EVERY = 100
 
 Progress = Callable[[list[int]], Iterable[int]]
@@ -47,23 +42,9 @@ class Moments:
         tables = (np.append(0.0, np.full(steps, np.nan)) for _ in range(4))
         return cls(*tables)
 
-    def missing(self, times: Iterable[int]) -> list[int]:
-        return [t for t in times if np.isnan(self.excess[t])]
-
-    def interpolated(self) -> Moments:
-        """Straight lines over t wherever nothing was computed."""
-        return Moments(*(_interpolated(table) for table in vars(self).values()))
-
-
-def _interpolated(table: Table) -> Table:
-    (known,) = np.nonzero(~np.isnan(table))
-    return np.asarray(np.interp(np.arange(len(table)), known, table[known]))
-
-
-def timesteps(steps: int, stride: int) -> list[int]:
-    """All small t, then every `stride`-th, and the last."""
-    dense = min(_DENSE, steps)
-    return sorted({*range(1, dense + 1), *range(dense, steps + 1, stride), steps})
+    @property
+    def missing(self) -> list[int]:
+        return np.flatnonzero(np.isnan(self.excess)).tolist()
 
 
 @torch.no_grad()
@@ -109,23 +90,11 @@ def estimate(
 ) -> Moments:
     """The tables, from noisy items; those begun are continued, and handed to `keep` on the way."""
     moments = begun or Moments.empty(denoiser.schedule.steps)
-    times = timesteps(denoiser.schedule.steps, settings.stride)
-    for done, t in enumerate(progress(moments.missing(times)), start=1):
+    for done, t in enumerate(progress(moments.missing), start=1):
         draws = Draws(settings.seed, t, settings.draws, device)  # the timestep's own stream
         x0, label = items.batch(draws)
         eps = draws.normals(tuple(x0.shape[1:]))
         estimate_at(denoiser, moments, t, x0, eps, label, settings.batch_size)
         if done % _KEEP_EVERY == 0:
             keep(moments)
-    return moments.interpolated()
-
-
-def baseline_moments(excess: OverTime, gaussian: OverTime) -> OverTime:
-    """1 - Γ_t; where the estimate is not positive within its noise, a Gaussian's c."""
-    return torch.where(excess > 0, excess, gaussian)
-
-
-def baseline_gaussian(alpha_bar: ndarray, b: ndarray, variance: float) -> Table:
-    """c_g = ᾱ v / (ᾱ v + b): c of a Gaussian with the data's variance v."""
-    share: ndarray = alpha_bar * variance / (alpha_bar * variance + b)
-    return share
+    return moments

@@ -142,7 +142,7 @@ def test_covariance_error_is_the_distance_to_exact_diagonals(kind: str, monkeypa
     """A head that gives nothing yet says c = 1, or its baseline."""
     monkeypatch.setattr(covariance_error, "TIMES", (5, 400))
     monkeypatch.setattr(covariance_error, "POINTS", 2)
-    trial = covariance_error.Trial(covariance_error.score(2), *covariance_error.images(), kind)
+    trial = covariance_error.Trial(covariance_error.score(0, 2), *covariance_error.images(), kind)
     exact = torch.stack([c for _, c in trial.points])
     assert exact.shape == (len(covariance_error.TIMES), *trial.held_out.shape)
     expected = float((1 - exact).square().mean())

@@ -29,11 +29,12 @@ from ocm_core.networks.mlp import MlpScore
 from ocm_core.params.schema import Moments as MomentSettings
 from ocm_core.params.schema import Optimiser
 from ocm_core.processes import Shard
-from ocm_core.training.batches import InMemory
+from ocm_core.training.baselines import gaussian_baseline, target_means, timesteps
+from ocm_core.training.batches import InMemory, diffuse
 from ocm_core.training.draws import Draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
-from ocm_core.training.moments import Moments, baseline_gaussian, estimate, estimate_at, timesteps
+from ocm_core.training.moments import Moments, estimate, estimate_at
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 from tests.core.doubles import LabelledNetwork, QuadraticNetwork
@@ -64,7 +65,7 @@ def changed(**values):
 def head_fitting(labels=LEARNED, score=None):
     levels = schedule.linear(100)
     network = score or MixtureScore(PAIR, levels)
-    baseline = torch.from_numpy(baseline_gaussian(levels.alpha_bar, levels.b, PAIR.variance))
+    baseline = gaussian_baseline(levels, PAIR.variance)
     heads = {}
     for label in labels:
         torch.manual_seed(len(label))
@@ -329,42 +330,56 @@ def test_moments_do_not_depend_on_how_many_images_are_looked_at_together(size: i
     assert found.square_error[3] == pytest.approx(expected.square_error[3], rel=1e-12)
 
 
-@pytest.mark.parametrize(("steps", "stride"), [(1000, 1), (1000, 10), (1000, 7), (20, 10), (1, 1)])
-def test_the_grid_of_moments_is_dense_at_small_t_and_ends_at_the_last(steps, stride) -> None:
-    times = timesteps(steps, stride)
-    assert times[: min(30, steps)] == list(range(1, min(30, steps) + 1))
-    assert times[-1] == steps and max(np.diff(times), default=1) <= stride
-    assert stride > 1 or times == list(range(1, steps + 1))
+@pytest.mark.parametrize("steps", [1, 20, 30, 31, 1000, 1003])
+def test_the_grid_of_means_is_dense_at_small_t_and_ends_at_the_last(steps: int) -> None:
+    times = timesteps(steps)
+    assert times[:30] == list(range(1, min(30, steps) + 1))
+    assert times[-1] == steps and max(np.diff(times), default=1) <= 10
 
 
-def test_moments_between_the_timesteps_of_a_grid_lie_on_straight_lines() -> None:
-    moments = Moments.empty(100)
-    assert moments.missing([0, 3, 7]) == [3, 7]
-    for t in timesteps(100, 20):
-        moments.excess[t] = t / 2 if t <= 30 else 15.0 + (t - 30)
-    moments.excess[50] = 0.0
-    whole = moments.interpolated()
-    assert whole.missing(range(101)) == []
-    assert whole.excess[[0, 7, 30, 40, 50, 60, 100]].tolist() == [0, 3.5, 15, 7.5, 0, 27.5, 85]
+@pytest.mark.parametrize("label", ["ocm", "sn", "npr"])
+def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
+    """For a true score each target has mean c given x_t: within the noise of 32 points."""
+    fitting = head_fitting(LEARNED)
+    means = target_means(fitting, seed=0)
+    assert set(means) == {"ocm", "sn", "npr"}
+    levels = fitting.denoiser.schedule
+    draw = np.random.default_rng(1)
+    exact = covariance.build("exact_diag")
+    for t in (3, 30, 60, 100):
+        x0 = torch.from_numpy(PAIR.draw(2000, draw)).float()
+        eps = torch.from_numpy(draw.standard_normal((2000, 2))).float()
+        x = float(levels.alpha_bar[t]) ** 0.5 * x0 + float(levels.b[t]) ** 0.5 * eps
+        c = exact.c(fitting.denoiser.predict(x, t)).detach().double()
+        spread = fitted_target(fitting, label, t).std() / (2 * 32) ** 0.5
+        assert abs(float(means[label][t]) - float(c.mean())) < 5 * float(spread) + 1e-3
 
 
-def test_a_grid_leaves_what_it_visits_as_it_was() -> None:
-    denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.3, 61)))
-    items = InMemory(torch.randn(9, 4, dtype=torch.float64))
-    every, grid = (
-        estimate(denoiser, items, MomentSettings(draws=7, batch_size=7, stride=stride, seed=0))
-        for stride in (1, 15)
-    )
-    times = timesteps(60, 15)
-    assert len(times) < 60
-    for name in ("square", "square_error", "excess", "excess_error"):
-        np.testing.assert_array_equal(getattr(grid, name)[times], getattr(every, name)[times])
+def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
+    draws = Draws(5, t, 1000)
+    at = torch.full((1000,), t)
+    noisy = diffuse(fitting.items, fitting.denoiser.schedule, draws, slice(None), at)
+    return fitting.methods[label].target(fitting.look(noisy, draws, slice(None))).detach()
+
+
+@pytest.mark.parametrize("size", [1, 5, 32, 100])
+def test_means_do_not_depend_on_how_many_items_are_looked_at_together(size: int) -> None:
+    fitting = head_fitting(("ocm",))
+    found, expected = (target_means(fitting, 0, n)["ocm"] for n in (size, 32))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    assert float(found[0]) == 0.0 and len(found) == 101
+    between = (found[30:41:10]).mean()
+    assert float(found[35]) == pytest.approx(float(between))
+
+
+def test_what_has_no_target_has_no_mean() -> None:
+    assert target_means(head_fitting(("iddpm",)), seed=0) == {}
 
 
 def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
     denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.01, 251)))
     items = InMemory(torch.randn(9, 4, dtype=torch.float64))
-    settings = MomentSettings(draws=3, batch_size=3, stride=1, seed=0)
+    settings = MomentSettings(draws=3, batch_size=3, seed=0)
     kept: list[np.ndarray] = []
     whole = estimate(denoiser, items, settings, keep=lambda m: kept.append(m.excess.copy()))
     assert [int(np.isnan(table).sum()) for table in kept] == [150, 50]

@@ -44,6 +44,10 @@ METHODS = {
     "delta": {},
     "analytic": {},
     "ocm": {},
+    "ocm_tapered": {
+        "kind": "ocm",
+        "head": {"baseline": "target", "link": "tapered", "unit": "one"},
+    },
     "rademacher_10": {"kind": "rademacher", "probes": 10},
 }
 

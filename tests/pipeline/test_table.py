@@ -46,7 +46,9 @@ def test_stages_that_nobody_needs_are_not_in_the_graph() -> None:
     ]
 
 
-@pytest.mark.parametrize(("baseline", "present"), [("moments", True), ("gaussian", False)])
+@pytest.mark.parametrize(
+    ("baseline", "present"), [("moments", True), ("gaussian", False), ("target", False)]
+)
 def test_a_head_on_a_table_of_moments_needs_the_moments(baseline: str, present: bool) -> None:
     experiment = variant(**only("ocm"), head__baseline=baseline)
     assert (Task("moments", "true") in table.tasks(experiment)) == present

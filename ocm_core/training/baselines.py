@@ -1,0 +1,67 @@
+"""c̄_t, which heads may be relative to: a Gaussian's, or the mean of a method's own target.
+
+The latter is told by as many evaluations as some hundred training steps have: a grid of timesteps,
+dense where the means bend, and straight lines between them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocm_core.covariance._head import RegressionMethod
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.shapes import OverTime
+from ocm_core.training.batches import diffuse
+from ocm_core.training.draws import Draws
+from ocm_core.training.head_fitting import HeadFitting
+
+DRAWS = 32  # noisy items a timestep
+_DENSE, _STRIDE = 30, 10
+
+
+def gaussian_baseline(schedule: Schedule, variance: float) -> OverTime:
+    """c_g = ᾱ v / (ᾱ v + b): c of a Gaussian with the data's variance v."""
+    signal = schedule.alpha_bar * variance
+    return torch.from_numpy(signal / (signal + schedule.b))
+
+
+def or_gaussian(estimate: OverTime, gaussian: OverTime) -> OverTime:
+    """An estimate that is not positive within its noise cannot be a unit."""
+    return torch.where(estimate > 0, estimate, gaussian)
+
+
+def timesteps(steps: int) -> list[int]:
+    """All small t, then every tenth, and the last."""
+    dense = min(_DENSE, steps)
+    return sorted({*range(1, dense + 1), *range(dense, steps + 1, _STRIDE), steps})
+
+
+def target_means(
+    fitting: HeadFitting, seed: int, batch_size: int = DRAWS, device: str = "cpu"
+) -> dict[str, OverTime]:
+    """By method, over t = 0 … T (entry 0 is 0); `batch_size` items are looked at together."""
+    regressions = {k: m for k, m in fitting.methods.items() if isinstance(m, RegressionMethod)}
+    if not regressions:
+        return {}
+    schedule = fitting.denoiser.schedule
+    times = timesteps(schedule.steps)
+    means = {label: [0.0] for label in regressions}
+    for t in times:
+        found: dict[str, list[Tensor]] = {label: [] for label in regressions}
+        for first in range(0, DRAWS, batch_size):
+            rows = slice(first, first + batch_size)
+            draws = Draws(seed, t, DRAWS, device)
+            draws.seed_torch(first)
+            at = torch.full((DRAWS,), t, device=device)
+            batch = fitting.look(diffuse(fitting.items, schedule, draws, rows, at), draws, rows)
+            for label, method in regressions.items():
+                found[label].append(method.target(batch).detach().double().flatten(1))
+        for label, targets in found.items():
+            means[label].append(float(torch.cat(targets).mean()))
+    every = np.arange(schedule.steps + 1)
+    return {
+        label: torch.from_numpy(np.interp(every, [0, *times], known))
+        for label, known in means.items()
+    }

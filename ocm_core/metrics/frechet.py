@@ -18,6 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 from jaxtyping import Float64
+from scipy.linalg import lapack
 from torch import Tensor
 
 from ocm_core.errors import OcmError
@@ -56,7 +57,7 @@ class Statistics:
             share = len(batch) / (count + len(batch))
             centre = batch.mean(0, dtype=torch.float64)
             spread, shift = batch - centre, centre - mean
-            scatter = scatter + spread.T @ spread + count * share * torch.outer(shift, shift)
+            scatter = scatter + _gram(spread) + count * share * torch.outer(shift, shift)
             mean, count = mean + share * shift, count + len(batch)
         if count < 2:
             raise OcmError(f"a covariance needs at least 2 feature vectors, found {count}")
@@ -88,15 +89,36 @@ class Statistics:
         return cls(torch.from_numpy(mean), torch.from_numpy(covariance), count)
 
     @cached_property
-    def factor(self) -> Matrix:
-        """F with F Fᵀ = S: Cholesky's, or from the eigenvectors where S is singular."""
-        factor: Matrix
+    def cholesky(self) -> Matrix | None:
+        """None where S is singular."""
         factor, failed = torch.linalg.cholesky_ex(self.covariance)
-        if bool(failed):
-            values, vectors = torch.linalg.eigh(self.covariance)
-            smallest = len(values) * _EPSILON * values[-1]  # below it all is rounding
-            factor = vectors * torch.where(values > smallest, values, 0.0).sqrt()
+        return None if bool(failed) else factor
+
+    @cached_property
+    def factor(self) -> Matrix:
+        """F with F Fᵀ = S: Cholesky's, or from the eigenvectors where there is none."""
+        if self.cholesky is not None:
+            return self.cholesky
+        values, vectors = torch.linalg.eigh(self.covariance)
+        smallest = len(values) * _EPSILON * values[-1]  # below it all is rounding
+        factor: Matrix = vectors * torch.where(values > smallest, values, 0.0).sqrt()
         return factor
+
+    def seen_from(self, other: Statistics) -> Matrix:
+        """Fᵀ S F with the other's factor; of a symmetric matrix, the lower half is enough."""
+        if other.cholesky is None:
+            return other.factor.T @ self.covariance @ other.factor
+        product, failed = lapack.dsygst(
+            self.covariance.numpy(), other.cholesky.numpy(), itype=2, lower=1
+        )
+        assert not failed, "LAPACK's dsygst was called in a wrong way"
+        return torch.from_numpy(product)
+
+
+def _gram(rows: Points) -> Matrix:
+    """XᵀX. NumPy sees that it is symmetric and computes one half; torch computes both."""
+    array = rows.numpy()
+    return torch.from_numpy(array.T @ array)
 
 
 def frechet_distance(*, real: Statistics, generated: Statistics | Points) -> float:
@@ -129,7 +151,7 @@ def _root_trace(real: Statistics, generated: Statistics) -> Tensor:
     σ² are the eigenvalues of F₁ᵀ S₂ F₁, which cost a third. They come with independent errors of
     about ε max σ², which the root makes ε max σ² / σ: harmless, unless some σ are tiny.
     """
-    squares: Vector = torch.linalg.eigvalsh(real.factor.T @ generated.covariance @ real.factor)
+    squares: Vector = torch.linalg.eigvalsh(generated.seen_from(real), UPLO="L")
     rounding = _EPSILON * squares[-1]
     roots = squares.clamp(min=rounding).sqrt()
     allowed = _TOLERANCE * (real.covariance.trace() + generated.covariance.trace())

@@ -100,6 +100,17 @@ def test_pieces_of_any_size_make_the_same_statistics(sizes: list[int], offset: f
     np.testing.assert_allclose(statistics.covariance, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "count", [10, 200]
+)  # a singular covariance, and one with Cholesky's factor
+def test_half_of_the_product_of_factors_is_that_of_the_whole(count: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    real, other = (Statistics.of(torch.randn(n, 40, generator=draw)) for n in (count, 100))
+    assert (real.cholesky is None) == (count < 40)
+    found, whole = other.seen_from(real), real.factor.T @ other.covariance @ real.factor
+    torch.testing.assert_close(found.tril(), whole.tril(), rtol=1e-12, atol=1e-13)
+
+
 def test_statistics_survive_a_file(tmp_path: Path) -> None:
     statistics = Statistics.of(features(4, 50, 6))
     statistics.save(tmp_path / "statistics.npz")

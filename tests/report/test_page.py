@@ -120,7 +120,7 @@ def test_clamped_variances_are_told_only_where_there_are_any(own: str) -> None:
 def test_baselines_that_moments_could_not_give_are_counted(own: str) -> None:
     assert "took its place" not in own
     told = render(page(replace(toy(), replaced_baselines={"true": 0, "learned": 94})))
-    assert "took its place: at 94 of 1000 timesteps with the learned score." in told
+    assert "took its place: at up to 94 of 1000 timesteps with the learned score." in told
 
 
 def test_the_summary_names_the_best_method_and_the_claims_that_fail() -> None:

@@ -41,8 +41,9 @@ browser:
 	  apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
 	  echo "make browser: no Chromium here, so tests/browser is skipped: apt-get install chromium" >&2
 
+# In the order of the files: by the number of tests, the few long ones of the pipeline would come last.
 test: lint browser
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: env
 	$(BIN)/ruff check

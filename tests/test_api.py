@@ -37,6 +37,10 @@ def wrapped(name: str = "plain", **scheduler: Any) -> Denoiser:
     return api.wrap(model(CONFIGS[name]), DDPMScheduler(**scheduler))
 
 
+def short() -> Denoiser:
+    return wrapped(num_train_timesteps=40)
+
+
 def images(count: int = 8, channels: int = 3) -> torch.Tensor:
     draw = torch.Generator().manual_seed(0)
     return torch.rand(count, channels, 8, 8, generator=draw) * 2 - 1
@@ -196,17 +200,17 @@ def test_classes_and_a_learned_variance_go_all_the_way() -> None:
     assert api.sample(learned, (1, 8, 8), "iddpm", steps=3, count=2).isfinite().all()
 
 
-def test_a_relative_head_is_positive_and_begins_at_the_moments_of_the_images() -> None:
+def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
     """One that has learnt nothing gives the same c to all values of a timestep: the mean."""
     begun, trained = (
-        api.train_head(wrapped(), images(), relative=True, **FEW | {"learning_rate": rate})
+        api.train_head(short(), images(), relative=True, **FEW | {"learning_rate": rate})
         for rate in (1e-9, 1e-1)
     )
-    method, t = covariance.build("ocm"), 700
+    method, t = covariance.build("ocm"), 35
     x = torch.randn(4, *SHAPE, generator=torch.Generator().manual_seed(1))
     first, later = (method.c(denoiser.predict(x, t)) for denoiser in (begun, trained))
     baseline = begun.heads["ocm"].baseline
-    assert baseline.shape == (1001,) and (baseline[1:] > 0).all()
+    assert baseline.shape == (41,) and (baseline[1:] > 0).all()
     assert first.allclose(baseline[t].float().expand_as(first), rtol=1e-4)
     assert (later > 0).all() and not later.allclose(first, rtol=1e-2)
 
@@ -219,11 +223,11 @@ def test_what_does_not_predict_c_cannot_be_relative() -> None:
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("kind", ["simple", "complex"])
 def test_heads_come_back_from_their_file(kind: str, relative: bool, tmp_path: Path) -> None:
-    denoiser = wrapped()
+    denoiser = short()
     for method in ("ocm", "sn"):
         denoiser = api.train_head(denoiser, images(), method, kind=kind, relative=relative, **FEW)
     api.save_heads(denoiser, tmp_path / "heads.safetensors")
-    again = api.load_heads(wrapped(), tmp_path / "heads.safetensors")
+    again = api.load_heads(short(), tmp_path / "heads.safetensors")
     for method in ("ocm", "sn"):
         drawn = [api.sample(d, SHAPE, method, steps=3, count=2) for d in (denoiser, again)]
         assert torch.equal(*drawn)

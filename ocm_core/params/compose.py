@@ -80,11 +80,11 @@ def _dotted(tree: Tree, prefix: str = "") -> Iterator[str]:
             yield from _dotted(value, f"{prefix}{key}.")
 
 
-def _near(key: str, valid: set[str]) -> list[str]:
+def _near(key: str, valid: set[str]) -> set[str]:
     """The keys worth listing: the nearest, and those beside the part of `key` that does exist."""
     parent = key
     while parent and parent not in valid:
         parent = parent.rpartition(".")[0]
     prefix = f"{parent}." if parent else ""
-    beside = [key for key in valid if key.startswith(prefix) and "." not in key[len(prefix) :]]
-    return [*beside, *get_close_matches(key, valid, n=1)]
+    beside = {key for key in valid if key.startswith(prefix) and "." not in key[len(prefix) :]}
+    return beside | set(get_close_matches(key, valid, n=1))

@@ -78,6 +78,13 @@ def test_refused_override(override: str, reason: str) -> None:
         compose("toy_mog9", [override])
 
 
+def test_valid_keys_are_listed_once() -> None:
+    with pytest.raises(OcmError) as refusal:
+        compose("toy_mog9", ["train.heads.learnin_rate=1"])
+    listed = str(refusal.value).rpartition("valid: ")[2].split(", ")
+    assert "train.heads.learning_rate" in listed and len(listed) == len(set(listed))
+
+
 def test_all_problems_of_a_file_are_named_at_once() -> None:
     with pytest.raises(OcmError) as refusal:
         compose("toy_mog9", ["+head.lnik=x", "train.heads.ema=1.5", "schedule.kind=cubic"])

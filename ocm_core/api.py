@@ -83,6 +83,8 @@ def train_head(
 
     A relative head predicts c in proportion to its mean over these images at each t, which takes as
     long as some sixty to a hundred iterations to tell, and stays positive: better with few steps.
+    Where that mean is not positive, as an imperfect score has it at large t, the c of a Gaussian
+    with the images' variance stands in for it.
     """
     _check_images(images, labels)
     rule = covariance.build(method)

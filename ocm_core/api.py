@@ -22,20 +22,21 @@ from torch import Tensor
 from ocm_core import covariance
 from ocm_core.checkpoints.diffusers_folder import read_scheduler, read_unet
 from ocm_core.checkpoints.head_file import load_heads, save_heads
-from ocm_core.covariance._head import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.covariance.interface import Clip
+from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import chains
+from ocm_core.diffusion.decoder import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
-from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError, unknown
-from ocm_core.grid import save_grid
-from ocm_core.likelihood.decoder import Decoder, pixel_sigma_limit
+from ocm_core.image_grid import save_grid
 from ocm_core.networks.diffusers_unet import DiffusersUNet
-from ocm_core.networks.interface import Images
-from ocm_core.params.schema import Optimiser
+from ocm_core.rng.noise import SampleNoise
+from ocm_core.rng.streams import seed_torch
 from ocm_core.samplers.ancestral import Watcher, ancestral
+from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.shapes import Images
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
@@ -94,7 +95,7 @@ def train_head(
         raise OcmError(f"method '{method}' does not predict c, and cannot be relative to its mean")
     settings = _settings(iterations, batch_size, learning_rate, seed)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
-        torch.manual_seed(seed)
+        seed_torch(seed)
         net, device = denoiser.network.make_head(kind), str(_device(denoiser))
         bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), Decoder(levels=256))
         if relative:
@@ -142,7 +143,7 @@ def sample(
             denoiser,
             rule,
             chain,
-            SampleStreams(seed, rows, tuple(shape), device),
+            SampleNoise(seed, rows, tuple(shape), device),
             kernel=KERNELS[sampler],
             clip=Clip(x0=1.0, c_max=1.0),
             last_sigma=pixel_sigma_limit(1.0),
@@ -166,9 +167,9 @@ def _schedule(scheduler: ConfigMixin) -> Schedule:
     return Schedule(np.append(0.0, betas.double().numpy()))
 
 
-def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> Optimiser:
+def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:
     try:
-        return Optimiser(
+        return OptimiserParams(
             iterations=iterations,
             batch_size=batch_size,
             accumulate=1,

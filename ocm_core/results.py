@@ -15,7 +15,7 @@ import xarray as xr
 from zarr.errors import UnstableSpecificationWarning
 
 if TYPE_CHECKING:
-    from ocm_core.pipeline.cells import Cell
+    from ocm_core.cells import Cell
 
 FILE = "results.zarr"
 AXES = ("score", "sampler", "method", "steps", "guidance", "seed")

@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from ocm_core import api, covariance
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.errors import OcmError
+from ocm_core.rng.noise import SampleNoise
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
 
 # after the library, which makes torchvision importable where it is not
@@ -104,7 +104,7 @@ def test_noise_and_time_are_those_of_diffusers(kind: str) -> None:
 
 def test_every_step_of_beta_tilde_is_that_of_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"num_train_timesteps": 20, "beta_start": 1e-5, "beta_end": 0.3}
-    noise = SampleStreams(seed=3, indices=[0, 1], shape=SHAPE)
+    noise = SampleNoise(seed=3, indices=[0, 1], shape=SHAPE)
     monkeypatch.setattr(scheduling_ddpm, "randn_tensor", lambda *_, **__: noise.normal())
     scheduler, network = DDPMScheduler(**settings), model(PLAIN)
     x = noise.normal()

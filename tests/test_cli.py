@@ -92,7 +92,7 @@ def test_parameters_as_json_are_the_parameters(capsys) -> None:
 
 
 def test_what_is_not_there_is_missing_and_different(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("ocm_core.pipeline.artifacts.ROOT", tmp_path)
+    monkeypatch.setattr("ocm_core.pipeline.manifests.ROOT", tmp_path)
     assert main(["status", "toy_mog9", "--json"]) == 0
     states = json.loads(capsys.readouterr().out)["toy_mog9"]
     assert set(states.values()) == {"missing"}

@@ -14,13 +14,13 @@ from PIL import Image
 
 from ocm_core import api
 from ocm_core.cli import main
-from ocm_core.data.stored import open_split
-from ocm_core.grid import save_grid
+from ocm_core.image_grid import save_grid
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import dump, load
-from ocm_core.pipeline.artifacts import file_digest
+from ocm_core.pipeline.manifests import file_digest
 from ocm_core.pipeline.run import run
 from ocm_core.pipeline.table import tasks
+from ocm_core.store.reader import open_split
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library

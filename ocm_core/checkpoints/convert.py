@@ -16,13 +16,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.checkpoints.download import Progress, download
 from ocm_core.checkpoints.layouts import State, extract, layout_named
-from ocm_core.checkpoints.lock import Lock, Recorded
-from ocm_core.checkpoints.opening import open_restricted, refuse_other_formats
 from ocm_core.checkpoints.registry import Checkpoint, Source
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.io.download import Progress, download
+from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.unpickle import open_restricted, refuse_other_formats
 from ocm_core.networks.keys import load_published, published_keys
 
 WEIGHTS = "weights.safetensors"

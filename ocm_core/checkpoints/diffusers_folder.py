@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
-from ocm_core.features.torchvision_import import make_torchvision_importable
 
 make_torchvision_importable()  # diffusers imports it
 

@@ -16,10 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ocm_core.covariance._head import LINKS, CovarianceHead
+from ocm_core.covariance.learned import LINKS, CovarianceHead
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import ScoreNetwork
 
 _LINKS = "links"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ocm_core.checkpoints.download import google_drive
 from ocm_core.diffusion.denoiser import TimeConvention
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.download import google_drive
 from ocm_core.networks import build
-from ocm_core.networks.interface import ScoreNetwork
 
 FOLDER = Path("checkpoints")
 ANALYTIC = "https://github.com/baofff/Analytic-DPM"

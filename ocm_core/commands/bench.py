@@ -23,10 +23,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.bench import record
-    from ocm_core.bench.page import page
-    from ocm_core.bench.run import measured, row, table
-    from ocm_core.bench.suite import chosen, suite
+    from benchmarks import record
+    from benchmarks.page import page
+    from benchmarks.run import measured, row, table
+    from benchmarks.suite import chosen, suite
     from ocm_core.report.page import render
 
     known, fresh = suite(), {}

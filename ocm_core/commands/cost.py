@@ -41,8 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.cost import document, summary
-    from ocm_core.cost.gpus import Utilisation
+    from ocm_core.planning import document, summary
+    from ocm_core.planning.gpus import Utilisation
 
     if arguments.write or arguments.check:
         if arguments.experiment:

@@ -24,8 +24,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.doctor.findings import as_json, examine, terminal
     from ocm_core.params.resolved import load
+    from ocm_core.planning.findings import as_json, examine, terminal
 
     found = examine(load(arguments.experiment) if arguments.experiment else None)
     print(as_json(found) if arguments.json else terminal(found))

@@ -25,10 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.checkpoints.bar import byte_bar
     from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch
-    from ocm_core.checkpoints.lock import Lock
     from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
+    from ocm_core.io.download import byte_bar
+    from ocm_core.io.lock import Lock
 
     checkpoint = checkpoint_named(arguments.name)
     folder = FOLDER / checkpoint.name

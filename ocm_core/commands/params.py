@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.compose import compose
     from ocm_core.params.resolved import dump
-    from ocm_core.pipeline import generate
+    from ocm_core.pipeline import generated_files as generate
 
     if arguments.write:
         written = [str(file) for file in generate.write()]

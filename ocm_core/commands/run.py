@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _take_part(arguments: argparse.Namespace) -> None:
     """Reserve GPUs, and where there are several processes become `torchrun`, or join it."""
     if (rank := os.environ.get("LOCAL_RANK")) is not None:
-        from ocm_core.processes import join
+        from ocm_core.distributed import join
 
         return join(int(rank))
     if arguments.gpus:

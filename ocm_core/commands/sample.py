@@ -53,8 +53,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
-    from ocm_core.drawing.files import write
-    from ocm_core.drawing.source import Wish
+    from ocm_core.generate.output import write
+    from ocm_core.generate.request import Wish
 
     wish = Wish(
         **{
@@ -65,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
     )
     if arguments.model:
-        from ocm_core.drawing.from_folder import from_folder
+        from ocm_core.generate.from_folder import from_folder
 
         source = from_folder(arguments.model, arguments.head, wish)
     else:
-        from ocm_core.drawing.from_experiment import from_experiment
+        from ocm_core.generate.from_experiment import from_experiment
 
         source = from_experiment(arguments.experiment, wish)
     files = write(source, arguments.count, arguments.out, arguments.force)

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.resolved import active_names, load
-    from ocm_core.pipeline.state import states
+    from ocm_core.pipeline.staleness import states
 
     names = arguments.experiment or active_names()
     found = {name: {str(t): s for t, s in states(load(name)).items()} for name in names}

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.resolved import active_names, load
-    from ocm_core.pipeline.artifacts import differences
+    from ocm_core.pipeline.manifests import differences
     from ocm_core.pipeline.table import tasks
 
     wrong: list[str] = []

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ocm_core.columns import columns
 from ocm_core.compare.changes import Changes, Comparison, Number, Verdict
 from ocm_core.compare.recorded import Key
-from ocm_core.report.words import listed, plural
+from ocm_core.text import listed, plural, text_table
 
 COLUMNS = ("metric", "sampler", "method", "at", "before", "after", "change", "verdict")
 _MOST = 5  # rows of each metric, unless everything is asked for
@@ -104,7 +103,7 @@ def _lines(changes: Changes, rows: Sequence[Number]) -> Iterator[str]:
     yield f"{changes.name}: {tally(changes)}"
     if changes.parameters:
         pairs = [(p.key, value(p.before), value(p.after)) for p in changes.parameters]
-        yield from _indented(columns(("parameter", "before", "after"), pairs))
+        yield from _indented(text_table(("parameter", "before", "after"), pairs))
     if changes.parameters and rows:
         yield ""
     if rows:
@@ -112,7 +111,7 @@ def _lines(changes: Changes, rows: Sequence[Number]) -> Iterator[str]:
             (*place(n.key), _number(n.before), _number(n.after), change(n), n.verdict.words)
             for n in rows
         ]
-        yield from _indented(columns(COLUMNS, cells, right=("before", "after")))
+        yield from _indented(text_table(COLUMNS, cells, right=("before", "after")))
     left_out = len(loud(changes)) - len(rows)
     if left_out > 0:
         yield f"  … and {left_out} smaller changes; --all shows everything"

@@ -17,6 +17,8 @@ from pydantic import ValidationError
 from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.errors import OcmError, unknown
 
+_SHARED = {"interface", "learned", "probes"}
+
 __all__ = ["CovarianceMethod", "Description", "available", "build", "describe"]
 
 
@@ -30,9 +32,8 @@ class Description:
 
 
 def available() -> list[str]:
-    """The methods that exist: the public files of this folder, except the interface."""
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in names if not name.startswith("_") and name != "interface")
+    """The methods that exist: the files of this folder, except what they share."""
+    return sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED)
 
 
 def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMethod:

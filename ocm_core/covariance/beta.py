@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.noise import Noise
+from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
     samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
 
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         return lambda step: step.fixed(step.transition.b_st, prediction.x)

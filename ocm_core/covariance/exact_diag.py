@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from ocm_core.covariance._probes import jacobian
 from ocm_core.covariance.interface import PosteriorMethod
+from ocm_core.covariance.probes import jacobian
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -14,4 +14,4 @@ class Method(PosteriorMethod):
 
     def c(self, prediction: Prediction) -> Tensor:
         diagonal = jacobian(prediction).diagonal(dim1=1, dim2=2).reshape_as(prediction.x)
-        return 1.0 - prediction.schedule_at("b").sqrt() * diagonal
+        return 1.0 - prediction.marginal[1].sqrt() * diagonal

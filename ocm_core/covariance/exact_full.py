@@ -5,17 +5,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ocm_core.covariance._probes import jacobian
 from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.probes import jacobian
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Full, full
-from ocm_core.diffusion.noise import Noise
+from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
     reads_jacobian: ClassVar[bool] = True
 
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = full(prediction.combine(matrix))
         # floor + gain · C shares C's eigenvectors
         return lambda step: Full(c.vectors, step.through(c.values).variance)
@@ -23,5 +23,5 @@ class Method(CovarianceMethod):
 
 def matrix(prediction: Prediction) -> Tensor:
     """I - √b_t J."""
-    product = prediction.schedule_at("b").view(-1, 1, 1).sqrt() * jacobian(prediction)
+    product = prediction.marginal[1].view(-1, 1, 1).sqrt() * jacobian(prediction)
     return torch.eye(product.shape[1], dtype=product.dtype, device=product.device) - product

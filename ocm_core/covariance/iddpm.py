@@ -16,13 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ocm_core.covariance._head import LearnedMethod, Noised
 from ocm_core.covariance.interface import Need, StepCovariance
+from ocm_core.covariance.learned import LearnedMethod, Noised
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
-from ocm_core.diffusion.gaussian import Covariance, Diagonal, sum_dims
-from ocm_core.diffusion.noise import Noise
+from ocm_core.diffusion.gaussian import Covariance, Diagonal, gaussian_kl, sum_dims
+from ocm_core.diffusion.marginal import predict_x0
 from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
+from ocm_core.rng.noise import Noise
 
 
 class Method(LearnedMethod):
@@ -35,7 +36,7 @@ class Method(LearnedMethod):
     def needs(self) -> Need:
         return "head" if self.source == "head" else "nothing"
 
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         raw = self._raw(prediction)
         limited = raw.clamp(-1.0, 1.0) if self.clamp else raw
         return lambda step: self._covariance(limited, step.transition)
@@ -66,9 +67,10 @@ class Method(LearnedMethod):
         prediction = batch.prediction
         low, high, a = _adjacent(prediction)
         log_variance = _interpolate(self._raw(prediction), low.log(), high.log())
-        x0_hat = _predict_x0(prediction)
+        alpha_bar, b = prediction.marginal
+        x0_hat = predict_x0(prediction.x.detach(), prediction.eps.detach(), alpha_bar, b)
         squares = low + (a * (batch.x0 - x0_hat)) ** 2
-        divergence = 0.5 * (log_variance - low.log() + squares * torch.exp(-log_variance) - 1.0)
+        divergence = gaussian_kl(low.log(), log_variance, squares * torch.exp(-log_variance))
         decoder = -batch.decoder.log_likelihood(batch.x0, x0_hat, log_variance.exp())
         first = (prediction.t == 1).view(low.shape)
         return sum_dims(torch.where(first, decoder, divergence))
@@ -77,11 +79,6 @@ class Method(LearnedMethod):
 def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     v = (raw + 1.0) / 2.0
     return v * high + (1.0 - v) * low
-
-
-def _predict_x0(prediction: Prediction) -> Tensor:
-    alpha_bar, b = prediction.schedule_at("alpha_bar"), prediction.schedule_at("b")
-    return (prediction.x.detach() - b.sqrt() * prediction.eps.detach()) / alpha_bar.sqrt()
 
 
 def _adjacent(prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -12,11 +12,12 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
+from ocm_core.diffusion.denoiser import AnyPrediction, Model, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal
-from ocm_core.diffusion.noise import Noise
 from ocm_core.diffusion.transition import Kernel, Transition
-from ocm_core.shapes import Batch
+from ocm_core.errors import OcmError
+from ocm_core.rng.noise import Noise
+from ocm_core.shapes import Batch, Labels
 
 Need = Literal["head", "moments", "nothing"]
 
@@ -91,16 +92,33 @@ class CovarianceMethod(BaseModel, ABC):
         return "nothing"
 
     @abstractmethod
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         """Look once at x_t; the answer gives the covariance of any step that leaves from it."""
 
 
 class PosteriorMethod(CovarianceMethod):
     """A method that is an estimate of c(x_t, t)."""
 
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = prediction.combine(self.c)
         return lambda step: step.through(c)
 
     @abstractmethod
     def c(self, prediction: Prediction) -> Tensor: ...
+
+
+def predict(
+    model: Model, methods: Iterable[CovarianceMethod], x: Batch, t: int, label: Labels
+) -> AnyPrediction:
+    """One pass serves all methods: its graph is kept where one of them reads the Jacobian."""
+    graph = any(method.reads_jacobian for method in methods)
+    with torch.set_grad_enabled(graph):
+        return model.predict(x.detach().requires_grad_(graph), t, label)
+
+
+def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:
+    if kernel.name not in method.samplers:
+        raise OcmError(
+            f"method '{method.label}' is not defined for {kernel.name}; "
+            f"it is for {', '.join(sorted(method.samplers))}"
+        )

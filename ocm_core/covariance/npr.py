@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance._head import Noised, RegressionMethod
+from ocm_core.covariance.learned import Noised, RegressionMethod
 from ocm_core.diffusion.denoiser import Prediction
 
 

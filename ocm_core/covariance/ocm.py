@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance._head import Noised, RegressionMethod
-from ocm_core.covariance._probes import hutchinson
+from ocm_core.covariance.learned import Noised, RegressionMethod
+from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import Prediction
 
 

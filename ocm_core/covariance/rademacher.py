@@ -5,17 +5,17 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance._probes import hutchinson
 from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.noise import Noise
+from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
     reads_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
-    def look(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = probed(prediction, noise, self.probes)
         return lambda step: step.through(c)
 

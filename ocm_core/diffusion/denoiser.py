@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import Features, ScoreNetwork
 from ocm_core.shapes import Batch, Labels, OverTime, Times
 
 
@@ -49,6 +49,15 @@ class AnyPrediction(Protocol):
         ...
 
 
+class Model(Protocol):
+    """Anything that predicts at (x_t, t); samplers never ask what kind of model they hold."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    def predict(self, x: Batch, t: int, label: Labels = None) -> AnyPrediction: ...
+
+
 @dataclass(frozen=True)
 class Prediction:
     """What one network says at (x_t, t)."""
@@ -57,7 +66,7 @@ class Prediction:
     x: Batch
     t: Times
     label: Labels
-    features: Features
+    features: TrunkFeatures
     eps: Batch
     learned_variance: Batch | None
 
@@ -75,7 +84,7 @@ class Prediction:
             )
         # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
         # in x's precision: a head is no part of the trunk's autocast
-        features = Features(
+        features = TrunkFeatures(
             *(part.detach().contiguous().to(self.x.dtype) for part in self.features)
         )
         output: Tensor = heads[name](features)
@@ -97,10 +106,10 @@ class Prediction:
             )
         return table.to(self.x)[self.t].view(-1, *(1,) * (self.x.ndim - 1))
 
-    def schedule_at(self, name: str) -> Tensor:
-        """ᾱ_t (`alpha_bar`) or b_t (`b`) as factors for the batch."""
-        schedule = self.denoiser.schedule
-        return schedule.at(getattr(schedule, name), self.t, self.x)
+    @property
+    def marginal(self) -> tuple[Tensor, Tensor]:
+        """ᾱ_t and b_t as factors for the batch."""
+        return self.denoiser.schedule.marginal_at(self.t, self.x)
 
     def vjp(self, v: Batch) -> Batch:
         """Jᵀ v, from a graph that is built once and kept while this prediction lives."""
@@ -117,12 +126,12 @@ class Prediction:
             return x, self.denoiser.evaluate(x, self.t, self.label)[1]
 
 
-Forward = Callable[[ScoreNetwork, Batch, Tensor, Labels], tuple[Features, Tensor]]
+Forward = Callable[[ScoreNetwork, Batch, Tensor, Labels], tuple[TrunkFeatures, Tensor]]
 
 
 def forward(
     network: ScoreNetwork, x: Batch, time: Tensor, label: Labels
-) -> tuple[Features, Tensor]:
+) -> tuple[TrunkFeatures, Tensor]:
     """The trunk's features and the network's output, from one pass."""
     features = network.features(x, time, label)
     return features, network.readout(features)
@@ -145,7 +154,9 @@ class Denoiser:
         features, eps, learned = self.evaluate(x, times, label)
         return Prediction(self, x, times, label, features, eps, learned)
 
-    def evaluate(self, x: Batch, t: Times, label: Labels) -> tuple[Features, Batch, Batch | None]:
+    def evaluate(
+        self, x: Batch, t: Times, label: Labels
+    ) -> tuple[TrunkFeatures, Batch, Batch | None]:
         lower = self.precision != torch.float32
         with torch.autocast(x.device.type, dtype=self.precision, enabled=lower):
             features, raw = self.forward(self.network, x, self.time(t), label)

@@ -16,6 +16,14 @@ def sum_dims(x: Batch) -> PerSample:
     return x.flatten(1).sum(1)
 
 
+def gaussian_kl(log_q: Tensor | float, log_p: Tensor, scaled: Tensor) -> Tensor:
+    """KL(q ‖ p) of two Gaussians, element by element, from the logarithms of their variances.
+
+    `scaled` is E_q[(x - μ_p)²] / σ_p².
+    """
+    return 0.5 * (log_p - log_q + scaled - 1.0)
+
+
 @dataclass(frozen=True)
 class Diagonal:
     """Independent variances; `variance` broadcasts against the batch."""
@@ -34,9 +42,8 @@ class Diagonal:
     def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
         """KL(N(μ̃, β̃ I) ‖ N(μ, Σ)) in nats, with μ̃ - μ = `difference`."""
         variance = self.diagonal(difference)
-        return 0.5 * sum_dims(
-            variance.log() - log(beta_tilde) + (beta_tilde + difference**2) / variance - 1.0
-        )
+        scaled = (beta_tilde + difference**2) / variance
+        return sum_dims(gaussian_kl(log(beta_tilde), variance.log(), scaled))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import Features
 from ocm_core.shapes import Batch, Labels, Times
 
 
@@ -101,7 +101,7 @@ def _part(both: Prediction, rows: slice) -> Prediction:
         x=both.x[rows],
         t=both.t[rows],
         label=None if both.label is None else both.label[rows],
-        features=Features(*(part[rows] for part in both.features)),
+        features=TrunkFeatures(*(part[rows] for part in both.features)),
         eps=both.eps[rows],
         learned_variance=None if learned is None else learned[rows],
     )

@@ -63,6 +63,14 @@ class Schedule:
         if not 0 <= s < t <= self.steps:
             raise OcmError(f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}")
 
+    def marginal(self, t: int) -> tuple[float, float]:
+        """ᾱ_t and b_t."""
+        return float(self.alpha_bar[t]), float(self.b[t])
+
+    def marginal_at(self, t: Times, like: Tensor) -> tuple[Tensor, Tensor]:
+        """ᾱ_t and b_t of each sample, shaped to multiply `like`."""
+        return self.at(self.alpha_bar, t, like), self.at(self.b, t, like)
+
     def at(self, table: Table, t: Times, like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
         values = torch.from_numpy(table).to(t.device)[t].to(like.device)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Protocol
 
+from ocm_core.diffusion import marginal
 from ocm_core.diffusion.chains import Chain, downward
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.shapes import Batch
@@ -37,15 +38,13 @@ class Transition:
 
     @property
     def posterior_scale(self) -> float:
-        """b_t / ᾱ_t, which turns c into C = Cov[x_0 | x_t]."""
-        return self.b_t / self.alpha_bar_t
+        return marginal.posterior_scale(self.alpha_bar_t, self.b_t)
 
     def predict_x0(self, x: Batch, eps: Batch) -> Batch:
-        """x̂_0 = (x_t - √b_t ε̂) / √ᾱ_t."""
-        return (x - sqrt(self.b_t) * eps) / sqrt(self.alpha_bar_t)
+        return marginal.predict_x0(x, eps, self.alpha_bar_t, self.b_t)
 
     def predict_eps(self, x: Batch, x0: Batch) -> Batch:
-        return (x - sqrt(self.alpha_bar_t) * x0) / sqrt(self.b_t)
+        return marginal.predict_eps(x, x0, self.alpha_bar_t, self.b_t)
 
 
 def transitions(schedule: Schedule, chain: Chain) -> list[Transition]:

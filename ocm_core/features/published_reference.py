@@ -15,11 +15,11 @@ import torch
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from ocm_core.data._packed import no_member, unpacked
-from ocm_core.data._zips import copy_out, open_zip
-from ocm_core.data.archives import Archive, locate
 from ocm_core.errors import OcmError, unknown
 from ocm_core.features.interface import Images
+from ocm_core.io.archives import Archive, locate
+from ocm_core.io.packed import no_member, unpacked
+from ocm_core.io.zips import copy_out, open_zip
 from ocm_core.metrics.frechet import Statistics
 
 IMAGES = "arr_0.npy"

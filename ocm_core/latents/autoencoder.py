@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError, unknown
-from ocm_core.features.torchvision_import import make_torchvision_importable
 
 make_torchvision_importable()  # diffusers imports it
 

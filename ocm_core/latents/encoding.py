@@ -15,9 +15,9 @@ import torch
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from ocm_core.data.plan import DType
-from ocm_core.data.streams import stream
 from ocm_core.latents.vae import Vae
+from ocm_core.rng.streams import Purpose, stream
+from ocm_core.store.layout import DType
 
 Posterior = Literal["mean", "sample", "keep"]
 
@@ -58,7 +58,9 @@ class LatentEncoding:
         if self.posterior == "keep":
             return {"x": mean, "std": std}
         for place, row in enumerate(rows):
-            noise = stream(self.seed, row, "item").standard_normal(mean.shape[1:], dtype=np.float32)
+            noise = stream(Purpose.STORE_ITEM, self.seed, row).standard_normal(
+                mean.shape[1:], dtype=np.float32
+            )
             mean[place] += std[place] * noise
         return {"x": mean}
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ocm_core.checkpoints.download import Progress, download
-from ocm_core.checkpoints.lock import Lock, Recorded
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.download import Progress, download
+from ocm_core.io.lock import Lock, Recorded
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
 
 _HUB = "https://huggingface.co"

@@ -13,9 +13,9 @@ from torch import nn
 
 from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.latents.autoencoder import AutoencoderKL
+from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items
-from ocm_core.training.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class VaeFitting:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"vae": self.model}
 
-    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
-        images = self.items.batch(draws)[0][rows]
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
+        images = self.items.batch(rng)[0][rows]
         (posterior,) = self.model.encode(images, return_dict=False)
-        noise = draws.normals(tuple(posterior.mean.shape[1:]))[rows]
+        noise = rng.normals(tuple(posterior.mean.shape[1:]))[rows]
         (decoded,) = self.model.decode(posterior.mean + posterior.std * noise, return_dict=False)
         return {"vae": sum_dims((images - decoded) ** 2) + self.kl_weight * posterior.kl()}
 

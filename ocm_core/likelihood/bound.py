@@ -17,17 +17,19 @@ from ocm_core.covariance.interface import (
     CovarianceMethod,
     ReverseStep,
     StepCovariance,
+    check_defined,
+    predict,
 )
 from ocm_core.diffusion.chains import Chain
-from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.denoiser import AnyPrediction, Model
 from ocm_core.diffusion.gaussian import dimension
-from ocm_core.diffusion.noise import Noise
+from ocm_core.diffusion.marginal import q_sample
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddpm, Transition, transition, transitions
 from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import Decoder
-from ocm_core.likelihood.terms import decoder_term, diffuse, prior_term, step_term
-from ocm_core.samplers.ancestral import Model, check_defined, predict
+from ocm_core.likelihood.terms import decoder_term, prior_term, step_term
+from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch, Labels, PerSample
 
 Methods = Mapping[str, CovarianceMethod]
@@ -43,9 +45,14 @@ class Bound:
     dimension: int
 
     @property
-    def bits_per_dim(self) -> Float[Tensor, " batch"]:
-        """Bits per dimension of the image; for continuous data, of a density in those units."""
-        return self.terms.sum(0) / (self.dimension * log(2.0))
+    def bits_per_dim(self) -> Float64[Tensor, "part batch"]:
+        """Decoder, steps and prior, whose sum is the bound on bits per dimension of an image.
+
+        For continuous data they are those of a density in the data's units.
+        """
+        nats = self.terms.double()
+        parts = torch.stack([nats[0], nats[1:-1].sum(0), nats[-1]])
+        return parts / (self.dimension * log(2.0))
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,14 @@ class Likelihood:
             check_defined(method, Ddpm())
 
     @torch.no_grad()
-    def look(
+    def evaluate(
         self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Counter[str]]
     ) -> Pass:
-        x = diffuse(self.model.schedule, x0, t, noise.normal())
+        x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
-        covariances = {name: m.look(prediction, noise) for name, m in self.methods.items()}
+        covariances = {
+            name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
+        }
         return Pass(prediction, covariances, x0, self.decoder, self.clip, tallies)
 
     @torch.no_grad()
@@ -113,7 +122,7 @@ class Likelihood:
             for name in self.methods
         }
         for t in progress(sorted(visits)):
-            seen = self.look(x0, t, noise_at(t), label, tallies)
+            seen = self.evaluate(x0, t, noise_at(t), label, tallies)
             for step, places in visits[t].items():
                 for name, term in seen.terms(step).items():
                     for chain, row in places:
@@ -141,7 +150,7 @@ class Likelihood:
         }
         tallies = {name: Counter[str]() for name in self.methods}
         for t in progress(sorted(grid)):
-            seen = self.look(x0, t, noise_at(t), label, tallies)
+            seen = self.evaluate(x0, t, noise_at(t), label, tallies)
             for s in (0, *(s for s in grid if s < t)):
                 step = transition(self.model.schedule, s, t)
                 for name, term in seen.terms(step).items():

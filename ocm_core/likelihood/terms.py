@@ -7,21 +7,16 @@ every head and every chain through t.
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import log
 
 import torch
 
 from ocm_core.covariance.interface import ReverseStep, StepCovariance
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.shapes import Batch, PerSample
-
-
-def diffuse(schedule: Schedule, x0: Batch, t: int, noise: Batch) -> Batch:
-    """x_t = √ᾱ_t x_0 + √b_t ε."""
-    return sqrt(schedule.alpha_bar[t]) * x0 + sqrt(schedule.b[t]) * noise
 
 
 def prior_term(schedule: Schedule, x0: Batch) -> PerSample:

@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-from ocm_core.metrics.points import Points, check_points, check_same_space
+from ocm_core.metrics.checks import Points, check_points, check_same_space
 
 Vector = Float64[Tensor, " d"]
 Matrix = Float64[Tensor, "d d"]

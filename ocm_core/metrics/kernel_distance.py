@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from ocm_core.metrics.points import Points, check_points, check_same_space
-
-_REAL, _GENERATED = range(2)
+from ocm_core.metrics.checks import Points, check_points, check_same_space
+from ocm_core.rng.streams import Purpose, stream
 
 
 class KernelDistance(NamedTuple):
@@ -36,8 +35,8 @@ def kernel_distance(
         [
             float(
                 squared_discrepancy(
-                    _subset(real, size, seed, index, _REAL),
-                    _subset(generated, size, seed, index, _GENERATED),
+                    _subset(real, size, seed, index, Purpose.KERNEL_REAL),
+                    _subset(generated, size, seed, index, Purpose.KERNEL_GENERATED),
                 )
             )
             for index in range(subsets)
@@ -62,7 +61,6 @@ def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Ten
     return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
 
 
-def _subset(points: Points, size: int, seed: int, index: int, side: int) -> Points:
-    bits = np.random.Philox(key=[seed, index], counter=[0, 0, 0, side])
-    rows = np.random.Generator(bits).choice(len(points), size, replace=False)
+def _subset(points: Points, size: int, seed: int, index: int, side: Purpose) -> Points:
+    rows = stream(side, seed, index).choice(len(points), size, replace=False)
     return points[torch.from_numpy(rows).to(points.device)]

@@ -13,9 +13,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.config import read_config
-from ocm_core.networks.interface import ScoreNetwork
 
 
 def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:

@@ -5,11 +5,12 @@ from typing import TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from jaxtyping import Float, Real
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from ocm_core.shapes import NetworkTimes
+
 Layer = TypeVar("Layer", bound=nn.Module)
-Times = Real[Tensor, "batch"]
 Encodings = Float[Tensor, "batch width"]
 HeadTokens = Float[Tensor, "batch head token width"]
 
@@ -45,14 +46,14 @@ def tokens_to_map(tokens: HeadTokens, shape: torch.Size) -> Tensor:
     return tokens.transpose(-2, -1).reshape(shape)
 
 
-def time_angles(time: Times, half: int, steps: int) -> Encodings:
+def time_angles(time: NetworkTimes, half: int, steps: int) -> Encodings:
     """time · 10000^(-i / steps), i < half; never below single precision, whatever the network's."""
     dtype = torch.promote_types(time.dtype, torch.float32)
     indices = torch.arange(half, device=time.device, dtype=dtype)
     return time[:, None].to(dtype) * torch.exp(-math.log(10_000) / steps * indices)
 
 
-def cosine_first_encoding(time: Times, width: int) -> Encodings:
+def cosine_first_encoding(time: NetworkTimes, width: int) -> Encodings:
     angles = time_angles(time, width // 2, width // 2)
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 

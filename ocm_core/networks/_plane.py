@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import Features, ScoreNetwork
 
 Points = Float[Tensor, "batch d"]
 PerPoint = Float[Tensor, "batch 1"]
@@ -93,7 +93,7 @@ class MlpHead(nn.Module):
         super().__init__()
         self.net = Mlp(levels, dimension, width, depth)
 
-    def forward(self, features: Features) -> Points:
+    def forward(self, features: TrunkFeatures) -> Points:
         output: Tensor = self.net(features.hidden, features.embedding)
         return output
 
@@ -109,8 +109,8 @@ class PlaneNetwork(ScoreNetwork):
         self.levels = levels
         self.dimension = dimension
 
-    def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> Features:
-        return Features(x, time)
+    def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
+        return TrunkFeatures(x, time)
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
         if sizes.keys() != {"width", "depth"}:

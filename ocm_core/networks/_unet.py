@@ -15,10 +15,11 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import time_mlp, zeroed
 from ocm_core.networks.config import Probability, check_multiple, refuse_sizes
-from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class Output(nn.Module):
         self.conv = conv
         self.published_names: Mapping[str, str] = {}
 
-    def forward(self, features: Features) -> Tensor:
+    def forward(self, features: TrunkFeatures) -> Tensor:
         hidden, embedding = features
         if self.residual is not None:
             hidden = self.residual(hidden, embedding)
@@ -147,12 +148,12 @@ class UNet(ScoreNetwork):
     def downsample(self, channels: int) -> nn.Module: ...
 
     @abstractmethod
-    def encode_time(self, time: Times) -> Tensor: ...
+    def encode_time(self, time: NetworkTimes) -> Tensor: ...
 
     @abstractmethod
     def _published_names(self) -> dict[str, str]: ...
 
-    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features:
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         self._check_input(x, label)
         embedding = self.time_mlp(self.encode_time(time).to(x.dtype))
         skips = [self.stem(x)]
@@ -163,13 +164,13 @@ class UNet(ScoreNetwork):
             hidden = stage(hidden, embedding)
         for level in self.decoder:
             hidden = level(hidden, embedding, skips)
-        return Features(hidden, embedding)
+        return TrunkFeatures(hidden, embedding)
 
-    def readout(self, features: Features) -> Images:
+    def readout(self, features: TrunkFeatures) -> Images:
         image: Tensor = self.output(features)
         return image
 
-    def _check_input(self, x: Images, label: Labels | None) -> None:
+    def _check_input(self, x: Images, label: Labels) -> None:
         if label is not None:
             raise OcmError(f"{type(self).__name__} is unconditional; pass no label")
         factor = 2 ** (self.config.levels - 1)

@@ -22,7 +22,7 @@ from ocm_core.networks._layers import (
 )
 from ocm_core.networks._unet import UNet, UNetConfig
 from ocm_core.networks.config import check_published, published_variance, read_config
-from ocm_core.networks.interface import Times
+from ocm_core.shapes import NetworkTimes
 
 FAMILY = "ddpm_unet"
 NEEDED = (
@@ -136,7 +136,7 @@ class DdpmUNet(UNet):
     def downsample(self, channels: int) -> nn.Module:
         return Downsample(channels)
 
-    def encode_time(self, time: Times) -> Tensor:
+    def encode_time(self, time: NetworkTimes) -> Tensor:
         half = self.config.base_channels // 2
         angles = time_angles(time, half, half - 1)
         return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -12,12 +12,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ocm_core.compat import make_torchvision_importable
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.networks._layers import zeroed
 from ocm_core.networks._unet import Output
 from ocm_core.networks.config import refuse_sizes
-from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 make_torchvision_importable()  # diffusers imports it
 
@@ -35,7 +36,7 @@ class DiffusersUNet(ScoreNetwork):
         if not isinstance(model, UNet2DModel):
             raise OcmError(
                 f"{type(model).__name__} is no diffusers UNet2DModel; for other networks write a"
-                " subclass of ScoreNetwork (ocm_core/networks/interface.py)"
+                " subclass of ScoreNetwork (ocm_core/diffusion/score_network.py)"
             )
         if obstacles := list(_obstacles(model)):
             raise OcmError("this UNet2DModel cannot be used: " + "; ".join(obstacles))
@@ -50,26 +51,26 @@ class DiffusersUNet(ScoreNetwork):
             "output.conv": "conv_out",
         }
 
-    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features:
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         self._check_input(x, label)
         if self.config["time_embedding_type"] == "learned":
             time = time.long()  # a table over the timesteps
         (hidden,) = self.trunk(x, time, label, return_dict=False)
         # heads read these detached, and on a CPU group norm's backward pass crashes the process
         # for an input in channels-last order that needs no gradient (seen in torch 2.13)
-        return Features(hidden.contiguous(), self._embedding(time, label))
+        return TrunkFeatures(hidden.contiguous(), self._embedding(time, label))
 
-    def readout(self, features: Features) -> Images:
+    def readout(self, features: TrunkFeatures) -> Images:
         image: Tensor = self.output(features)
         return image
 
-    def _embedding(self, time: Times, label: Labels | None) -> Tensor:
+    def _embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
         """What the trunk gives to its blocks and does not show."""
         encoded = self.trunk.time_proj(time).to(self.trunk.dtype)
         embedding: Tensor = self.trunk.time_embedding(encoded)
         return embedding if label is None else embedding + self.trunk.class_embedding(label)
 
-    def _check_input(self, x: Images, label: Labels | None) -> None:
+    def _check_input(self, x: Images, label: Labels) -> None:
         if self.classes is None and label is not None:
             raise OcmError("this UNet2DModel has no classes (num_class_embeds); pass no label")
         if self.classes is not None and not _within(label, self.classes):
@@ -107,7 +108,7 @@ class DiffusersUNet(ScoreNetwork):
         return block
 
 
-def _within(label: Labels | None, classes: int) -> bool:
+def _within(label: Labels, classes: int) -> bool:
     return label is not None and 0 <= int(label.min()) <= int(label.max()) < classes
 
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import Attention, Layer, cosine_first_encoding, time_mlp, zeroed
 from ocm_core.networks.config import (
@@ -24,7 +25,7 @@ from ocm_core.networks.config import (
     read_config,
     refuse_sizes,
 )
-from ocm_core.networks.interface import Features, Images, Labels, ScoreNetwork, Times
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 FAMILY = "dit"
 TIME_ENCODING_WIDTH = 256
@@ -125,7 +126,7 @@ class Output(nn.Module):
         self.linear = zeroed(nn.Linear(config.width, config.patch_size**2 * out_channels))
         self.published_names = {"modulation": "adaLN_modulation.1"}
 
-    def forward(self, features: Features) -> Tensor:
+    def forward(self, features: TrunkFeatures) -> Tensor:
         tokens, embedding = features
         shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
         return self._unpatchify(self.linear(_modulated_norm(tokens, shift, scale)))
@@ -165,19 +166,19 @@ class DiT(ScoreNetwork):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.output = Output(config, config.in_channels * self.out_channels_per_input)
 
-    def features(self, x: Images, time: Times, label: Labels | None = None) -> Features:
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
         embedding = self.time_mlp(encoded) + self.label_table(self._labels(x, label))
         hidden = self.patchify(x).flatten(2).transpose(1, 2) + self.positions
         for block in self.blocks:
             hidden = block(hidden, embedding)
-        return Features(hidden, embedding)
+        return TrunkFeatures(hidden, embedding)
 
-    def readout(self, features: Features) -> Images:
+    def readout(self, features: TrunkFeatures) -> Images:
         image: Tensor = self.output(features)
         return image
 
-    def _labels(self, x: Images, label: Labels | None) -> Labels:
+    def _labels(self, x: Images, label: Labels) -> Labels:
         if self.null_label is None:
             if label is None:
                 raise OcmError("DiT with label_dropout=0 has no null class; pass a label")

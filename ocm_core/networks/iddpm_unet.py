@@ -27,7 +27,7 @@ from ocm_core.networks.config import (
     published_variance,
     read_config,
 )
-from ocm_core.networks.interface import Times
+from ocm_core.shapes import NetworkTimes
 
 FAMILY = "iddpm_unet"
 NEEDED = (
@@ -146,7 +146,7 @@ class IddpmUNet(UNet):
     def downsample(self, channels: int) -> nn.Module:
         return nn.Conv2d(channels, channels, 3, stride=2, padding=1)
 
-    def encode_time(self, time: Times) -> Tensor:
+    def encode_time(self, time: NetworkTimes) -> Tensor:
         return cosine_first_encoding(time, self.config.base_channels)
 
     def _published_names(self) -> dict[str, str]:

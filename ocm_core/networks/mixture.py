@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ocm_core.data.mixture import Mixture, mixture
+from ocm_core.diffusion.marginal import predict_eps
+from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.networks._plane import Levels, PlaneNetwork
-from ocm_core.networks.interface import Features
-from ocm_core.params.data_blocks import MixtureData
+from ocm_core.schema.datasets import MixtureData
 
 
 class MixtureScore(PlaneNetwork):
@@ -18,11 +19,11 @@ class MixtureScore(PlaneNetwork):
         super().__init__(Levels(schedule, mixture.variance), mixture.means.shape[1])
         self.mixture = mixture
 
-    def readout(self, features: Features) -> Tensor:
+    def readout(self, features: TrunkFeatures) -> Tensor:
         alpha_bar, b = self.levels.at(features.embedding)
         x = features.hidden.double()
         mean, _ = self.mixture.posterior(x, alpha_bar, b)
-        return ((x - alpha_bar.sqrt() * mean) / b.sqrt()).to(features.hidden.dtype)
+        return predict_eps(x, mean, alpha_bar, b).to(features.hidden.dtype)
 
 
 def true_score(data: MixtureData, schedule: Schedule) -> MixtureScore:

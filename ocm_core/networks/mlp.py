@@ -13,9 +13,9 @@ from typing import Literal
 from torch import Tensor
 
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.networks._plane import Levels, Mlp, PlaneNetwork
-from ocm_core.networks.interface import Features
-from ocm_core.params.schema import MlpNetwork
+from ocm_core.schema.experiment import MlpNetworkParams
 
 
 class MlpScore(PlaneNetwork):
@@ -31,7 +31,7 @@ class MlpScore(PlaneNetwork):
         self.net = Mlp(self.levels, self.dimension, width, depth)
         self.precondition = precondition
 
-    def readout(self, features: Features) -> Tensor:
+    def readout(self, features: TrunkFeatures) -> Tensor:
         x, time = features
         correction: Tensor = self.net(x, time)
         if self.precondition == "none":
@@ -42,5 +42,5 @@ class MlpScore(PlaneNetwork):
         return (b.sqrt() / total).to(x.dtype) * x + c_gaussian.to(x.dtype) * correction
 
 
-def create(params: MlpNetwork, schedule: Schedule, variance: float) -> MlpScore:
+def create(params: MlpNetworkParams, schedule: Schedule, variance: float) -> MlpScore:
     return MlpScore(schedule, variance, params.width, params.depth, params.precondition)

@@ -16,9 +16,9 @@ from ocm_core.compare.recorded import REPORTS, names, recorded
 from ocm_core.compare.revisions import WorkingTree
 from ocm_core.overview.best import Best, Row, best
 from ocm_core.params.resolved import load
-from ocm_core.params.schema import Experiment, Sampler
 from ocm_core.report.evidence import PUBLISHED_SPACE
 from ocm_core.report.style import palettes
+from ocm_core.schema.experiment import Experiment, SamplerParams
 
 FILE = Path(REPORTS) / "index.html"
 
@@ -72,7 +72,7 @@ def _entry(root: Path, experiment: Experiment, rows: list[Row]) -> Entry:
     )
 
 
-def _alike(samplers: Mapping[str, Sampler]) -> dict[str, str]:
+def _alike(samplers: Mapping[str, SamplerParams]) -> dict[str, str]:
     """Each sampler to the first that takes the same steps, maybe with other methods."""
     first: dict[tuple[object, ...], str] = {}
     return {

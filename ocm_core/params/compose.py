@@ -16,7 +16,7 @@ from yaml import YAMLError
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params import methods, networks
 from ocm_core.params.document import Tree, validate
-from ocm_core.params.schema import Experiment
+from ocm_core.schema.experiment import Experiment
 
 PARAMS = Path("params")
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.params.schema import Experiment
+from ocm_core.schema.experiment import Experiment
 
 Tree = dict[str, Any]
 Location = tuple[int | str, ...]

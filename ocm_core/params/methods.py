@@ -12,7 +12,7 @@ from typing import Any
 
 from ocm_core.covariance import Description, describe
 from ocm_core.errors import OcmError
-from ocm_core.params.schema import Experiment, Method
+from ocm_core.schema.experiment import Experiment, MethodParams
 
 
 def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
     return completed
 
 
-def check_methods(methods: Mapping[str, Method], file: Path) -> None:
+def check_methods(methods: Mapping[str, MethodParams], file: Path) -> None:
     """Refuse a resolved file whose methods are not what composing it again would give."""
     given = {label: method.model_dump(exclude={"needs"}) for label, method in methods.items()}
     for label, values in complete(given, file).items():

@@ -10,7 +10,7 @@ import yaml
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.document import read_yaml, validate
-from ocm_core.params.schema import Experiment
+from ocm_core.schema.experiment import Experiment
 
 ACTIVE = Path("params/active.yaml")
 RESOLVED = Path("params/resolved")

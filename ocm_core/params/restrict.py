@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ocm_core.params.block import Block
-from ocm_core.params.schema import Experiment
+from ocm_core.schema.block import Params
+from ocm_core.schema.experiment import Experiment
 
 
 def values(experiment: Experiment, keys: Collection[str]) -> dict[str, Any]:
@@ -50,5 +50,5 @@ def _narrow(node: Any, keys: Collection[str], stage: str, path: str) -> Any:
     return block
 
 
-def _names(block: Block) -> list[str]:
+def _names(block: Params) -> list[str]:
     return list(type(block).model_fields)

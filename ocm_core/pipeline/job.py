@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from ocm_core.params.schema import Experiment
 from ocm_core.pipeline.progress import track
+from ocm_core.schema.experiment import Experiment
 
 Item = TypeVar("Item")
 Device = Literal["auto", "cpu", "cuda", "mps"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ocm_core.params.schema import Experiment
-from ocm_core.pipeline.cells import cells_of, parts
+from ocm_core.cells import cells_of, parts
+from ocm_core.schema.experiment import Experiment
 
 
 def with_heads(experiment: Experiment, part: str) -> list[str]:

@@ -7,15 +7,16 @@ from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load, resolved_file
 from ocm_core.params.restrict import restrict
-from ocm_core.params.schema import Experiment
-from ocm_core.pipeline import artifacts, table
+from ocm_core.pipeline import manifests as artifacts
+from ocm_core.pipeline import table
 from ocm_core.pipeline.job import Device, Job
 from ocm_core.pipeline.sources import check_loaded, loaded
-from ocm_core.pipeline.state import fingerprint, state
-from ocm_core.processes import current_shard
+from ocm_core.pipeline.staleness import fingerprint, state
+from ocm_core.schema.experiment import Experiment
 
 
 def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
@@ -25,7 +26,7 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
     declared = table.modules(experiment, task)
     restricted = restrict(experiment, table.reads(experiment, task), stage)
     _check_methods(restricted, declared)
-    shard = current_shard()
+    shard = current_rank()
     if shard.world > 1 and not table.BY_NAME[stage].shared:
         raise OcmError(f"stage {stage!r} is done by one process; give it one GPU, or none")
     with artifacts.sole_writer(name, task) if shard.is_first else nullcontext():

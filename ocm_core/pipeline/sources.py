@@ -18,7 +18,7 @@ from ocm_core.errors import OcmError
 
 PACKAGE = "ocm_core"
 PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline")
-COUNTED = "ocm_core.pipeline.cells"  # decides what a sample job computes
+COUNTED = "ocm_core.cells"  # decides what a sample job computes
 
 
 def sources(modules: Iterable[str]) -> list[Path]:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import active_names, load
-from ocm_core.params.schema import Experiment
-from ocm_core.pipeline.dvcfile import ACTIVE_FILE, own_file, stage_name
-from ocm_core.pipeline.state import states
+from ocm_core.pipeline.dvc_yaml import ACTIVE_FILE, own_file, stage_name
+from ocm_core.pipeline.staleness import states
 from ocm_core.pipeline.table import tasks
+from ocm_core.schema.experiment import Experiment
 
 
 def sync(names: Sequence[str]) -> str:

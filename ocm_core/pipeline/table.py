@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ocm_core.cells import cells_of, parts
 from ocm_core.errors import OcmError, unknown
-from ocm_core.params.schema import Experiment
 from ocm_core.pipeline import needs
-from ocm_core.pipeline.cells import cells_of, parts
+from ocm_core.schema.experiment import Experiment
 
 Names = Callable[[Experiment, str], list[str]]
 
@@ -275,7 +275,7 @@ def modules(experiment: Experiment, task: Task) -> list[str]:
     kinds = {experiment.methods[label].kind for label in stage.methods(experiment, task.part)}
     chosen = [f"ocm_core.covariance.{kind}" for kind in sorted(kinds)]
     if "data" in stage.reads:
-        chosen.append(f"ocm_core.data.{experiment.data.kind}")
+        chosen.append(f"ocm_core.datasets.{experiment.data.kind}")
     if "network" in stage.reads:
         chosen += sorted({_network(experiment, score) for score in _scores(experiment, task)})
     chosen += stage.chosen(experiment, task.part)

@@ -10,10 +10,10 @@ from ocm_core.report.evidence import Cell, Evidence
 from ocm_core.report.views import LIKELIHOOD_SAMPLER
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Method
+    from ocm_core.schema.experiment import MethodParams
 
 
-def probes_of(methods: Mapping[str, Method]) -> dict[str, int]:
+def probes_of(methods: Mapping[str, MethodParams]) -> dict[str, int]:
     """The number of probes of every OCM head, if there are heads to compare."""
     found = {
         m: int(method.options["probes"]) for m, method in methods.items() if method.kind == "ocm"

@@ -13,7 +13,7 @@ from ocm_core.report.stats import NOISE
 from ocm_core.report.views import UNGUIDED
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Method
+    from ocm_core.schema.experiment import MethodParams
 
 AGREES, DIFFERS = "✓ agrees", "✗ differs"
 _ABLATIONS = ("rademacher", "probes")  # tables that repeat figures of the main ones
@@ -49,7 +49,7 @@ class Compared:
 
 
 def compare(
-    evidence: Evidence, methods: Mapping[str, Method], published: Sequence[Row]
+    evidence: Evidence, methods: Mapping[str, MethodParams], published: Sequence[Row]
 ) -> list[Compared]:
     """All our cells of the measures that compare."""
     found = []

@@ -17,6 +17,7 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.report.blocks import Figure, Plot, Table
 from ocm_core.report.charts import plain
 from ocm_core.report.style import layout, var
+from ocm_core.rng.streams import Purpose, stream
 
 Points = Float[ndarray, "n 2"]
 
@@ -62,7 +63,7 @@ def _on_grid(
 
 
 def _noised(points: Points, alpha_bar: float, b: float) -> Points:
-    noise = np.random.Generator(np.random.Philox(0)).standard_normal(points.shape)
+    noise = stream(Purpose.FIGURE, 0).standard_normal(points.shape)
     return sqrt(alpha_bar) * points + sqrt(b) * noise
 
 

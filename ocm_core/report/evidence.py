@@ -16,7 +16,7 @@ import xarray as xr
 from ocm_core.report import stats
 from ocm_core.report.style import LineStyle, line_styles
 from ocm_core.report.views import LIKELIHOOD_SAMPLER, UNGUIDED, is_guided
-from ocm_core.report.words import plural
+from ocm_core.text import plural
 
 PUBLISHED_SPACE = "inception"
 _SPACES = {

@@ -8,7 +8,7 @@ from math import isqrt
 from ocm_core.report import pictures
 from ocm_core.report.blocks import Control, Figure, Picture, Place, Table
 from ocm_core.report.pictures import Levels
-from ocm_core.report.words import plural
+from ocm_core.text import plural
 
 Grids = Mapping[tuple[str, str, int], Levels]  # (sampler, method, steps) -> images
 

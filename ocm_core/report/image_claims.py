@@ -16,7 +16,7 @@ from ocm_core.report.contest import Contest, below, with_values, worst
 from ocm_core.report.evidence import Evidence
 from ocm_core.report.stats import Estimate
 from ocm_core.report.verdicts import Case, Claim, Verdict
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 FEW = (5, 10)
 MANY = 25

@@ -9,7 +9,7 @@ from ocm_core.report.evidence import Cell, Evidence
 from ocm_core.report.summary import headline_steps
 from ocm_core.report.target import best_fixed, first_cell
 from ocm_core.report.verdicts import Claim, tally
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 
 def sentences(evidence: Evidence, claims: Sequence[Claim]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from ocm_core.report.stats import NOISE
 from ocm_core.report.views import by_chain, chain_names, one_score, ordered
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
+    from ocm_core.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)

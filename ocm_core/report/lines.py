@@ -13,7 +13,7 @@ from ocm_core.report.blocks import Figure, Plot, Table
 from ocm_core.report.charts import Styles
 from ocm_core.report.stats import mean, standard_error
 from ocm_core.report.style import REFERENCE, LineStyle, log_axis, var
-from ocm_core.report.words import plural
+from ocm_core.text import plural
 
 FLOOR = "a perfect sampler"
 _FLOOR_STYLE = LineStyle(REFERENCE, "grey", "none", width=1.0)

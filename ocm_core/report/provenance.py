@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment, Train
+    from ocm_core.schema.experiment import Experiment, TrainParams
 
 SHOWN_DIGITS = 16
 _NAMED = {
@@ -74,7 +74,7 @@ def _settings(tree: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} {value}"
 
 
-def _trained(train: Train) -> Iterator[str]:
+def _trained(train: TrainParams) -> Iterator[str]:
     networks = {
         "autoencoder": train.vae,
         "score": train.score,

@@ -12,7 +12,7 @@ from ocm_core.errors import OcmError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ocm_core.params.schema import Method
+    from ocm_core.schema.experiment import MethodParams
 
 SEEDS = "seeds"  # the table of means and spreads over seeds
 _SHARED = {"cifar10_ls": "cifar10", "cifar10_cs": "cifar10"}  # tables that do not tell them apart
@@ -36,7 +36,7 @@ class Row:
     deviation: float | None  # over the paper's seeds
     note: str
 
-    def is_of(self, label: str, method: Method) -> bool:
+    def is_of(self, label: str, method: MethodParams) -> bool:
         """Whether the row is about our method: of the same kind, and with as many probes."""
         if self.probes is None:
             return self.method == label

@@ -11,7 +11,7 @@ from ocm_core.report.blocks import Block, Section, Verdicts
 from ocm_core.report.curves import Curve, training_curves
 from ocm_core.report.style import LineStyle
 from ocm_core.report.verdicts import Claim
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 
 def verdicts(checked: Sequence[Claim], rule: str) -> Section:

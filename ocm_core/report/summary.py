@@ -8,7 +8,7 @@ import xarray as xr
 
 from ocm_core.report.contest import Contest
 from ocm_core.report.verdicts import Claim, tally
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 HEADLINE_STEPS = (5, 10)
 

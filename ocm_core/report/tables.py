@@ -11,7 +11,7 @@ from ocm_core.report.blocks import Table
 from ocm_core.report.views import is_guided, unguided
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Method
+    from ocm_core.schema.experiment import MethodParams
 
 _SOURCES = {
     "beta": "the variance of the forward step",
@@ -29,7 +29,7 @@ _SOURCES = {
 
 
 def methods(
-    chosen: Mapping[str, Method], head_parameters: Mapping[str, int], dimensions: int
+    chosen: Mapping[str, MethodParams], head_parameters: Mapping[str, int], dimensions: int
 ) -> Table:
     rows = [
         (
@@ -44,7 +44,7 @@ def methods(
     return Table("methods", columns, tuple(rows))
 
 
-def _extra_work(method: Method, dimensions: int) -> str:
+def _extra_work(method: MethodParams, dimensions: int) -> str:
     if method.kind == "rademacher":
         return _passes(int(method.options["probes"]))
     if method.kind in ("exact_diag", "exact_full"):

@@ -9,7 +9,7 @@ from ocm_core.report.blocks import Table, Value
 from ocm_core.report.contest import FIXED_VARIANCES
 from ocm_core.report.evidence import Cell, Evidence
 from ocm_core.report.published import Row
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 PUBLISHED_TARGET = 6.0  # the FID of the paper's table
 

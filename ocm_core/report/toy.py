@@ -10,8 +10,6 @@ import numpy as np
 import xarray as xr
 
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.params.data_blocks import MixtureData
-from ocm_core.params.schema import Experiment
 from ocm_core.report import lines, tables
 from ocm_core.report.blocks import Block, Facts, Page, Section
 from ocm_core.report.claims import claims
@@ -23,6 +21,8 @@ from ocm_core.report.stats import NOISE
 from ocm_core.report.style import LineStyle, line_styles
 from ocm_core.report.summary import sentences
 from ocm_core.report.views import unguided
+from ocm_core.schema.datasets import MixtureData
+from ocm_core.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ocm_core.report.words import listed
+from ocm_core.text import listed
 
 
 class Verdict(IntEnum):

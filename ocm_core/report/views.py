@@ -10,7 +10,7 @@ import xarray as xr
 from ocm_core.errors import OcmError
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Sampler
+    from ocm_core.schema.experiment import SamplerParams
 
 Results = TypeVar("Results", xr.Dataset, xr.DataArray)
 
@@ -48,7 +48,7 @@ def is_guided(results: xr.Dataset | xr.DataArray) -> bool:
     return "guidance" in results.dims and results["guidance"].values.tolist() != [UNGUIDED]
 
 
-def chain_names(samplers: Mapping[str, Sampler]) -> dict[str, str]:
+def chain_names(samplers: Mapping[str, SamplerParams]) -> dict[str, str]:
     """Samplers that differ only in their methods and K are one, by the name of the first."""
     firsts: dict[str, str] = {}
     return {

@@ -7,30 +7,25 @@ may be limited to a few grey levels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import torch
 
-from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod, ReverseStep
+from ocm_core.covariance.interface import (
+    NON_NEGATIVE,
+    Clip,
+    CovarianceMethod,
+    ReverseStep,
+    check_defined,
+    predict,
+)
 from ocm_core.diffusion.chains import Chain
-from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.noise import Noise
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.denoiser import Model
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel, Transition, transitions
-from ocm_core.errors import OcmError
+from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch, Labels
-
-
-class Model(Protocol):
-    """Anything that predicts at (x_t, t); a sampler never asks what kind of model it holds."""
-
-    @property
-    def schedule(self) -> Schedule: ...
-
-    def predict(self, x: Batch, t: int, label: Labels = None) -> AnyPrediction: ...
 
 
 @dataclass(frozen=True)
@@ -68,28 +63,11 @@ def ancestral(
         prediction = predict(model, [method], x, transition.t, label)
         x = step.mean(prediction)
         if transition.s > 0:
-            covariance = method.look(prediction, noise)(step)
+            covariance = method.step_covariance(prediction, noise)(step)
             if last_sigma is not None and transition.s <= chain[0]:
                 covariance = covariance.limited(last_sigma)
             x = x + covariance.scale(noise.normal())
     return Sampled(x, tally)
-
-
-def predict(
-    model: Model, methods: Iterable[CovarianceMethod], x: Batch, t: int, label: Labels
-) -> AnyPrediction:
-    """One pass serves all methods: its graph is kept where one of them reads the Jacobian."""
-    graph = any(method.reads_jacobian for method in methods)
-    with torch.set_grad_enabled(graph):
-        return model.predict(x.detach().requires_grad_(graph), t, label)
-
-
-def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:
-    if kernel.name not in method.samplers:
-        raise OcmError(
-            f"method '{method.label}' is not defined for {kernel.name}; "
-            f"it is for {', '.join(sorted(method.samplers))}"
-        )
 
 
 ddpm = partial(ancestral, kernel=Ddpm())

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ocm_core import covariance
+from ocm_core.cells import Cell
 from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.decoder import pixel_sigma_limit
+from ocm_core.diffusion.denoiser import Denoiser, Model
 from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.noise import SampleStreams, draw_labels
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import pixel_sigma_limit
-from ocm_core.params.schema import Experiment, Sampler
-from ocm_core.pipeline.cells import Cell
-from ocm_core.samplers.ancestral import Model, Sampled, Watcher, ancestral
+from ocm_core.rng.noise import SampleNoise, draw_labels
+from ocm_core.samplers.ancestral import Sampled, Watcher, ancestral
+from ocm_core.schema.experiment import Experiment, SamplerParams
 from ocm_core.shapes import Labels
 
 
@@ -29,7 +29,7 @@ class CellSampler:
     device: str
 
     @property
-    def sampler(self) -> Sampler:
+    def sampler(self) -> SamplerParams:
         return self.experiment.sample.samplers[self.cell.sampler]
 
     @property
@@ -52,7 +52,7 @@ class CellSampler:
             self._model(),
             self.method,
             chains.build(self.sampler.chain, experiment.schedule.steps, self.cell.steps),
-            SampleStreams(self.cell.seed, indices, experiment.shape, self.device),
+            SampleNoise(self.cell.seed, indices, experiment.shape, self.device),
             kernel=self.kernel,
             clip=Clip(x0=limits.x0, c_max=limits.covariance),
             last_sigma=self._last_sigma(),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ocm_core.data import stored
-from ocm_core.data.interface import DataSet
-from ocm_core.data.loader import open_items
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.datasets.interface import DataSet
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.stages._settings import given
+from ocm_core.store import reader as stored
+from ocm_core.store.loader import open_items
 from ocm_core.training.batches import DroppedLabels, Items, Unlabelled
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SAMPLE = 50_000  # items that tell the variance
 def open_data(job: Job) -> DataSet:
     """The images themselves, from the package or the archive that they come in."""
     data = job.experiment.data
-    opened: DataSet = import_module(f"ocm_core.data.{data.kind}").open_data(data, ARCHIVES)
+    opened: DataSet = import_module(f"ocm_core.datasets.{data.kind}").open_data(data, ARCHIVES)
     return opened
 
 

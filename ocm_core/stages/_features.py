@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ocm_core.checkpoints.lock import Lock
 from ocm_core.features.interface import FeatureSpace
+from ocm_core.io.lock import Lock
 from ocm_core.metrics.frechet import Statistics
-from ocm_core.metrics.manifold import Manifold
+from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:

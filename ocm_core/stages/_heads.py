@@ -11,16 +11,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance._head import CovarianceHead
 from ocm_core.covariance.interface import CovarianceMethod
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.stages._moments import load_moments
 from ocm_core.stages._score import frozen, load_score
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
 
 HEADS_FILE = "heads.safetensors"
 
@@ -47,7 +47,7 @@ def load_denoiser(job: Job, score: str, labels: Iterable[str] = ()) -> Denoiser:
     needing = [label for label in labels if job.experiment.methods[label].needs == "head"]
     heads = {label: _load_head(job, denoiser.network, score, label) for label in needing}
     moments = job.inputs.get(f"moments/{score}")
-    table = None if moments is None else torch.from_numpy(load_moments(moments).excess)
+    table = None if moments is None else torch.from_numpy(load_moments(moments).one_minus_gamma)
     return replace(denoiser, heads=heads, moments=table)
 
 

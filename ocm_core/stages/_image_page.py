@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
+from ocm_core.cells import cells, parts
 from ocm_core.features.interface import Images
-from ocm_core.pipeline.cells import cells, parts
 from ocm_core.report import images, published
 from ocm_core.report.blocks import Page
 from ocm_core.report.cost import Cost

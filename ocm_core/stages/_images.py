@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ocm_core.data.interface import Split
+from ocm_core.datasets.interface import Split
 from ocm_core.features.interface import Images
 from ocm_core.stages._settings import given
 from ocm_core.stages.sample import Drawn

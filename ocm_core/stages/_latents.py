@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ocm_core.data.interface import DataSet
+from ocm_core.datasets.interface import DataSet
 from ocm_core.latents.encoding import LatentEncoding
 from ocm_core.latents.vae import Vae
 from ocm_core.stages._settings import given

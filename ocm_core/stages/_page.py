@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ocm_core.params.resolved import resolved_file
-from ocm_core.pipeline.state import fingerprint, source_files
+from ocm_core.pipeline.staleness import fingerprint, source_files
 from ocm_core.pipeline.table import Task, tasks
 from ocm_core.report.curves import Curve
 from ocm_core.report.history import last_change

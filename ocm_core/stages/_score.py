@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from zlib import crc32
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,16 +14,16 @@ from torch import nn
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.distributed import current_rank
 from ocm_core.networks import build
-from ocm_core.networks.interface import ScoreNetwork
-from ocm_core.params.schema import TrunkNetwork
-from ocm_core.processes import current_shard
+from ocm_core.schema.experiment import TrunkNetworkParams
 from ocm_core.training.curve import save_curve
 from ocm_core.training.state import TrainingState
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -42,7 +41,7 @@ def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> Scor
     if score == "true":
         module = import_module(f"ocm_core.networks.{experiment.data.kind}")
         network = module.true_score(experiment.data, schedule)
-    elif isinstance(params, TrunkNetwork):
+    elif isinstance(params, TrunkNetworkParams):
         network = build(params.family, params.config)
     else:
         module = import_module(f"ocm_core.networks.{params.family}")
@@ -53,14 +52,14 @@ def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> Scor
 def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
     params = experiment.network
     time = TimeConvention()
-    if isinstance(params, TrunkNetwork):
+    if isinstance(params, TrunkNetworkParams):
         time = TimeConvention(params.time.shift, params.time.scale)
     return Denoiser(network, schedule_of(experiment), time)
 
 
-def trunk(experiment: Experiment) -> TrunkNetwork:
+def trunk(experiment: Experiment) -> TrunkNetworkParams:
     """The network's parameters, in a stage that only published families have."""
-    if not isinstance(experiment.network, TrunkNetwork):
+    if not isinstance(experiment.network, TrunkNetworkParams):
         raise ValueError("the graph has this stage only for networks of published families")
     return experiment.network
 
@@ -81,7 +80,7 @@ def frozen(module: Module, device: str) -> Module:
 
 def save_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
     """One file; cloned, because networks may share tables that a file cannot."""
-    if not current_shard().is_first:
+    if not current_rank().is_first:
         return
     tensors = {
         f"{label}.{name}" if label else name: tensor.detach().cpu().clone()
@@ -94,12 +93,7 @@ def save_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
 def finish_training(job: Job, state: TrainingState) -> None:
     """Keep the moving average and the curve; the optimiser's state has served."""
     state.use_average()
-    if not current_shard().is_first:
+    if not current_rank().is_first:
         return
     save_curve(job.folder, state.curve)
     state.path(job.folder).unlink(missing_ok=True)
-
-
-def label_seed(seed: int, label: str) -> int:
-    """Each network starts from its own seed, whichever others are trained beside it."""
-    return seed * 2**32 + crc32(label.encode())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from ocm_core.pipeline.cells import cells, parts
+from ocm_core.cells import cells, parts
 from ocm_core.report import toy
 from ocm_core.report.blocks import Page
 from ocm_core.report.panels import SHOWN, Points, Samples
@@ -25,7 +25,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
     shown = toy.Toy(
         experiment=experiment,
         results=results,
-        truth=import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data),
+        truth=import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(experiment.data),
         test=open_split(job, "test").all(),
         samples=_samples(job),
         curves=curves(job),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy import ndarray
 
-from ocm_core.data import store
-from ocm_core.data.interface import Split
-from ocm_core.data.plan import DType, Plan, ranges
+from ocm_core.datasets.interface import Split
 from ocm_core.stages._data import open_data
+from ocm_core.store import writer as store
+from ocm_core.store.layout import DType, Plan, ranges
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

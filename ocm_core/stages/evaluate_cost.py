@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ocm_core.covariance.interface import CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.stages._heads import build_methods, load_denoiser
 from ocm_core.stages._settings import given
 
@@ -35,7 +35,7 @@ def run(job: Job) -> None:
     methods = build_methods(experiment)
     denoiser = load_denoiser(job, experiment.network.scores[-1], methods)
     rows = range(settings.batch_size)
-    noise = SampleStreams(0, rows, experiment.shape, job.device)
+    noise = SampleNoise(0, rows, experiment.shape, job.device, Use.TIMING)
     x = noise.normal()
     label = None
     if denoiser.network.conditional:
@@ -60,7 +60,7 @@ def _evaluate(
     denoiser: Denoiser,
     x: Tensor,
     label: Tensor | None,
-    noise: SampleStreams,
+    noise: SampleNoise,
     method: CovarianceMethod | None,
 ) -> None:
     steps = denoiser.schedule.steps
@@ -68,7 +68,7 @@ def _evaluate(
     if method is not None:
         kernel = Ddpm() if "ddpm" in method.samplers else Ddim()
         step = transition(denoiser.schedule, steps // 4, steps // 2)
-        method.look(prediction, noise)(ReverseStep(step, kernel)).diagonal(x)
+        method.step_covariance(prediction, noise)(ReverseStep(step, kernel)).diagonal(x)
 
 
 def _seconds(candidate: Callable[[], object], device: str) -> float:

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.marginal import q_sample
 from ocm_core.diffusion.transition import Ddpm, Transition, transition
-from ocm_core.likelihood.terms import diffuse
 from ocm_core.results import save
+from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.stages._data import read_items
 from ocm_core.stages._heads import build_methods, load_denoiser
 from ocm_core.stages._settings import given
@@ -36,7 +36,9 @@ class Truth(Protocol):
 def run(job: Job) -> None:
     experiment, settings = job.experiment, given(job.experiment.evaluate.covariance_error)
     methods = build_methods(experiment)
-    truth: Truth = import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data)
+    truth: Truth = import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(
+        experiment.data
+    )
     # in float64: at large t the variances agree to more digits than float32 has
     x0 = read_items(job, "test")[: settings.points].to(job.device).double()
     scores, times = experiment.network.scores, settings.times
@@ -45,7 +47,9 @@ def run(job: Job) -> None:
         model = _double(load_denoiser(job, score, methods))
         for k, t in enumerate(job.progress(times, f"covariance error, {score} score")):
             shape = tuple(x0.shape[1:])
-            noise = SampleStreams(settings.seed + t, range(len(x0)), shape, job.device)
+            noise = SampleNoise(
+                settings.seed, range(len(x0)), shape, job.device, Use.COVARIANCE_ERROR, t
+            )
             found[:, i, k] = _errors(model, methods, truth, x0, t, noise)
     dims = ("score", "t", "method")
     names = ("covariance_error", "covariance_error_se")
@@ -67,17 +71,17 @@ def _errors(
     truth: Truth,
     x0: Tensor,
     t: int,
-    noise: SampleStreams,
+    noise: SampleNoise,
 ) -> np.ndarray:
     """Mean squared error of the diagonal over x_t ~ q(x_t), and its standard error, per method."""
     step = transition(model.schedule, t - 1, t)
-    x = diffuse(model.schedule, x0, t, noise.normal())
+    x = q_sample(x0, noise.normal(), *model.schedule.marginal(t))
     exact = _true_variance(truth, step, x)
     with torch.no_grad():
         seen = model.predict(x, t)
     columns = []
     for method in methods.values():
-        covariances = method.look(seen, noise)(ReverseStep(step, Ddpm(), NON_NEGATIVE))
+        covariances = method.step_covariance(seen, noise)(ReverseStep(step, Ddpm(), NON_NEGATIVE))
         squares = ((covariances.diagonal(x) - exact) ** 2).mean(1)
         columns.append((float(squares.mean()), float(squares.std()) / sqrt(len(squares))))
     return np.array(columns).T

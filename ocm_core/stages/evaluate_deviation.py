@@ -13,9 +13,9 @@ from numpy import ndarray
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.rademacher import probed
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
-from ocm_core.likelihood.terms import diffuse
+from ocm_core.diffusion.marginal import posterior_scale, q_sample
 from ocm_core.results import save
+from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.stages._data import rows_of, unseen_split
 from ocm_core.stages._heads import build_methods, load_denoiser
 from ocm_core.stages._settings import given
@@ -55,12 +55,12 @@ def _at(
     settings = given(job.experiment.evaluate.deviation)
     rows = range(settings.images)
     x0, label = rows_of(job, split, rows, denoiser.network.conditional)
-    noise = SampleStreams(settings.seed + t, rows, job.experiment.shape, job.device)
-    x = diffuse(denoiser.schedule, x0, t, noise.normal())
+    noise = SampleNoise(settings.seed, rows, job.experiment.shape, job.device, Use.DEVIATION, t)
+    x = q_sample(x0, noise.normal(), *denoiser.schedule.marginal(t))
     with torch.no_grad():
         seen = denoiser.predict(x, t, label)
         c = [method.c(seen) for method in methods.values()]
         c += [probed(seen, noise, count) for count in settings.probes]
-    scale = float(denoiser.schedule.b[t] / denoiser.schedule.alpha_bar[t])
+    scale = posterior_scale(*denoiser.schedule.marginal(t))
     deviations = [(scale * value).clamp(min=0).sqrt() for value in c]
     return np.asarray(torch.stack([x, *deviations]).cpu().numpy())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ocm_core.cells import Cell, cells_of
 from ocm_core.features.interface import FeatureSpace, ImageSet, extract
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.kernel_distance import kernel_distance
-from ocm_core.metrics.manifold import Manifold, precision_and_recall
-from ocm_core.params.schema import Features
-from ocm_core.pipeline.cells import Cell, cells_of
+from ocm_core.metrics.precision_recall import Manifold, precision_and_recall
 from ocm_core.results import AXES, save, table
+from ocm_core.schema.experiment import FeaturesParams
 from ocm_core.stages import sample
 from ocm_core.stages._features import load_reference, load_space
 from ocm_core.stages._images import image_maker
@@ -55,7 +55,7 @@ def _name(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class Measure:
-    settings: Features
+    settings: FeaturesParams
     space: FeatureSpace
     statistics: Statistics
     manifold: Manifold

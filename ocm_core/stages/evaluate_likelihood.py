@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.diffusion import chains
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.likelihood.bound import Bound, Likelihood
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.results import save
+from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.stages._data import open_split, rows_of
 from ocm_core.stages._heads import build_methods, load_denoiser
 from ocm_core.stages._settings import given
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 TERMS = ("decoder", "steps", "prior")
-_STREAMS_APART = 2**20  # every timestep draws from streams of its own
 
 Methods = Mapping[str, CovarianceMethod]
 
@@ -77,7 +75,7 @@ class Table:
         for steps, labels in settings.groups().items():
             bounds = self._bounds(labels, steps, rows, x0, label)
             for (chain, method), bound in bounds.items():
-                bits[places[method], settings.steps.index(int(chain))] = _terms(bound)
+                bits[places[method], settings.steps.index(int(chain))] = bound.bits_per_dim.numpy()
         return bits
 
     def _bounds(
@@ -99,19 +97,13 @@ class Table:
         bounds, _ = likelihood.bounds(
             {str(k): chains.build(settings.chain, experiment.schedule.steps, k) for k in steps},
             x0,
-            lambda t: SampleStreams(
-                settings.seed + t * _STREAMS_APART, rows, experiment.shape, device, first_block=1
+            lambda t: SampleNoise(
+                settings.seed, rows, experiment.shape, device, Use.LIKELIHOOD, t, first_block=1
             ),
             label,
             progress=lambda times: self.job.progress(times, f"bound for {', '.join(labels)}"),
         )
         return bounds
-
-
-def _terms(bound: Bound) -> ndarray:
-    nats = bound.terms.double()
-    rows = torch.stack([nats[0], nats[1:-1].sum(0), nats[-1]])
-    return np.asarray((rows / (bound.dimension * log(2.0))).numpy())
 
 
 def _summary(job: Job, methods: list[str], bits: ndarray) -> xr.Dataset:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ocm_core.diffusion.noise import generator
+from ocm_core.cells import cells, parts
 from ocm_core.metrics.mmd import MmdTo
-from ocm_core.pipeline.cells import cells, parts
 from ocm_core.results import AXES, save, table
+from ocm_core.rng.streams import Purpose, stream
 from ocm_core.stages._data import read_items
 from ocm_core.stages._settings import given
 from ocm_core.stages.sample import read
 
 if TYPE_CHECKING:
-    from ocm_core.params.schema import Experiment
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
 
 
 def run(job: Job) -> None:
@@ -41,6 +41,6 @@ def run(job: Job) -> None:
 
 def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:
     """The distance of as many fresh points of the data: what a perfect sampler would get."""
-    mixture = import_module(f"ocm_core.data.{experiment.data.kind}").mixture(experiment.data)
-    fresh = mixture.draw(experiment.sample.count, generator(seed, 0, "normal"))
+    mixture = import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(experiment.data)
+    fresh = mixture.draw(experiment.sample.count, stream(Purpose.MIXTURE_FRESH, seed))
     return distance(torch.from_numpy(fresh.astype(np.float32)))

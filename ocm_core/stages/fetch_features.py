@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from ocm_core.checkpoints.bar import byte_bar
-from ocm_core.checkpoints.download import download
-from ocm_core.checkpoints.lock import Lock
 from ocm_core.features import inception
+from ocm_core.io.download import byte_bar, download
+from ocm_core.io.lock import Lock
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ocm_core.checkpoints.bar import byte_bar
 from ocm_core.checkpoints.convert import Provenance, fetch
-from ocm_core.checkpoints.lock import Lock
 from ocm_core.checkpoints.registry import FOLDER, Checkpoint, checkpoint_named
-from ocm_core.checkpoints.serving import served
+from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.io.download import byte_bar
+from ocm_core.io.lock import Lock
+from ocm_core.io.server import served
 from ocm_core.networks import build
-from ocm_core.networks.interface import ScoreNetwork
-from ocm_core.params.schema import Checkpoint as Choice
+from ocm_core.schema.experiment import CheckpointParams as Choice
 from ocm_core.stages._score import SCORE_FILE, trunk
 from ocm_core.stages._settings import given
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance._head import LearnedMethod
+from ocm_core.covariance.learned import LearnedMethod
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.recomputing import recompute_blocks
+from ocm_core.rng.streams import seed_torch
 from ocm_core.stages._data import training_items
 from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
-from ocm_core.stages._score import finish_training, label_seed, save_networks
+from ocm_core.stages._score import finish_training, save_networks
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
@@ -45,7 +46,7 @@ def run(job: Job) -> None:
     )
     heads = {}
     for label, baseline in _baselines(job, bare, items.variance).items():
-        torch.manual_seed(label_seed(settings.seed, label))
+        seed_torch(settings.seed, label)
         heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
     state = fit(
         replace(bare, denoiser=replace(bare.denoiser, heads=heads)),

@@ -11,6 +11,7 @@ from ocm_core.checkpoints.layouts import layout_named
 from ocm_core.checkpoints.registry import checkpoint_named
 from ocm_core.networks import build
 from ocm_core.networks.keys import export_published
+from ocm_core.rng.streams import seed_torch
 from ocm_core.stages._score import trunk
 from ocm_core.stages._settings import given
 
@@ -25,7 +26,7 @@ def run(job: Job) -> None:
     network = trunk(job.experiment)
     choice = given(network.checkpoint)
     source = checkpoint_named(choice.name).source(choice.file)
-    torch.manual_seed(SEED)
+    seed_torch(SEED)
     state = export_published(_redrawn(build(network.family, network.config)))
     torch.save(layout_named(source.layout).give(state), job.folder / source.file)
     job.note(file=source.file, layout=source.layout)

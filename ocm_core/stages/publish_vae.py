@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.latents.vae import save_folder
+from ocm_core.rng.streams import seed_torch
 from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
@@ -18,6 +17,6 @@ SEED = 0
 
 def run(job: Job) -> None:
     config = given(job.experiment.encode.latent).vae.config
-    torch.manual_seed(SEED)
+    seed_torch(SEED)
     model = new_autoencoder(config, "encode.latent.vae.config")
     save_folder(model, job.folder, config["scaling_factor"])

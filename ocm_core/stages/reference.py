@@ -15,7 +15,8 @@ import torch
 from ocm_core.features.interface import Features, FeatureSpace, ImageSet, feature_batches
 from ocm_core.features.published_reference import open_reference
 from ocm_core.metrics.frechet import Statistics
-from ocm_core.metrics.manifold import Manifold
+from ocm_core.metrics.precision_recall import Manifold
+from ocm_core.rng.streams import Purpose, stream
 from ocm_core.stages._data import ARCHIVES, open_data
 from ocm_core.stages._features import load_space, save_reference
 from ocm_core.stages._images import DataImages
@@ -64,7 +65,7 @@ def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
     """Positions of a random subset, in order; the manifold of a large set is too dear."""
     if wanted is None or wanted >= count:
         return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, wanted, replace=False))
+    return np.sort(stream(Purpose.MANIFOLD, seed).choice(count, wanted, replace=False))
 
 
 def _keeping(

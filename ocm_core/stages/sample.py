@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocm_core.data import store
-from ocm_core.data.plan import Plan
-from ocm_core.data.stored import Stored, open_split
+from ocm_core.cells import Cell, cells_of
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
-from ocm_core.pipeline.cells import Cell, cells_of
-from ocm_core.processes import current_shard
+from ocm_core.distributed import current_rank
 from ocm_core.stages._cells import CellSampler
 from ocm_core.stages._heads import load_denoiser
+from ocm_core.store import writer as store
+from ocm_core.store.layout import Plan
+from ocm_core.store.reader import Stored, open_split
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -101,7 +101,7 @@ class Run:
         name = run_name(self.cells[0])
         _tallies(self.job.folder, self.cells[0]).mkdir(exist_ok=True)
         seeds = {"seeds": [cell.seed for cell in self.cells]}
-        path, shard = self.job.folder / f"{name}.zarr", current_shard()
+        path, shard = self.job.folder / f"{name}.zarr", current_rank()
         if shard.is_first:
             store.begin(path, plan, seeds)
         shard.wait()

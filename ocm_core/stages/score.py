@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ocm_core.likelihood.decoder import Decoder
+from ocm_core.diffusion.decoder import Decoder
+from ocm_core.rng.streams import seed_torch
 from ocm_core.stages._data import training_items
 from ocm_core.stages._score import (
     SCORE_FILE,
     finish_training,
-    label_seed,
     new_denoiser,
     new_score,
     save_networks,
@@ -28,7 +28,7 @@ def run(job: Job) -> None:
     torch.set_num_threads(job.threads)
     experiment, settings = job.experiment, given(job.experiment.train.score)
     items = training_items(job)
-    torch.manual_seed(label_seed(settings.seed, "score"))
+    seed_torch(settings.seed, "score")
     network = new_score(experiment, job.part, items.variance).to(job.device)
     state = fit(
         ScoreMatching(

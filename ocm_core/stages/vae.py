@@ -9,8 +9,9 @@ import torch
 from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.latents.training import VaeFitting, measured_scaling
 from ocm_core.latents.vae import save_folder
+from ocm_core.rng.streams import seed_torch
 from ocm_core.stages._data import pixels
-from ocm_core.stages._score import finish_training, label_seed
+from ocm_core.stages._score import finish_training
 from ocm_core.stages._settings import given
 from ocm_core.training.batches import InMemory
 from ocm_core.training.loop import fit
@@ -24,7 +25,7 @@ def run(job: Job) -> None:
     vae = given(job.experiment.encode.latent).vae
     settings = given(job.experiment.train.vae)
     images, _ = pixels(job, "train")
-    torch.manual_seed(label_seed(settings.seed, "vae"))
+    seed_torch(settings.seed, "vae")
     model = new_autoencoder(vae.config, "encode.latent.vae.config")
     model.to(job.device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
     state = fit(

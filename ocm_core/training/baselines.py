@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocm_core.covariance._head import RegressionMethod
+from ocm_core.covariance.learned import RegressionMethod
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import OverTime
-from ocm_core.training.batches import diffuse
-from ocm_core.training.draws import Draws
+from ocm_core.training.batches import noisy_batch
 from ocm_core.training.head_fitting import HeadFitting
 
 DRAWS = 32  # noisy items a timestep
@@ -52,10 +52,10 @@ def target_means(
         found: dict[str, list[Tensor]] = {label: [] for label in regressions}
         for first in range(0, DRAWS, batch_size):
             rows = slice(first, first + batch_size)
-            draws = Draws(seed, t, DRAWS, device)
-            draws.seed_torch(first)
+            rng = BatchRng(seed, t, DRAWS, device, time=t)
+            rng.seed_torch(first)
             at = torch.full((DRAWS,), t, device=device)
-            batch = fitting.look(diffuse(fitting.items, schedule, draws, rows, at), draws, rows)
+            batch = fitting.predict(noisy_batch(fitting.items, schedule, rng, rows, at), rng, rows)
             for label, method in regressions.items():
                 found[label].append(method.target(batch).detach().double().flatten(1))
         for label, targets in found.items():

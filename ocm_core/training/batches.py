@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from ocm_core.diffusion.marginal import q_sample
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample, Times
-from ocm_core.training.draws import Draws
 
 
 class Objective(Protocol):
@@ -22,13 +23,13 @@ class Objective(Protocol):
     @property
     def networks(self) -> Mapping[str, nn.Module]: ...
 
-    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]: ...
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]: ...
 
 
 class Items(Protocol):
     """A set to draw batches from: x_0, and labels where there are any."""
 
-    def batch(self, draws: Draws) -> tuple[Batch, Int[Tensor, " batch"] | None]: ...
+    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]: ...
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class InMemory:
     x0: Batch
     labels: Int[Tensor, " item"] | None = None
 
-    def batch(self, draws: Draws) -> tuple[Batch, Int[Tensor, " batch"] | None]:
-        rows = torch.from_numpy(draws.items(len(self.x0)))
-        labels = None if self.labels is None else self.labels[rows].to(draws.device)
-        return self.x0[rows].to(draws.device), labels
+    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
+        rows = torch.from_numpy(rng.items(len(self.x0)))
+        labels = None if self.labels is None else self.labels[rows].to(rng.device)
+        return self.x0[rows].to(rng.device), labels
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Unlabelled:
 
     items: Items
 
-    def batch(self, draws: Draws) -> tuple[Batch, None]:
-        return self.items.batch(draws)[0], None
+    def batch(self, rng: BatchRng) -> tuple[Batch, None]:
+        return self.items.batch(rng)[0], None
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,16 @@ class DroppedLabels:
     def for_network(cls, items: Items, network: ScoreNetwork) -> DroppedLabels:
         return cls(items, network.null_label, network.label_dropout)
 
-    def batch(self, draws: Draws) -> tuple[Batch, Int[Tensor, " batch"] | None]:
-        x0, labels = self.items.batch(draws)
+    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
+        x0, labels = self.items.batch(rng)
         if labels is None or self.null_label is None:
             return x0, labels
         null = torch.full_like(labels, self.null_label)
-        return x0, torch.where(draws.uniforms() < self.share, null, labels)
+        return x0, torch.where(rng.uniforms() < self.share, null, labels)
 
 
 @dataclass(frozen=True)
-class Diffused:
+class NoisyBatch:
     """A noisy micro-batch: x_t = √ᾱ_t x_0 + √b_t ε."""
 
     x0: Batch
@@ -83,13 +84,12 @@ class Diffused:
     x: Batch
 
 
-def diffuse(
-    items: Items, schedule: Schedule, draws: Draws, rows: slice, t: Times | None = None
-) -> Diffused:
+def noisy_batch(
+    items: Items, schedule: Schedule, rng: BatchRng, rows: slice, t: Times | None = None
+) -> NoisyBatch:
     """At these timesteps, one for each item of the whole batch, or at random ones."""
-    x0, label = items.batch(draws)
-    t = draws.times(schedule.steps) if t is None else t
-    eps = draws.normals(tuple(x0.shape[1:]))
-    signal = schedule.at(schedule.alpha_bar, t, x0).sqrt()
-    x = signal * x0 + schedule.at(schedule.b, t, x0).sqrt() * eps
-    return Diffused(x0[rows], None if label is None else label[rows], t[rows], eps[rows], x[rows])
+    x0, label = items.batch(rng)
+    t = rng.times(schedule.steps) if t is None else t
+    eps = rng.normals(tuple(x0.shape[1:]))
+    x = q_sample(x0, eps, *schedule.marginal_at(t, x0))
+    return NoisyBatch(x0[rows], None if label is None else label[rows], t[rows], eps[rows], x[rows])

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ocm_core.covariance._head import LearnedMethod, Noised
+from ocm_core.covariance.learned import LearnedMethod, Noised
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.likelihood.decoder import Decoder
+from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import PerSample
-from ocm_core.training.batches import Diffused, Items, diffuse
-from ocm_core.training.draws import Draws
+from ocm_core.training.batches import Items, NoisyBatch, noisy_batch
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class HeadFitting:
     def networks(self) -> Mapping[str, nn.Module]:
         return {label: self.denoiser.heads[label] for label in self.methods}
 
-    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
-        noisy = diffuse(self.items, self.denoiser.schedule, draws, rows)
-        batch = self.look(noisy, draws, rows)
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
+        noisy = noisy_batch(self.items, self.denoiser.schedule, rng, rows)
+        batch = self.predict(noisy, rng, rows)
         return {label: method.loss(batch) for label, method in self.methods.items()}
 
-    def look(self, noisy: Diffused, draws: Draws, rows: slice) -> Noised:
+    def predict(self, noisy: NoisyBatch, rng: BatchRng, rows: slice) -> Noised:
         """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
         graph = any(method.trains_on_jacobian for method in self.methods.values())
         with torch.set_grad_enabled(graph):
@@ -48,6 +48,6 @@ class HeadFitting:
             prediction=prediction,
             x0=noisy.x0,
             eps=noisy.eps,
-            probe=lambda: draws.signs(tuple(noisy.x0.shape[1:]))[rows],
+            probe=lambda: rng.signs(tuple(noisy.x0.shape[1:]))[rows],
             decoder=self.decoder,
         )

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
+from ocm_core.distributed import Rank, current_rank
 from ocm_core.errors import OcmError
-from ocm_core.params.schema import Optimiser
-from ocm_core.processes import Shard, current_shard
+from ocm_core.rng.batches import BatchRng
+from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.training.batches import Objective
-from ocm_core.training.draws import Draws
 from ocm_core.training.state import TrainingState
 
 _CURVE_POINTS = 200
@@ -26,7 +26,7 @@ _DIVERGED = 1e3
 Progress = Callable[[range], Iterable[int]]
 
 
-def learning_rate(settings: Optimiser, iteration: int) -> float:
+def learning_rate(settings: OptimiserParams, iteration: int) -> float:
     if settings.decay == "constant":
         return settings.learning_rate
     return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * iteration / settings.iterations))
@@ -34,14 +34,14 @@ def learning_rate(settings: Optimiser, iteration: int) -> float:
 
 def fit(
     objective: Objective,
-    settings: Optimiser,
+    settings: OptimiserParams,
     folder: Path,
     *,
     device: str = "cpu",
     progress: Progress = iter,
 ) -> TrainingState:
     """Train to the end, from the checkpoint in `folder` if there is one."""
-    shard = current_shard()
+    shard = current_rank()
     state = TrainingState.start(objective.networks, settings)
     state.resume(folder)
     watch = _Watch(state, folder)
@@ -58,15 +58,15 @@ def fit(
 
 
 def _step(
-    objective: Objective, settings: Optimiser, state: TrainingState, shard: Shard, device: str
+    objective: Objective, settings: OptimiserParams, state: TrainingState, shard: Rank, device: str
 ) -> dict[str, float]:
     """One update: the mean over the whole batch, gathered over micro-batches and processes."""
     state.optimiser.zero_grad(set_to_none=True)
     totals = {name: torch.zeros((), device=device) for name in objective.networks}
     for rows in shard.rows(settings.batch_size, settings.accumulate):
-        draws = Draws(settings.seed, state.iteration, settings.batch_size, device)
-        draws.seed_torch(rows.start)
-        losses = objective.losses(draws, rows)
+        rng = BatchRng(settings.seed, state.iteration, settings.batch_size, device)
+        rng.seed_torch(rows.start)
+        losses = objective.losses(rng, rows)
         total = torch.stack([loss.sum() for loss in losses.values()]).sum() / settings.batch_size
         torch.autograd.backward(total)
         for name, loss in losses.items():

@@ -17,10 +17,11 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.params.schema import Moments as Settings
+from ocm_core.diffusion.marginal import q_sample
+from ocm_core.rng.batches import BatchRng
+from ocm_core.schema.experiment import MomentsParams as Settings
 from ocm_core.shapes import Batch, Labels, Table
 from ocm_core.training.batches import Items
-from ocm_core.training.draws import Draws
 
 _KEEP_EVERY = 100
 
@@ -31,10 +32,10 @@ Progress = Callable[[list[int]], Iterable[int]]
 class Moments:
     """Tables over t = 0 … T (entry 0 is 0) and their standard errors over images."""
 
-    square: Table
-    square_error: Table
-    excess: Table
-    excess_error: Table
+    gamma: Table
+    gamma_error: Table
+    one_minus_gamma: Table
+    one_minus_gamma_error: Table
 
     @classmethod
     def empty(cls, steps: int) -> Moments:
@@ -44,7 +45,7 @@ class Moments:
 
     @property
     def missing(self) -> list[int]:
-        return np.flatnonzero(np.isnan(self.excess)).tolist()
+        return np.flatnonzero(np.isnan(self.one_minus_gamma)).tolist()
 
 
 @torch.no_grad()
@@ -59,15 +60,15 @@ def estimate_at(
 ) -> None:
     """Fill the entry t from the images x_0 and their noise, `batch_size` of them at a time."""
     schedule = denoiser.schedule
-    x = sqrt(schedule.alpha_bar[t]) * x0 + sqrt(schedule.b[t]) * eps
+    x = q_sample(x0, eps, *schedule.marginal(t))
     squares = []
     for rows in _slices(len(x), batch_size or len(x)):
         predicted = denoiser.predict(x[rows], t, None if label is None else label[rows]).eps
         squares.append((predicted.double() ** 2).flatten(1).mean(1))
-    square = torch.cat(squares)
-    excess = (eps.double() ** 2).flatten(1).mean(1) - square
-    moments.square[t], moments.square_error[t] = _mean_and_error(square)
-    moments.excess[t], moments.excess_error[t] = _mean_and_error(excess)
+    gamma = torch.cat(squares)
+    one_minus_gamma = (eps.double() ** 2).flatten(1).mean(1) - gamma
+    moments.gamma[t], moments.gamma_error[t] = _mean_and_error(gamma)
+    moments.one_minus_gamma[t], moments.one_minus_gamma_error[t] = _mean_and_error(one_minus_gamma)
 
 
 def _slices(count: int, size: int) -> list[slice]:
@@ -91,9 +92,9 @@ def estimate(
     """The tables, from noisy items; those begun are continued, and handed to `keep` on the way."""
     moments = begun or Moments.empty(denoiser.schedule.steps)
     for done, t in enumerate(progress(moments.missing), start=1):
-        draws = Draws(settings.seed, t, settings.draws, device)  # the timestep's own stream
-        x0, label = items.batch(draws)
-        eps = draws.normals(tuple(x0.shape[1:]))
+        rng = BatchRng(settings.seed, t, settings.draws, device)  # the timestep's own stream
+        x0, label = items.batch(rng)
+        eps = rng.normals(tuple(x0.shape[1:]))
         estimate_at(denoiser, moments, t, x0, eps, label, settings.batch_size)
         if done % _KEEP_EVERY == 0:
             keep(moments)

@@ -12,14 +12,14 @@ from math import log
 
 from torch import nn
 
-from ocm_core.covariance._head import Noised
 from ocm_core.covariance.iddpm import Method as LearnedVariance
+from ocm_core.covariance.learned import Noised
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import sum_dims
-from ocm_core.likelihood.decoder import Decoder
+from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
-from ocm_core.training.batches import Items, diffuse
-from ocm_core.training.draws import Draws
+from ocm_core.training.batches import Items, noisy_batch
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class ScoreMatching:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"score": self.denoiser.network}
 
-    def losses(self, draws: Draws, rows: slice) -> dict[str, PerSample]:
-        noisy = diffuse(self.items, self.denoiser.schedule, draws, rows)
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
+        noisy = noisy_batch(self.items, self.denoiser.schedule, rng, rows)
         prediction = self.denoiser.predict(noisy.x, noisy.t, noisy.label)
         loss = sum_dims((noisy.eps - prediction.eps) ** 2)
         if prediction.learned_variance is not None:

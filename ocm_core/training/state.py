@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from ocm_core.errors import OcmError
-from ocm_core.params.schema import Optimiser
+from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
 
@@ -34,7 +34,7 @@ class TrainingState:
     curve: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
-    def start(cls, networks: Mapping[str, nn.Module], settings: Optimiser) -> TrainingState:
+    def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
         named = dict(_named_parameters(networks))
         optimiser = AdamW(
             named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.checkpoints.lock import Lock
+from ocm_core.io.lock import Lock
 
 
 @pytest.fixture(autouse=True)

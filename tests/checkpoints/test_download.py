@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.checkpoints.download import CHUNK, download
 from ocm_core.errors import OcmError
+from ocm_core.io.download import CHUNK, download
 
 from .server import Served, serve
 

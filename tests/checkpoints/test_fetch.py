@@ -14,9 +14,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from ocm_core.checkpoints.convert import PROVENANCE, WEIGHTS, fetch
-from ocm_core.checkpoints.lock import Lock, Recorded
 from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
 from ocm_core.cli import main
+from ocm_core.io.lock import Lock, Recorded
 from ocm_core.networks.keys import export_published
 
 from .files import State, tiny, weights, write

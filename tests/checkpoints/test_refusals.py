@@ -15,10 +15,10 @@ import torch
 
 from ocm_core.checkpoints.convert import WEIGHTS, fetch
 from ocm_core.checkpoints.layouts import LAYOUTS, extract
-from ocm_core.checkpoints.lock import Lock, Recorded
-from ocm_core.checkpoints.opening import open_restricted
 from ocm_core.checkpoints.registry import Checkpoint
 from ocm_core.errors import OcmError
+from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.unpickle import open_restricted
 
 from .files import WRITERS, State, tiny, weights, write
 from .server import Served, serve

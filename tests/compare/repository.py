@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.params.resolved import load, resolved_file
-from ocm_core.pipeline.dvcfile import dvc_texts
+from ocm_core.pipeline.dvc_yaml import dvc_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "digits"

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from ocm_core.networks.interface import Features, ScoreNetwork
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 
 
 def _generator(seed: int) -> torch.Generator:
@@ -19,7 +19,7 @@ class LinearHead(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
 
-    def forward(self, features: Features) -> torch.Tensor:
+    def forward(self, features: TrunkFeatures) -> torch.Tensor:
         return self.weight * features.hidden.sin()
 
 
@@ -36,7 +36,7 @@ class QuadraticNetwork(ScoreNetwork):
         self.weights = nn.Parameter(torch.randn(size, generator=draw, dtype=torch.float64))
 
     def features(self, x, time, label=None):
-        return Features(x, time)
+        return TrunkFeatures(x, time)
 
     def readout(self, features):
         linear, square = self.weights
@@ -62,7 +62,7 @@ class LabelledNetwork(ScoreNetwork):
     def features(self, x, time, label=None):
         offset = self.classes[label][:, :, None, None]
         mixed = nn.functional.conv2d(x, self.kernel, padding=1)
-        return Features(torch.tanh(mixed + offset) + 0.1 * offset * x, self.classes[label])
+        return TrunkFeatures(torch.tanh(mixed + offset) + 0.1 * offset * x, self.classes[label])
 
     def readout(self, features):
         return features.hidden

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from ocm_core.covariance._head import CovarianceHead
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from tests.networks.golden import golden

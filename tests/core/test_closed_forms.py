@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.data.mixture import Mixture
 from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.transition import Ddim, Ddpm
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.mixture import MixtureScore
+from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ancestral
 
 T = 1000
@@ -33,7 +33,7 @@ def draw(model, name, length, kernel, count=4000, seed=1):
         model,
         covariance.build(name),
         chains.even(T, length),
-        SampleStreams(seed, range(count), (2,)),
+        SampleNoise(seed, range(count), (2,)),
         kernel=kernel,
     ).x.double()
 
@@ -72,7 +72,7 @@ def bound_in_nats(mixture, x0, length, name="exact_diag"):
     found, _ = likelihood.bounds(
         {"K": chains.even(T, length)},
         x0,
-        lambda t: SampleStreams(t, range(len(x0)), (2,)),
+        lambda t: SampleNoise(t, range(len(x0)), (2,)),
     )
     return float(found["K", name].terms.sum(0).mean())
 

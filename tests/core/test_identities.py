@@ -9,19 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocm_core import covariance
-from ocm_core.covariance._probes import hutchinson
-from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep
-from ocm_core.data.mixture import Mixture
+from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, predict
+from ocm_core.covariance.probes import hutchinson
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Diagonal, full
 from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.noise import Replay, SampleStreams
+from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.mixture import MixtureScore
-from ocm_core.samplers.ancestral import predict
+from ocm_core.rng.noise import Replay, SampleNoise
 from tests.core.doubles import LabelledNetwork, QuadraticNetwork
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
@@ -137,8 +136,8 @@ def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     probe = torch.sign(points(seed + 1, 3, 4, 2, 2))
     reverse = ReverseStep(step, Ddpm(), UNCLIPPED)
     torch.testing.assert_close(
-        method.look(guided, Replay([], [probe]))(reverse).diagonal(x),
-        method.look(plain, Replay([], [probe]))(reverse).diagonal(x),
+        method.step_covariance(guided, Replay([], [probe]))(reverse).diagonal(x),
+        method.step_covariance(plain, Replay([], [probe]))(reverse).diagonal(x),
     )
 
 
@@ -153,7 +152,7 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     reverse = ReverseStep(transition(schedule, 1, 4), Ddpm(), UNCLIPPED)
     method = covariance.build("exact_diag")
     seen = predict(guided, [method] if graph else [], x, 4, label)
-    mixed = method.look(seen, Replay([]))(reverse).diagonal(x)
+    mixed = method.step_covariance(seen, Replay([]))(reverse).diagonal(x)
 
     weight = torch.full((4, 1, 1), scale, dtype=torch.float64)
     weight[channels or 4 :] = 1.0
@@ -169,7 +168,7 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     diagonals = torch.stack([j.reshape(16, 16).diagonal() for j in jacobians])
     c = (1.0 - np.sqrt(schedule.b[4]) * diagonals).view_as(x)
     torch.testing.assert_close(mixed, reverse.through(c).diagonal(x), rtol=1e-7, atol=1e-9)
-    whole = covariance.build("exact_full").look(seen, Replay([]))(reverse)
+    whole = covariance.build("exact_full").step_covariance(seen, Replay([]))(reverse)
     assert whole.matrix().shape == (2, 16, 16)
 
 
@@ -185,7 +184,7 @@ def test_shared_likelihood_pass_equals_method_by_method(seed):
     x0 = points(seed + 1, 5, 2)
 
     def noise_at(t):
-        return SampleStreams(seed % 1000 + t, range(5), (2,))
+        return SampleNoise(seed % 1000 + t, range(5), (2,))
 
     together, _ = Likelihood(model, methods, Decoder(None)).bounds(chains, x0, noise_at)
     for chain, steps in chains.items():

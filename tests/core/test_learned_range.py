@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.covariance._head import Noised
 from ocm_core.covariance.interface import Clip, ReverseStep
+from ocm_core.covariance.learned import Noised
 from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.noise import Replay
 from ocm_core.diffusion.transition import Ddim, Ddpm, transitions
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.likelihood.decoder import Decoder
+from ocm_core.rng.noise import Replay
 from ocm_core.samplers.ancestral import ancestral
 from tests.goldens_io import arrays, facts, tensor
 from tests.networks.golden import golden
@@ -53,7 +53,7 @@ def test_dit_steps(dit, kind, clip, length):
         step = ReverseStep(transition, Ddpm(), CLIPS[clip])
         one = slice(row, row + 1)
         seen = dit.predict(x[one], transition.t, y[one])
-        mean, found = step.mean(seen), METHODS[kind].look(seen, Replay([]))(step)
+        mean, found = step.mean(seen), METHODS[kind].step_covariance(seen, Replay([]))(step)
         close(mean, data[f"{prefix}/mean"][one])
         if transition.s > 0 or kind == "learned_range":  # at s = 0 the fixed ones are not used
             close(found.diagonal(mean), data[f"{prefix}/variance"][one])
@@ -76,7 +76,7 @@ def test_dit_ddim_steps(dit, clip, eta):
         seen = dit.predict(x[one], transition.t, y[one])
         ours = step.mean(seen)
         if transition.s > 0:
-            ours = ours + method.look(seen, Replay([]))(step).scale(noise[one])
+            ours = ours + method.step_covariance(seen, Replay([]))(step).scale(noise[one])
         close(ours, data[f"steps10/learned_range/{clip}/ddim_sample_eta{eta}"][one])
 
 

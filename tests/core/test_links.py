@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocm_core.covariance._head import LINKS
+from ocm_core.covariance.learned import LINKS
 
 BASELINES = st.floats(1e-6, 1.0)
 OUTPUTS = st.floats(-20.0, 20.0)

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.covariance._head import CovarianceHead, LearnedMethod, Noised
-from ocm_core.covariance.interface import Clip, ReverseStep
+from ocm_core.covariance.interface import Clip, ReverseStep, predict
+from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, Noised
 from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, forward
-from ocm_core.diffusion.noise import SampleStreams
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.mlp import MlpScore
-from ocm_core.samplers.ancestral import ancestral, ddim, ddpm, predict
+from ocm_core.rng.noise import SampleNoise
+from ocm_core.samplers.ancestral import ancestral, ddim, ddpm
 
 STEPS = 50
 KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(0.3)}
@@ -55,7 +55,7 @@ class MethodContract:
         return a_model([self.kind] if method.needs == "head" else [])
 
     def noise(self, count=6):
-        return SampleStreams(0, range(count), (2,))
+        return SampleNoise(0, range(count), (2,))
 
     def test_declares_what_the_pipeline_must_know(self, method):
         described = covariance.describe(self.kind, self.options)
@@ -68,18 +68,18 @@ class MethodContract:
         for name in method.samplers:
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             with torch.no_grad():
-                found = method.look(model.predict(x, 20), self.noise())(step)
+                found = method.step_covariance(model.predict(x, 20), self.noise())(step)
             assert found.diagonal(x).shape == x.shape
             assert (found.diagonal(x) >= 0).all() and torch.isfinite(found.diagonal(x)).all()
             assert found.scale(x).shape == x.shape
 
     def test_one_look_serves_every_step(self, method, model):
         seen = model.predict(torch.randn(6, 2), 20)
-        together = method.look(seen, self.noise())
+        together = method.step_covariance(seen, self.noise())
         for s in (1, 10, 19):
             step = ReverseStep(transition(model.schedule, s, 20), Ddpm(), Clip())
             if "ddpm" in method.samplers:
-                alone = method.look(seen, self.noise())(step).diagonal(seen.x)
+                alone = method.step_covariance(seen, self.noise())(step).diagonal(seen.x)
                 torch.testing.assert_close(together(step).diagonal(seen.x), alone)
 
     def test_one_pass_of_the_network_serves_it(self, method, model):
@@ -92,8 +92,8 @@ class MethodContract:
         counting = replace(model, forward=counted)
         with torch.no_grad():
             seen = predict(counting, [method], x, 20, None)
-            found = method.look(seen, self.noise())
-            apart = method.look(model.predict(x, 20), self.noise())
+            found = method.step_covariance(seen, self.noise())
+            apart = method.step_covariance(model.predict(x, 20), self.noise())
         assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
         for name in method.samplers:
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
@@ -122,7 +122,7 @@ class MethodContract:
         bare = a_model(moments=False)
         if method.needs != "nothing":
             with pytest.raises(OcmError, match=r"needs a trained head|is missing"):
-                method.look(bare.predict(torch.randn(6, 2), 20), self.noise())
+                method.step_covariance(bare.predict(torch.randn(6, 2), 20), self.noise())
 
     def test_loss_trains_its_own_head_only(self, method, model):
         if not isinstance(method, LearnedMethod):
@@ -191,7 +191,7 @@ def test_timesteps_outside_the_chain_are_refused():
 def test_a_negative_variance_is_clamped_and_counted():
     model = a_model(["ocm"])
     torch.nn.init.constant_(model.heads["ocm"].net.net.layers[-1].bias, -5.0)
-    noise = SampleStreams(0, range(6), (2,))
+    noise = SampleNoise(0, range(6), (2,))
     drawn = ddpm(model, covariance.build("ocm"), chains.even(STEPS, 5), noise)
     assert torch.isfinite(drawn.x).all()
     assert drawn.tally["below"] == drawn.tally["entries"] == 4 * 6 * 2
@@ -200,7 +200,7 @@ def test_a_negative_variance_is_clamped_and_counted():
             model,
             covariance.build("delta"),
             chains.even(STEPS, 5),
-            SampleStreams(0, range(6), (2,)),
+            SampleNoise(0, range(6), (2,)),
         ).tally
         == {}
     )
@@ -219,7 +219,7 @@ class Method(PosteriorMethod):
     share: float = 0.5
 
     def c(self, prediction: Prediction) -> Tensor:
-        return self.share * prediction.schedule_at("alpha_bar")
+        return self.share * prediction.marginal[0]
 '''
 
 
@@ -236,7 +236,7 @@ def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
         a_model(),
         covariance.build("halfway"),
         chains.even(STEPS, 5),
-        SampleStreams(0, range(6), (2,)),
+        SampleNoise(0, range(6), (2,)),
     )
     assert np.isfinite(drawn.x.detach().numpy()).all()
     assert import_module("ocm_core.covariance.halfway").Method is not None

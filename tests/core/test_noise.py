@@ -8,17 +8,18 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.diffusion import chains, noise, schedule
+from ocm_core.diffusion import chains, schedule
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import Replay, SampleStreams
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
+from ocm_core.rng import noise
+from ocm_core.rng.noise import Replay, SampleNoise
 from ocm_core.samplers.ancestral import ddpm
 
 
 def in_batches(size, count=64, draws=70, shape=(3,), seed=5):
     streams = [
-        SampleStreams(seed, range(i, min(i + size, count)), shape) for i in range(0, count, size)
+        SampleNoise(seed, range(i, min(i + size, count)), shape) for i in range(0, count, size)
     ]
     normals = [torch.cat([s.normal() for s in streams]) for _ in range(draws)]
     signs = [torch.cat([s.signs() for s in streams]) for _ in range(draws)]
@@ -61,7 +62,7 @@ def samples(indices):
         a_model(),
         covariance.build("exact_diag"),
         chains.even(100, 10),
-        SampleStreams(3, indices, (2,)),
+        SampleNoise(3, indices, (2,)),
     )
     return drawn.x
 
@@ -97,4 +98,4 @@ def test_replay_says_when_it_runs_out():
         replay.normal()
         replay.normal()
     with pytest.raises(OcmError, match="expected both to be ≥ 0"):
-        SampleStreams(-1, range(2), (2,)).normal()
+        SampleNoise(-1, range(2), (2,)).normal()

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from ocm_core import covariance
-from ocm_core.data.mixture import Mixture
 from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.noise import SampleStreams
+from ocm_core.diffusion.mixture import Mixture
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.mixture import MixtureScore
+from ocm_core.rng.noise import SampleNoise
 
 T, COUNT = 40, 64
 MIXTURE = Mixture(torch.tensor([[-1.0, 0.5], [1.0, -0.5]], dtype=torch.float64), 0.3)
@@ -25,7 +25,7 @@ def likelihood():
 
 
 def noise_at(t):
-    return SampleStreams(t, range(COUNT), (2,))
+    return SampleNoise(t, range(COUNT), (2,))
 
 
 def costs(grid=range(1, T + 1)):

@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from ocm_core import covariance
-from ocm_core.covariance._head import CovarianceHead
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
-from ocm_core.diffusion.noise import Replay
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
-from ocm_core.networks.interface import Features
+from ocm_core.rng.noise import Replay
 from tests.goldens_io import arrays, assert_close, facts
 
 KERNELS = {"ddpm": Ddpm(), "ddim0": Ddim(0.0), "ddim0.5": Ddim(0.5)}
@@ -46,7 +46,7 @@ def prediction(tag, row, t, dtype):
         None, schedule.build(case["schedule"], case["N"]), heads=heads, moments=moments
     )
     times = torch.full((len(x),), t)
-    return Prediction(denoiser, x, times, None, Features(x, x), eps, None)
+    return Prediction(denoiser, x, times, None, TrunkFeatures(x, x), eps, None)
 
 
 def cases():
@@ -64,7 +64,7 @@ def test_variance_of_every_step(tag, precision, method, forward, clip):
     for row, (s, t) in enumerate(golden[f"{tag}/pairs"].tolist()):
         seen = prediction(tag, row, t, dtype)
         step = ReverseStep(transition(seen.denoiser.schedule, s, t), KERNELS[forward], CLIPS[clip])
-        ours = covariance.build(name).look(seen, Replay([]))(step)
+        ours = covariance.build(name).step_covariance(seen, Replay([]))(step)
         expected = golden[f"{tag}/{precision}/{method}/{forward}/{clip}/sigma2"][row]
         # the reference forms 1 - Γ in float32, hence the looser floor for `analytic`
         tolerance = max(TOLERANCE[precision], 1e-7 if method == "analytic" else 0.0)

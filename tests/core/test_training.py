@@ -16,22 +16,22 @@ import torch
 from torch import nn
 
 from ocm_core import covariance
-from ocm_core.covariance._head import CovarianceHead
-from ocm_core.data.mixture import Mixture
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
+from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
-from ocm_core.likelihood.decoder import Decoder
 from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
-from ocm_core.params.schema import Moments as MomentSettings
-from ocm_core.params.schema import Optimiser
-from ocm_core.processes import Shard
+from ocm_core.rng.batches import BatchRng
+from ocm_core.schema.experiment import MomentsParams as MomentSettings
+from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.training.baselines import gaussian_baseline, target_means, timesteps
-from ocm_core.training.batches import InMemory, diffuse
-from ocm_core.training.draws import Draws
+from ocm_core.training.batches import InMemory, noisy_batch
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import Moments, estimate, estimate_at
@@ -42,7 +42,7 @@ from tests.core.published import case_denoiser
 from tests.core.test_published_runs import training_batch
 from tests.goldens_io import arrays, facts
 
-SETTINGS = Optimiser(
+SETTINGS = OptimiserParams(
     iterations=12,
     batch_size=16,
     accumulate=1,
@@ -99,8 +99,8 @@ def test_updates_and_average_equal_the_published_ones(case, tmp_path):
     class Recorded:
         networks: ClassVar[dict] = {case: head}
 
-        def losses(self, draws, rows):
-            batch = training_batch(model, "training", case, [method], step=draws.iteration)
+        def losses(self, rng, rows):
+            batch = training_batch(model, "training", case, [method], step=rng.iteration)
             return {case: method.loss(batch)}
 
     settings = changed(
@@ -234,7 +234,7 @@ def test_gradient_never_reaches_the_trunk():
     score = MlpScore(levels, 1.0, 16, 2, "gaussian")
     fitting = head_fitting(score=score)
     score.requires_grad_(True)
-    losses = fitting.losses(Draws(0, 0, 8), slice(0, 8))
+    losses = fitting.losses(BatchRng(0, 0, 8), slice(0, 8))
     torch.stack([loss.sum() for loss in losses.values()]).sum().backward()
     assert all(parameter.grad is None for parameter in score.parameters())
     assert all(p.grad is not None for h in fitting.networks.values() for p in h.parameters())
@@ -274,9 +274,9 @@ class Scripted:
         self.networks = {"ocm": Broken(values)}
         self.values = values
 
-    def losses(self, draws, rows):
+    def losses(self, rng, rows):
         size = rows.stop - rows.start
-        value = self.values[draws.iteration]
+        value = self.values[rng.iteration]
         return {"ocm": self.networks["ocm"].weight * torch.full((size,), value)}
 
 
@@ -303,11 +303,11 @@ def test_a_checkpoint_of_other_networks_is_refused(tmp_path):
 
 def test_batches_that_do_not_divide_are_refused():
     with pytest.raises(OcmError, match="batch_size = 10 does not divide into 3 processes"):
-        Shard(0, 3).rows(10, 1)
+        Rank(0, 3).rows(10, 1)
 
 
 def test_every_item_is_visited_once_per_epoch():
-    items = np.concatenate([Draws(3, i, 10).items(25) for i in range(5)])
+    items = np.concatenate([BatchRng(3, i, 10).items(25) for i in range(5)])
     assert sorted(items[:25]) == list(range(25)) and sorted(items[25:]) == list(range(25))
     assert not np.array_equal(items[:25], items[25:])
 
@@ -326,8 +326,8 @@ def test_moments_do_not_depend_on_how_many_images_are_looked_at_together(size: i
     found, expected = Moments.empty(5), Moments.empty(5)
     estimate_at(denoiser, expected, 3, x0, eps, label)
     estimate_at(denoiser, found, 3, x0, eps, label, batch_size=size)
-    assert found.excess[3] == pytest.approx(expected.excess[3], rel=1e-12)
-    assert found.square_error[3] == pytest.approx(expected.square_error[3], rel=1e-12)
+    assert found.one_minus_gamma[3] == pytest.approx(expected.one_minus_gamma[3], rel=1e-12)
+    assert found.gamma_error[3] == pytest.approx(expected.gamma_error[3], rel=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 20, 30, 31, 1000, 1003])
@@ -356,10 +356,10 @@ def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
 
 
 def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
-    draws = Draws(5, t, 1000)
+    rng = BatchRng(5, t, 1000)
     at = torch.full((1000,), t)
-    noisy = diffuse(fitting.items, fitting.denoiser.schedule, draws, slice(None), at)
-    return fitting.methods[label].target(fitting.look(noisy, draws, slice(None))).detach()
+    noisy = noisy_batch(fitting.items, fitting.denoiser.schedule, rng, slice(None), at)
+    return fitting.methods[label].target(fitting.step_covariance(noisy, rng, slice(None))).detach()
 
 
 @pytest.mark.parametrize("size", [1, 5, 32, 100])
@@ -381,7 +381,9 @@ def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
     items = InMemory(torch.randn(9, 4, dtype=torch.float64))
     settings = MomentSettings(draws=3, batch_size=3, seed=0)
     kept: list[np.ndarray] = []
-    whole = estimate(denoiser, items, settings, keep=lambda m: kept.append(m.excess.copy()))
+    whole = estimate(
+        denoiser, items, settings, keep=lambda m: kept.append(m.one_minus_gamma.copy())
+    )
     assert [int(np.isnan(table).sum()) for table in kept] == [150, 50]
     begun, visited = Moments.empty(250), []
     for mine, theirs in zip(vars(begun).values(), vars(whole).values(), strict=True):
@@ -394,4 +396,4 @@ def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
         progress=lambda times: visited.extend(times) or times,
     )
     assert visited == list(range(101, 251))
-    np.testing.assert_array_equal(again.excess, whole.excess)
+    np.testing.assert_array_equal(again.one_minus_gamma, whole.one_minus_gamma)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from numpy import ndarray
 
-from ocm_core.data.plan import Plan
-from ocm_core.data.store import write
-from ocm_core.data.stored import open_split
 from ocm_core.latents.encoding import LatentEncoding, Posterior
 from ocm_core.latents.vae import Vae
+from ocm_core.store.layout import Plan
+from ocm_core.store.reader import open_split
+from ocm_core.store.writer import write
 
 from .tiny import tiny
 

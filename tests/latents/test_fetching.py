@@ -11,9 +11,9 @@ from re import fullmatch
 
 import pytest
 
-from ocm_core.checkpoints.lock import Lock
-from ocm_core.checkpoints.serving import served
 from ocm_core.errors import OcmError
+from ocm_core.io.lock import Lock
+from ocm_core.io.server import served
 from ocm_core.latents.fetching import VAES, PublishedVae, fetch_vae, vae_named
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
 

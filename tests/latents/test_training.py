@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ocm_core.latents.training import VaeFitting, measured_scaling
 from ocm_core.latents.vae import Vae, save_folder
-from ocm_core.params.schema import Optimiser
+from ocm_core.rng.batches import BatchRng
+from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.training.batches import InMemory
-from ocm_core.training.draws import Draws
 from ocm_core.training.loop import fit
 
 from .tiny import tiny
@@ -27,7 +27,7 @@ def shapes(count: int) -> Tensor:
     return x
 
 
-def settings(**changes: Any) -> Optimiser:
+def settings(**changes: Any) -> OptimiserParams:
     values = {
         "iterations": 40,
         "batch_size": 8,
@@ -40,7 +40,7 @@ def settings(**changes: Any) -> Optimiser:
         "seed": 0,
         "checkpoint_every": 15,
     }
-    return Optimiser(**{**values, **changes})
+    return OptimiserParams(**{**values, **changes})
 
 
 def fitting(kl_weight: float = 1e-3) -> VaeFitting:
@@ -50,16 +50,16 @@ def fitting(kl_weight: float = 1e-3) -> VaeFitting:
 
 @torch.no_grad()
 def test_the_loss_is_reconstruction_and_weighted_divergence() -> None:
-    draws, objective = Draws(0, 3, 8), fitting(kl_weight=0.5)
-    x = objective.items.batch(draws)[0]
+    rng, objective = BatchRng(0, 3, 8), fitting(kl_weight=0.5)
+    x = objective.items.batch(rng)[0]
     posterior = objective.model.encode(x).latent_dist
     m, s = posterior.mean, posterior.std
-    decoded = objective.model.decode(m + s * draws.normals(tuple(m.shape[1:]))).sample
+    decoded = objective.model.decode(m + s * rng.normals(tuple(m.shape[1:]))).sample
     kl = 0.5 * (m**2 + s**2 - 1 - 2 * s.log()).sum((1, 2, 3))
     expected = ((x - decoded) ** 2).sum((1, 2, 3)) + 0.5 * kl
-    found = objective.losses(draws, slice(0, 8))["vae"]
+    found = objective.losses(rng, slice(0, 8))["vae"]
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(objective.losses(draws, slice(2, 5))["vae"], expected[2:5])
+    torch.testing.assert_close(objective.losses(rng, slice(2, 5))["vae"], expected[2:5])
 
 
 def test_training_reconstructs_and_resumes_to_the_same_bytes(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_training_reconstructs_and_resumes_to_the_same_bytes(tmp_path: Path) -> 
     assert all(torch.equal(whole[key], resumed[key]) for key in whole)
     before, after = fitting(), fitting()
     after.model.load_state_dict(whole)
-    draws = Draws(0, 99, 25)
+    rng = BatchRng(0, 99, 25)
     with torch.no_grad():
-        first, last = (o.losses(draws, slice(0, 25))["vae"].mean() for o in (before, after))
+        first, last = (o.losses(rng, slice(0, 25))["vae"].mean() for o in (before, after))
     assert last < 0.5 * first
 
 

@@ -12,7 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from ocm_core.checkpoints.lock import Lock
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
 from ocm_core.features import classifier, efficientnet_lite0, inception
 from ocm_core.features.classifier import Classifier, ClassifierNetwork
@@ -20,10 +20,10 @@ from ocm_core.features.classifier_training import Trained, train_classifier
 from ocm_core.features.efficientnet_lite0 import EfficientNetLite0
 from ocm_core.features.interface import extract, feature_batches
 from ocm_core.features.resizing import resized
-from ocm_core.features.torchvision_import import make_torchvision_importable
+from ocm_core.io.lock import Lock
 from ocm_core.metrics.frechet import Statistics, frechet_distance
-from ocm_core.params.schema import Optimiser
 from ocm_core.pipeline.sources import closure
+from ocm_core.schema.experiment import OptimiserParams
 from tests.metrics.tiny_inception import Layers, TinyInception
 
 
@@ -201,8 +201,8 @@ def test_what_is_no_inception_is_refused_and_not_recorded(tmp_path: Path, lock: 
     assert not lock.path.exists()
 
 
-def settings(iterations: int) -> Optimiser:
-    return Optimiser(
+def settings(iterations: int) -> OptimiserParams:
+    return OptimiserParams(
         iterations=iterations,
         batch_size=64,
         accumulate=1,

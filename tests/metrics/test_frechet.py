@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
-from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from tests.goldens_io import facts, tensor
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
-from ocm_core.features.torchvision_import import make_torchvision_importable
 from ocm_core.metrics.kernel_distance import KernelDistance, kernel_distance, squared_discrepancy
 
 make_torchvision_importable()

@@ -11,8 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-from ocm_core.metrics import manifold
-from ocm_core.metrics.manifold import Manifold, PrecisionRecall, precision_and_recall
+from ocm_core.metrics import precision_recall as manifold
+from ocm_core.metrics.precision_recall import Manifold, PrecisionRecall, precision_and_recall
 from tests.goldens_io import assert_close, facts, tensor
 
 CASES = facts("metrics")["cases"]

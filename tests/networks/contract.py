@@ -10,8 +10,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.testing import assert_close
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import ScoreNetwork, set_fused_attention
+from ocm_core.networks._layers import set_fused_attention
 from ocm_core.networks.keys import export_published, load_published, published_keys
 
 from .golden import Golden, golden

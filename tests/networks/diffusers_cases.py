@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.networks.diffusers_unet import DiffusersUNet, UNet2DModel
-from ocm_core.networks.interface import ScoreNetwork
 from ocm_core.networks.keys import load_published
 
 from .golden import Golden

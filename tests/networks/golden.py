@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.networks import build
-from ocm_core.networks.interface import Features, ScoreNetwork
 from ocm_core.networks.keys import load_published
 
 ROOT = Path(__file__).parents[1] / "goldens"
@@ -53,7 +53,7 @@ class Golden:
     def network(self) -> ScoreNetwork:
         return self.load()[0]
 
-    def features(self, network: ScoreNetwork) -> Features:
+    def features(self, network: ScoreNetwork) -> TrunkFeatures:
         with torch.no_grad():
             return network.features(*self.inputs)
 

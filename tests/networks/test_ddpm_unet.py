@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import ScoreNetwork
 
 from .contract import NetworkContract, assert_same
 from .golden import Golden, golden

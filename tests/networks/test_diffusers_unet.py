@@ -11,9 +11,9 @@ from torch.testing import assert_close
 
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers_unet import DiffusersUNet
-from ocm_core.networks.interface import Features, ScoreNetwork
 from ocm_core.networks.keys import export_published
 
 from .contract import NetworkContract
@@ -87,7 +87,7 @@ class TestDiffusersUNet(NetworkContract):
         gradients = []
         for layout in (torch.contiguous_format, torch.channels_last):
             features = network.features(x.contiguous(memory_format=layout), time)
-            output = head(Features(*(part.detach() for part in features)))
+            output = head(TrunkFeatures(*(part.detach() for part in features)))
             gradients.append(torch.autograd.grad(output.sum(), list(head.parameters())))
         assert_close(*gradients, atol=1e-3, rtol=1e-4)
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.networks import build
-from ocm_core.networks.interface import ScoreNetwork
+from ocm_core.rng.batches import BatchRng
 from ocm_core.training.batches import DroppedLabels, InMemory
-from ocm_core.training.draws import Draws
 
 from .contract import NetworkContract, assert_same
 from .golden import Golden, golden
@@ -45,7 +45,7 @@ class TestDiT(NetworkContract):
     def test_training_replaces_labels_by_the_null_class(self, network: ScoreNetwork) -> None:
         labels = torch.arange(1000) % network.null_label
         items = InMemory(torch.arange(1000.0)[:, None], labels)
-        x0, drawn = DroppedLabels.for_network(items, network).batch(Draws(0, 3, 500))
+        x0, drawn = DroppedLabels.for_network(items, network).batch(BatchRng(0, 3, 500))
         dropped = drawn == network.null_label
         assert torch.equal(drawn[~dropped], labels[x0[~dropped, 0].long()])
         assert 25 <= dropped.sum() <= 80  # binomial(500, 0.1)

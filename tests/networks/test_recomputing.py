@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.interface import ScoreNetwork
 from ocm_core.networks.recomputing import blocks, recompute_blocks
 
 from .golden import Golden, golden

@@ -7,8 +7,8 @@ import yaml
 
 from ocm_core.params.compose import compose, experiment_names
 from ocm_core.params.resolved import dump, load
-from ocm_core.params.schema import Experiment
-from ocm_core.pipeline.generate import generated, outdated
+from ocm_core.pipeline.generated_files import generated, outdated
+from ocm_core.schema.experiment import Experiment
 
 
 def test_every_generated_file_is_up_to_date() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ocm_core.errors import OcmError
-from ocm_core.pipeline import artifacts
+from ocm_core.pipeline import manifests as artifacts
 from ocm_core.pipeline.table import Task
 
 TASK = Task("encode", "all")

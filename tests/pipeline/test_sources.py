@@ -20,7 +20,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "alpha.py": "import os\nfrom ocm_core.inner import beta\n",
         "inner/__init__.py": "from ocm_core import gamma\n",
         "inner/beta.py": "def late():\n    import ocm_core.delta\n",
-        "gamma.py": "from ocm_core.params.schema import Experiment\n",
+        "gamma.py": "from ocm_core.schema.experiment import Experiment\n",
         "delta.py": "",
         "unused.py": "",
         "relative.py": "from . import alpha\n",

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from ocm_core.cells import cells, cells_of, parts
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load
-from ocm_core.params.schema import Experiment
 from ocm_core.pipeline import table
-from ocm_core.pipeline.cells import cells, cells_of, parts
 from ocm_core.pipeline.table import Task
+from ocm_core.schema.experiment import Experiment
 
 
 def variant(**changes: Any) -> Experiment:
@@ -81,7 +81,7 @@ def test_a_part_depends_on_its_own_methods_only() -> None:
     assert table.modules(experiment, task) == [
         "ocm_core.stages.sample",
         "ocm_core.covariance.beta",
-        "ocm_core.data.mixture",
+        "ocm_core.datasets.mixture",
         "ocm_core.networks.mixture",
     ]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ocm_core.data.mixture import mixture
+from ocm_core.diffusion.mixture import mixture
 from ocm_core.params.document import read_yaml, validate
-from ocm_core.params.schema import Experiment
 from ocm_core.report.toy import Toy
+from ocm_core.schema.experiment import Experiment
 
 RESOLVED = Path(__file__).resolve().parents[2] / "params/resolved/toy_mog9.yaml"
 STEPS = (2, 3, 5, 10, 20)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy import ndarray
 
-from ocm_core.data.plan import DType, Plan, ranges
-from ocm_core.data.store import ReadShard, write
+from ocm_core.store.layout import DType, Plan, ranges
+from ocm_core.store.writer import ReadShard, write
 
 ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
 

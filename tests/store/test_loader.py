@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocm_core.data.loader import InMemory, Streamed, open_items
-from ocm_core.data.order import ShuffledOrder
-from ocm_core.data.stored import Stored, open_split
 from ocm_core.errors import OcmError
-from ocm_core.training.draws import Draws
+from ocm_core.rng.batches import BatchRng
+from ocm_core.store.loader import InMemory, Streamed, open_items
+from ocm_core.store.reader import Stored, open_split
+from ocm_core.store.shuffle import ShuffledOrder
 
 from .data import plan, values, write_jobs
 
@@ -70,7 +70,7 @@ def test_one_group_of_all_chunks_is_the_plain_shuffle(
     size: int, chunk: int, iteration: int
 ) -> None:
     order = ShuffledOrder(chunks_of(size, chunk), buffer=80)
-    expected = Draws(7, iteration, BATCH).items(size)
+    expected = BatchRng(7, iteration, BATCH).items(size)
     assert rows(order, 7, iteration * BATCH, BATCH) == expected.tolist()
 
 
@@ -92,8 +92,8 @@ def test_streaming_gives_the_batches_of_memory_whatever_the_threads_and_the_stor
     streamed = open_items(stored, buffer=BUFFER, memory_bytes=stored.bytes - 1, threads=threads)
     assert isinstance(memory.held, InMemory) and isinstance(streamed.held, Streamed)
     for iteration in range(20):
-        draws = Draws(3, iteration, BATCH)
-        (x, labels), (y, others) = memory.batch(draws), streamed.batch(draws)
+        rng = BatchRng(3, iteration, BATCH)
+        (x, labels), (y, others) = memory.batch(rng), streamed.batch(rng)
         assert torch.equal(x, y) and labels is not None and others is not None
         assert torch.equal(labels, others)
         np.testing.assert_array_equal(x, stored.all()[labels.numpy()])
@@ -104,17 +104,17 @@ def test_a_run_that_is_resumed_in_the_middle_of_an_epoch_sees_what_it_would_have
 ) -> None:
     stored = split(tmp_path)
     whole = open_items(stored, buffer=BUFFER, memory_bytes=0)
-    expected = [whole.batch(Draws(0, iteration, BATCH))[0] for iteration in range(15)]
+    expected = [whole.batch(BatchRng(0, iteration, BATCH))[0] for iteration in range(15)]
     for start in (2, 9, 13):
         resumed = open_items(stored, buffer=BUFFER, memory_bytes=0)
         for iteration in range(start, 15):
-            found = resumed.batch(Draws(0, iteration, BATCH))[0]
+            found = resumed.batch(BatchRng(0, iteration, BATCH))[0]
             assert torch.equal(found, expected[iteration])
 
 
 def test_a_batch_may_be_larger_than_the_set(tmp_path: Path) -> None:
     items = open_items(split(tmp_path), buffer=BUFFER, memory_bytes=0)
-    _, labels = items.batch(Draws(0, 1, 2 * COUNT))
+    _, labels = items.batch(BatchRng(0, 1, 2 * COUNT))
     assert labels is not None
     assert np.bincount(labels).tolist() == [2] * COUNT
 
@@ -126,7 +126,7 @@ def test_streaming_keeps_two_groups_and_reads_each_chunk_once_an_epoch(tmp_path:
     items = open_items(stored, buffer=BUFFER, memory_bytes=0)
     assert isinstance(items.held, Streamed)
     for iteration in range(COUNT // BATCH):
-        items.batch(Draws(0, iteration, BATCH))
+        items.batch(BatchRng(0, iteration, BATCH))
         assert len(items.held._read) <= 3 * BUFFER  # a batch may lie across two groups
     assert sorted(asked[: len(stored.chunks)], key=lambda c: c.start) == stored.chunks
     assert len(asked) <= len(stored.chunks) + BUFFER
@@ -139,15 +139,15 @@ def test_a_kept_posterior_is_drawn_afresh_each_iteration(tmp_path: Path, memory_
     raw = stored.raw(range(COUNT))
     noises = []
     for iteration in range(COUNT):  # each item occurs ten times
-        x, labels = items.batch(Draws(0, iteration, BATCH))
+        x, labels = items.batch(BatchRng(0, iteration, BATCH))
         assert labels is not None
         mean, std = raw["x"][labels], raw["std"][labels]
         noises.append((x.numpy() - mean) / std)
-    assert torch.equal(items.batch(Draws(0, 5, BATCH))[0], items.batch(Draws(0, 5, BATCH))[0])
+    assert torch.equal(items.batch(BatchRng(0, 5, BATCH))[0], items.batch(BatchRng(0, 5, BATCH))[0])
     noise = np.concatenate(noises)
     assert len(np.unique(noise.round(4))) > 0.9 * noise.size
     assert abs(noise.mean()) < 5 / np.sqrt(noise.size) and abs(noise.std() - 1) < 0.05
-    eps = Draws(0, 5, BATCH).normals(stored.shape).numpy()
+    eps = BatchRng(0, 5, BATCH).normals(stored.shape).numpy()
     assert not np.allclose(noises[5], eps, atol=1e-2)  # not the noise of the diffusion
 
 
@@ -155,7 +155,7 @@ def test_without_labels_there_are_none(tmp_path: Path) -> None:
     whole = plan(range(9), labelled=False)
     data = values(9, whole.shape, "float32")
     stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
-    assert open_items(stored, buffer=2, memory_bytes=0).batch(Draws(0, 0, 4))[1] is None
+    assert open_items(stored, buffer=2, memory_bytes=0).batch(BatchRng(0, 0, 4))[1] is None
 
 
 def test_a_buffer_of_nothing_is_refused() -> None:

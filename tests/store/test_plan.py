@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocm_core.data.plan import check_space, ranges
-from ocm_core.data.store import write
 from ocm_core.errors import OcmError
+from ocm_core.store.layout import check_space, ranges
+from ocm_core.store.writer import write
 
 from .data import ATTRS, plan, reader, values, write_jobs
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ocm_core.data.plan import ranges
-from ocm_core.data.stored import open_split
+from ocm_core.store.layout import ranges
+from ocm_core.store.reader import open_split
 
 from .data import digests, plan, values
 from .writer import write_store
@@ -24,7 +24,7 @@ Run = Callable[[Path, int], int]
 ONE_OF_FOUR = """
 import sys
 from pathlib import Path
-from ocm_core.data.store import write
+from ocm_core.store.writer import write
 from tests.store.data import ATTRS, plan, reader, values
 path, start, stop = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 part = plan(range(start, stop), shard=16)

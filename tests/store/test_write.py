@@ -13,10 +13,10 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocm_core.data import store
-from ocm_core.data.plan import Plan
-from ocm_core.data.stored import open_split
 from ocm_core.errors import OcmError
+from ocm_core.store import writer as store
+from ocm_core.store.layout import Plan
+from ocm_core.store.reader import open_split
 
 from .data import ATTRS, digests, plan, reader, values, write_jobs
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from ocm_core.data.store import write
+from ocm_core.store.writer import write
 
 from .data import ATTRS, plan, reader, values
 

@@ -5,9 +5,9 @@ import json
 from ocm_core.params.resolved import load
 from ocm_core.params.restrict import values
 from ocm_core.pipeline import table
-from ocm_core.pipeline.artifacts import manifest_of
+from ocm_core.pipeline.manifests import manifest_of
 from ocm_core.pipeline.sources import digest
-from ocm_core.pipeline.state import source_files
+from ocm_core.pipeline.staleness import source_files
 
 
 def node(stage, wildcards):

@@ -1,0 +1,144 @@
+"""The likelihood table in one pass, against each of its cells by itself.
+
+Six methods and six chains: a cell by itself evaluates the network K times an image, the table in
+one pass at each timestep that some chain visits. The evaluations are counted over the whole table;
+the time is that of a table of a tenth of the length, on a network that is small and yet takes most
+of the time, as real ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.interface import Benchmark, Measured
+from benchmarks.networks import small_unet
+from benchmarks.timing import interleaved
+from ocm_core import covariance
+from ocm_core.covariance.learned import CovarianceHead
+from ocm_core.diffusion import chains
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.likelihood.bound import Bound, Likelihood
+from ocm_core.rng.noise import SampleNoise
+from ocm_core.shapes import Batch, Images, Labels, Times
+
+METHODS = ("beta", "beta_tilde", "analytic", "npr", "sn", "ocm")
+STEPS = (10, 25, 50, 100, 200, 1000)
+SHORT = (1, 3, 5, 10, 20, 100)
+WIDTH = 96
+IMAGES = 4
+REPEATS = 3
+
+Cells = Mapping[tuple[str, str], Bound]
+
+
+@dataclass(frozen=True)
+class Counting(Denoiser):
+    """A denoiser that notes at which t it is asked."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def predict(self, x: Batch, t: int | Times, label: Labels = None) -> Prediction:
+        self.asked.append(int(t))
+        return super().predict(x, t, label)
+
+
+class Free(ScoreNetwork):
+    """A network that costs nothing, where only its evaluations count."""
+
+    head_kinds = ("simple",)
+    out_channels_per_input = 1
+
+    def features(self, x: Images, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
+        return TrunkFeatures(x, time)
+
+    def readout(self, features: TrunkFeatures) -> Tensor:
+        return features.hidden
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        return FreeHead()
+
+
+class FreeHead(nn.Module):
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        return features.hidden.square()
+
+
+@dataclass(frozen=True)
+class Table:
+    denoiser: Denoiser
+    x0: Tensor
+    chains: Mapping[str, Chain]
+
+    @classmethod
+    def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> Table:
+        network = denoiser.network
+        heads = {name: CovarianceHead(network.make_head("simple")) for name in ("npr", "sn", "ocm")}
+        moments = torch.linspace(1, 1e-4, denoiser.schedule.steps + 1, dtype=torch.float64)
+        found = {str(k): chains.build("even", denoiser.schedule.steps, k) for k in steps}
+        x0 = torch.rand(images, 1, 8, 8) * 2 - 1
+        return cls(replace(denoiser, heads=heads, moments=moments), x0, found)
+
+    def together(self) -> Cells:
+        return self._bounds(METHODS, self.chains)
+
+    def each_cell(self) -> Cells:
+        cells = ((method, name) for method in METHODS for name in self.chains)
+        return {
+            key: bound
+            for method, name in cells
+            for key, bound in self._bounds((method,), {name: self.chains[name]}).items()
+        }
+
+    def _bounds(self, methods: tuple[str, ...], chosen: Mapping[str, Chain]) -> Cells:
+        built = {name: covariance.build(name) for name in methods}
+        likelihood = Likelihood(self.denoiser, built, Decoder(17))
+        return likelihood.bounds(chosen, self.x0, self._noise_at)[0]
+
+    def _noise_at(self, t: int) -> SampleNoise:
+        return SampleNoise(t, range(len(self.x0)), tuple(self.x0.shape[1:]), first_block=1)
+
+
+def _evaluations() -> Measured:
+    counts = []
+    for work in (Table.together, Table.each_cell):
+        counting = Counting(Free(), schedules.linear(1000))
+        work(Table.on(counting, 1, STEPS))
+        counts.append(len(counting.asked))
+    together, each = counts
+    return Measured.exactly(together / each, evaluations=together, baseline_evaluations=each)
+
+
+def _time() -> Measured:
+    denoiser = Denoiser(small_unet(WIDTH), schedules.linear(SHORT[-1]))
+    table = Table.on(denoiser, IMAGES, SHORT)
+    compared = interleaved(table.together, table.each_cell, REPEATS, warm=False)
+    return compared.measured(images=IMAGES, steps=SHORT, network=f"UNet of width {WIDTH}, 8×8")
+
+
+_TABLE = "the NLL table, 6 methods × K = 10 … 1000"
+BENCHMARKS = [
+    Benchmark(
+        name="nll_table_evaluations",
+        what=f"network evaluations an image, {_TABLE}",
+        baseline="each cell by itself",
+        target=1000 / 8310,
+        measure=_evaluations,
+        note="1,000 of 8,310",
+    ),
+    Benchmark(
+        name="nll_table_time",
+        what=f"time, {_TABLE}",
+        baseline="each cell by itself",
+        target=1 / 7,
+        measure=_time,
+        note="7 times faster",
+    ),
+]

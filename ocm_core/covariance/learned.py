@@ -1,0 +1,155 @@
+"""Methods that learn c with a head: what the raw output stands for, and the regression loss.
+
+Each such method has a random target whose mean given x_t is c; the head is fitted to it by least
+squares. As published, the raw output is method-specific (h for `ocm`, E[ε²] for `sn`, the residual
+for `npr`). Relative to a baseline c̄_t it is c = link(r, c̄_t), zero output meaning the baseline,
+and errors are measured in a unit that grows with c̄_t: c spans four orders of magnitude over t. With
+a score that is known or preconditioned the target's noise goes with c̄_t (`own`); the Jacobian of a
+plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import e, log
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMethod
+from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.denoiser import Prediction
+from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.shapes import Batch, OverTime, PerSample
+
+
+@dataclass(frozen=True)
+class Noised:
+    """One training batch: x_t = √ᾱ_t x_0 + √b_t ε, what the network says of it, and ±1 probes."""
+
+    prediction: Prediction
+    x0: Batch
+    eps: Batch
+    probe: Callable[[], Batch]
+    decoder: Decoder
+
+    @property
+    def predicted_eps(self) -> Batch:
+        return self.prediction.eps.detach()
+
+
+def identity(raw: Tensor, baseline: Tensor) -> Tensor:
+    return baseline * (1.0 + raw)
+
+
+def positive(raw: Tensor, baseline: Tensor) -> Tensor:
+    """softplus, shifted so that 0 gives the baseline."""
+    return baseline * functional.softplus(raw + log(e - 1.0))
+
+
+def tapered(raw: Tensor, baseline: Tensor) -> Tensor:
+    """Positive, and close to the baseline where that is close to 1: at the smallest t.
+
+    c spreads little there; but few times of a training batch are so small, and the trunk's features
+    hardly tell them from larger ones, where c spreads most.
+    """
+    return positive((1.0 - baseline).clamp(min=0.0) * raw, baseline)
+
+
+LINKS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "identity": identity,
+    "positive": positive,
+    "tapered": tapered,
+}
+
+
+Unit = Literal["own", "root", "one"]  # the method's own, √c̄_t, or 1
+
+
+class CovarianceHead(nn.Module):
+    """A network on the trunk's features, and the baseline (if any) that it is relative to."""
+
+    baseline: Tensor | None
+
+    def __init__(
+        self,
+        net: nn.Module,
+        baseline: OverTime | None = None,
+        link: str = "identity",
+        unit: Unit = "own",
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.link = LINKS[link]
+        self.unit = unit
+        self.register_buffer("baseline", baseline)
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        output: Tensor = self.net(features)
+        return output
+
+
+class LearnedMethod(CovarianceMethod):
+    """A method with a head, and the loss that trains it."""
+
+    trains_on_jacobian: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> Need:
+        return "head"
+
+    @abstractmethod
+    def loss(self, batch: Noised) -> PerSample: ...
+
+
+class RegressionMethod(LearnedMethod, PosteriorMethod):
+    """c fitted by least squares to a target with mean c."""
+
+    @abstractmethod
+    def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
+        """c as the published heads encode it."""
+
+    @abstractmethod
+    def target(self, batch: Noised) -> Tensor:
+        """A random value with E[target | x_t] = c."""
+
+    def c(self, prediction: Prediction) -> Tensor:
+        raw, baseline = prediction.head(self.label), self._baseline(prediction)
+        if baseline is None:
+            return self.published(raw, prediction)
+        link = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link
+        return link(raw, baseline)
+
+    def loss(self, batch: Noised) -> PerSample:
+        with torch.no_grad():
+            target = self.target(batch)
+        error = self.c(batch.prediction) - target
+        return sum_dims((error / self._unit(batch.prediction)) ** 2)
+
+    def unit(self, baseline: Tensor) -> Tensor:
+        """How the target's standard deviation given x_t grows with c̄_t, for a perfect score."""
+        return baseline
+
+    def _unit(self, prediction: Prediction) -> Tensor | float:
+        """What errors are measured in, as the head says."""
+        baseline = self._baseline(prediction)
+        if baseline is None:
+            return 1.0
+        match cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit:
+            case "own":
+                return self.unit(baseline)
+            case "root":
+                return baseline.sqrt()
+            case "one":
+                return 1.0
+
+    def _baseline(self, prediction: Prediction) -> Tensor | None:
+        table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)
+        if table is None:
+            return None
+        return prediction.at(table, f"the baseline of head '{self.label}'")

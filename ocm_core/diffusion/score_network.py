@@ -1,0 +1,49 @@
+"""What the rest of the library may know about a score network: features, a readout, and heads.
+
+A network is split where a covariance head is attached: `features` runs the trunk, `readout` turns
+its last hidden state into the noise prediction, and a head reads the same features. One pass of
+the trunk therefore serves the noise prediction and every head.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from ocm_core.errors import OcmError, unknown
+from ocm_core.shapes import Images, Labels, NetworkTimes
+
+
+class TrunkFeatures(NamedTuple):
+    hidden: Tensor  # the map (or tokens) that the output layer reads
+    embedding: Tensor  # the time (and class) embedding that conditions the blocks
+
+
+class ScoreNetwork(nn.Module, ABC):
+    head_kinds: ClassVar[tuple[str, ...]]
+    out_channels_per_input: int  # 1: the noise; 2: the noise, then the interpolation value
+    conditional: bool = False  # whether it takes class labels
+    null_label: int | None = None  # the class that stands for "no label", where there is one
+    label_dropout: float = 0.0  # how often training replaces a label by the null class
+
+    @property
+    def learns_variance(self) -> bool:
+        return self.out_channels_per_input == 2
+
+    @abstractmethod
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures: ...
+
+    @abstractmethod
+    def readout(self, features: TrunkFeatures) -> Images: ...
+
+    def forward(self, x: Images, time: NetworkTimes, label: Labels = None) -> Images:
+        return self.readout(self.features(x, time, label))
+
+    def make_head(self, kind: str, **sizes: int) -> nn.Module:
+        """A head for these features; `sizes` are those that its kind leaves open."""
+        if kind not in self.head_kinds:
+            raise OcmError(f"head kind of {type(self).__name__}: {unknown(kind, self.head_kinds)}")
+        return self._build_head(kind, **sizes)
+
+    @abstractmethod
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module: ...

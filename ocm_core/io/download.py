@@ -1,0 +1,169 @@
+"""Downloads that can be interrupted: into `<file>.part`, renamed to `<file>` when it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from tqdm import tqdm
+
+from ocm_core.errors import OcmError
+
+SCHEMES = ("file", "http", "https")
+CHUNK = 1 << 20
+SECONDS_OF_SILENCE = 60
+PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
+
+Progress = Callable[[int, int | None], None]  # bytes so far, and in all if known
+
+
+def google_drive(file_id: str) -> str:
+    """The address that answers with the file, where the sharing link answers with a page."""
+    return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
+
+
+def download(url: str, path: Path, remedy: str, progress: Progress | None = None) -> str:
+    """Fetch `url` to `path` and return its sha256; continue what an earlier call began."""
+    if urlsplit(url).scheme not in SCHEMES:
+        raise OcmError(f"{url}: expected a URL that begins with {', '.join(SCHEMES)}")
+    part = _Part(path)
+    try:
+        digest = _transfer(url, part, progress or _silent)
+    except (OSError, HTTPException) as error:
+        place = urlsplit(url).netloc or url
+        raise OcmError(
+            f"{path}: could not be had from {place} ({_reason(error)}); {remedy}"
+        ) from None
+    part.finish()
+    return digest
+
+
+@contextmanager
+def byte_bar(description: str) -> Iterator[Progress]:
+    """Progress in bytes: a bar on a terminal, silence elsewhere."""
+    silent = not sys.stderr.isatty()
+    with tqdm(desc=description, unit="B", unit_scale=True, disable=silent, leave=False) as bar:
+
+        def show(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+
+
+class _Part:
+    """The unfinished file, and the server's mark of the version that it is the beginning of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path.with_name(f"{path.name}.part")
+        self.mark = path.with_name(f"{path.name}.part.version")
+
+    @property
+    def size(self) -> int:
+        return self.file.stat().st_size if self.file.exists() else 0
+
+    def request_headers(self) -> dict[str, str]:
+        if not self.size:
+            return {}
+        version = {"If-Range": self.mark.read_text()} if self.mark.exists() else {}
+        return {"Range": f"bytes={self.size}-", **version}
+
+    def begin(self, version: str | None) -> None:
+        self.discard()
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if version:
+            self.mark.write_text(version)
+
+    def discard(self) -> None:
+        self.file.unlink(missing_ok=True)
+        self.mark.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        self.file.replace(self.path)
+        self.mark.unlink(missing_ok=True)
+
+
+def _transfer(url: str, part: _Part, progress: Progress) -> str:
+    with _opened(url, part) as response:
+        start = part.size
+        if not _continues(response, start):
+            part.begin(_version(response.headers))
+            start = 0
+        length = response.headers.get("Content-Length")
+        total = start + int(length) if length else None
+        digest = hashlib.sha256()
+        with part.file.open("ab+") as file:
+            _read_back(file, digest.update)
+            _append(response, file, digest.update, lambda done: progress(done, total))
+    if total is not None and part.size != total:
+        raise OSError(f"the connection ended after {part.size} of {total} bytes; run it again")
+    return digest.hexdigest()
+
+
+def _continues(response: Any, start: int) -> bool:
+    """Whether the body begins where the part ends; if not, it is the whole file."""
+    if getattr(response, "status", None) != PARTIAL_CONTENT:
+        return False
+    offset = response.headers.get("Content-Range", "")
+    if not offset.startswith(f"bytes {start}-"):
+        raise OSError(f"asked for the bytes from {start} on, got {offset or 'unnamed ones'}")
+    return True
+
+
+def _opened(url: str, part: _Part) -> Any:
+    try:
+        request = Request(url, headers=part.request_headers())
+        return urlopen(request, timeout=SECONDS_OF_SILENCE)
+    except HTTPError as error:
+        if error.code != RANGE_NOT_SATISFIABLE:
+            raise
+        error.close()
+    part.discard()  # there is nothing after it: it is no beginning of this file
+    return urlopen(Request(url), timeout=SECONDS_OF_SILENCE)
+
+
+def _read_back(file: IO[bytes], consume: Callable[[bytes], None]) -> None:
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        consume(chunk)
+
+
+def _append(
+    response: IO[bytes],
+    file: IO[bytes],
+    consume: Callable[[bytes], None],
+    progress: Callable[[int], None],
+) -> None:
+    progress(file.tell())
+    while chunk := response.read(CHUNK):
+        file.write(chunk)
+        consume(chunk)
+        progress(file.tell())
+
+
+def _version(headers: Any) -> str | None:
+    """A strong mark: RFC 9110 forbids weak ones in If-Range."""
+    tag: str | None = headers.get("ETag")
+    if tag and not tag.startswith("W/"):
+        return tag
+    modified: str | None = headers.get("Last-Modified")
+    return modified
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        return f"status {error.code}"
+    return str(getattr(error, "reason", error))
+
+
+def _silent(done: int, total: int | None) -> None:
+    pass

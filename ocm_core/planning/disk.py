@@ -1,0 +1,86 @@
+"""The bytes that an experiment is still to write where they can be told from its parameters.
+
+Stores are not compressed, so theirs are exact but for metadata. Networks, heads and features are
+not counted; nor is DVC's cache, which holds a copy of what is recorded in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from math import prod
+from typing import NamedTuple
+
+from ocm_core.cells import cells_of
+from ocm_core.pipeline.table import Task
+from ocm_core.planning.files import ARCHIVES
+from ocm_core.schema.datasets import Imagenet64Data
+from ocm_core.schema.experiment import Experiment
+from ocm_core.store.layout import Plan, ranges
+
+_FLOAT32 = 4
+
+_ITEMS = {  # counted by tensorflow/datasets (ImageNet) and other public readers of the archives
+    "cifar10": {"train": 50_000, "test": 10_000},
+    "celeba64": {"train": 162_770, "test": 19_962},
+    "imagenet64/png": {"train": 1_281_149, "test": 49_999},
+    "imagenet64/npz": {"train": 1_281_167, "test": 50_000},
+    "imagenet256": {"train": 1_281_167, "test": 50_000},
+    "lsun_bedroom": {"train": 3_033_042, "test": 300},
+}
+
+
+class Split(NamedTuple):
+    items: int
+    labelled: bool
+
+
+def to_write(experiment: Experiment, states: Mapping[Task, str]) -> dict[str, int]:
+    """Bytes by stage, for the tasks that are not current."""
+    open_tasks = [task for task, state in states.items() if state != "current"]
+    stages = {task.stage for task in open_tasks}
+    drawn = sum(sample_bytes(experiment, task) for task in open_tasks if task.stage == "sample")
+    found = {"encode": encode_bytes(experiment) if "encode" in stages else 0, "sample": drawn}
+    return {stage: size for stage, size in found.items() if size}
+
+
+def sample_bytes(experiment: Experiment, task: Task) -> int:
+    cells = len(cells_of(experiment, task.part))
+    return cells * experiment.sample.count * prod(experiment.shape) * _FLOAT32
+
+
+def encode_bytes(experiment: Experiment) -> int:
+    return sum(plan.bytes_of(plan.shards) for plan in encode_plans(experiment))
+
+
+def encode_shards(experiment: Experiment) -> int:
+    return sum(len(plan.shards) for plan in encode_plans(experiment))
+
+
+def encode_plans(experiment: Experiment) -> Iterator[Plan]:
+    """The stores of all splits, by all jobs."""
+    settings, latent, levels = experiment.encode, experiment.encode.latent, experiment.levels
+    for name, split in splits(experiment).items():
+        count = split.items * (2 if settings.flips and name == "train" else 1)
+        for items in ranges(count, settings.jobs, settings.shard):
+            yield Plan(
+                items=items,
+                shape=experiment.shape,
+                dtype="float32" if levels is None else "uint8",
+                levels=levels,
+                labelled=split.labelled,
+                spread=latent is not None and latent.posterior == "keep",
+                chunk=settings.chunk,
+                shard=settings.shard,
+            )
+
+
+def splits(experiment: Experiment) -> dict[str, Split]:
+    """From the data themselves where they are at hand, else from the published counts."""
+    data = experiment.data
+    if not data.archived:
+        opened = import_module(f"ocm_core.datasets.{data.kind}").open_data(data, ARCHIVES)
+        return {n: Split(len(s), s.labels is not None) for n, s in opened.splits.items()}
+    key = f"{data.kind}/{data.release}" if isinstance(data, Imagenet64Data) else data.kind
+    wanted = getattr(data, "splits", _ITEMS[key])
+    return {name: Split(_ITEMS[key][name], data.classes > 0) for name in wanted}

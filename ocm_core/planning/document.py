@@ -1,0 +1,147 @@
+"""`docs/cost.md`: all tables, how they are computed, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ocm_core.planning import tables
+from ocm_core.planning.gpus import A100, GPUS, Precision, Utilisation, time
+from ocm_core.planning.summary import workloads
+from ocm_core.planning.work import Workload
+
+FILE = Path("docs/cost.md")
+
+_HEAD = """\
+# What the paper's experiments take on a GPU
+Written by `ocm cost --write`; `ocm cost --check` says whether it is up to date, and
+`ocm cost cifar10_ls --utilisation 0.5` asks otherwise. **Everything here is computed, nothing was
+measured**: operations and bytes are counted on the networks and the code of this repository, and
+turned into hours by the GPUs' data sheets and two assumptions: arithmetic reaches {peak:.0%} of its
+peak, memory {bandwidth:.0%} of its bandwidth.
+"""
+
+_BOTTLENECK = """
+- Sampling takes {least:.0%} to {most:.0%} of the hours.
+- Full float32 in matrix products, PyTorch's default, costs `{name}` {ratio:.1f} times the hours of
+  TF32 on an A100.
+- Batches that are too large for one GPU of 80 GB (see Memory): {large}.
+
+Where the hours go, on an A100 80 GB in TF32:
+"""
+
+_NETWORKS = """
+## The networks
+One noise prediction of one image (the weights, which a batch shares, not counted), what a head adds
+to its operations, and a training step of all heads of the experiment as a multiple of it:
+"""
+
+_MEMORY = """
+## Memory
+In float32, and the batch of the parameters beside the largest that fits into 80 GB:
+"""
+
+_HOST = """
+## The host
+What it has to draw, and to read or write, per second so that one GPU never waits for it:
+"""
+
+_HOW = """
+## How it is computed
+- **Operations** are counted while the library's own code (networks, heads, `HeadFitting`, products
+  with the Jacobian) runs on tensors without storage, by PyTorch's formulas for convolutions and
+  matrix products; a multiplication and an addition are two. Nothing else is arithmetic worth
+  counting, but it moves bytes.
+- **Bytes** are what every kernel reads and writes, each operation being a kernel of its own, in
+  float32: more than a compiled network moves. "Fused" counts convolutions and matrix products only,
+  as if all else were part of them. bfloat16 is taken to halve both.
+- **Time** is a roofline, max(operations / (peak · utilisation), bytes / (bandwidth · utilisation)),
+  for each stage as a whole. The limit is the larger of the two; "memory, unless fused" means that
+  the fused bytes would leave it to arithmetic.
+- **Work** follows from `params/resolved/<name>.yaml`. Training: iterations × batch × (a prediction
+  with a graph, a product with the Jacobian per probe, losses and gradients of the heads). A sample:
+  K predictions, twice as many with guidance, and K - 1 covariances. An image's bound: a prediction
+  and all covariances at each timestep that any chain visits. Moments: T × draws predictions.
+- **GPUs**, peaks in TFLOP/s: {gpus}.
+- `float32` is PyTorch's default: TF32 in convolutions, full float32 in matrix products. `tf32` is
+  `torch.set_float32_matmul_precision("high")`.
+
+## What it leaves out
+- The utilisations are assumptions. Small maps and small batches reach less than large matrix
+  products, and full float32 usually reaches more of its low peak.
+- One GPU that never waits. The host draws all random values, so that they depend on nothing but an
+  index; what that and the disk must deliver is in the table of the host, and a stage that does not
+  overlap them with the GPU takes the sum. The rate of a core: `python -m timeit -s "import numpy as
+  np; g = np.random.default_rng()" "g.standard_normal(10**6, dtype=np.float32)"`.
+- Distances between features are computed on the host, in float64: {host} for all cells of
+  an experiment.
+- Optimiser, moving average, noise, clipping and the means of steps: a few passes over an image or a
+  head, beside hundreds over a network's maps. Reading and resizing images on the host. The stage
+  `evaluate_cost`, a measurement of seconds.
+- Inception is counted on torchvision's, whose layers have the shapes of clean-fid's.
+- Memory is the most that exists at a time of what a computation makes, beside the weights, without
+  what an allocator and cuDNN take for themselves.
+"""
+
+
+def document() -> str:
+    found, use = workloads([]), Utilisation()
+    gpus = "; ".join(
+        f"{gpu.name}: {gpu.float32 / 1e12:g} float32, {gpu.tf32 / 1e12:g} TF32, "
+        f"{gpu.bfloat16 / 1e12:g} bfloat16, {gpu.bandwidth / 1e12:g} TB/s"
+        for gpu in GPUS
+    )
+    operations = [work.host for w in found for work in w.stages() if work.disk and work.host]
+    host = f"{min(operations) / 1e15:.1f} to {max(operations) / 1e15:.1f} PFLOP"
+    parts = [
+        _HEAD.format(**vars(use)),
+        tables.totals(found, use).markdown(),
+        _bottleneck(found, use),
+        tables.shares(found, use).markdown(),
+        _NETWORKS,
+        tables.networks(found).markdown(),
+        _MEMORY,
+        tables.memory(found).markdown(),
+        _HOST,
+        tables.host(found, use).markdown(),
+        *(f"\n{section(workload, use)}" for workload in found),
+        _HOW.format(gpus=gpus, host=host),
+    ]
+    return "\n".join(parts)
+
+
+def _bottleneck(found: Sequence[Workload], use: Utilisation) -> str:
+    def hours(workload: Workload, precision: Precision, *stages: str) -> float:
+        work = [w for w in workload.stages() if not stages or w.stage in stages]
+        return sum(time(w.gpu, A100, precision, use).hours for w in work)
+
+    sampling = [hours(w, "tf32", "sample") / hours(w, "tf32") for w in found]
+    ratios = {w.experiment.name: hours(w, "float32") / hours(w, "tf32") for w in found}
+    name = max(ratios, key=lambda name: ratios[name])
+    too_large = [row[0] for row in tables.memory(found).rows if tables.TOO_LARGE in " ".join(row)]
+    large = ", ".join(f"`{name}`" for name in too_large) or "none"
+    return _BOTTLENECK.format(
+        least=min(sampling), most=max(sampling), name=name, ratio=ratios[name], large=large
+    )
+
+
+def section(workload: Workload, use: Utilisation) -> str:
+    """One experiment."""
+    experiment = workload.experiment
+    return "\n".join(
+        [
+            f"## {experiment.name}",
+            f"{experiment.report.summary}\n",
+            tables.units(workload, use).markdown(),
+            "",
+            tables.stages(workload, use).markdown(),
+        ]
+    )
+
+
+def outdated() -> bool:
+    return not FILE.exists() or FILE.read_text(encoding="utf-8") != document()
+
+
+def write() -> None:
+    FILE.write_text(document(), encoding="utf-8")

@@ -1,0 +1,136 @@
+"""The published files that an experiment needs, in their place or not, and how to get them.
+
+A file counts as needed while a task that reads it is still to be done. Modules that know the files
+are imported only for experiments that have them: some load diffusers or clean-fid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from ocm_core.io.archives import Archive
+from ocm_core.pipeline.table import Task, inputs
+from ocm_core.schema.datasets import Imagenet64Data, Imagenet256Data, LsunBedroomData
+from ocm_core.schema.experiment import Experiment
+
+ARCHIVES = Path("datasets")
+IN_PLACE = "in place"
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    path: Path
+    bytes: int | None  # as published; None: nobody states it
+    found: int | None  # bytes; None: it is not there
+    address: str | None  # None: only by hand
+    remedy: str
+
+    @property
+    def state(self) -> str:
+        if self.found is None:
+            return "missing; the run will try to download it" if self.address else "missing"
+        if self.bytes not in (None, self.found):
+            return f"{self.found} bytes instead of {self.bytes}"
+        return IN_PLACE
+
+
+def needed(experiment: Experiment, states: Mapping[Task, str]) -> list[PublishedFile]:
+    """Those that tasks which are not current will open."""
+    finders = {
+        "fetch_score": _checkpoint,
+        "fetch_vae": _autoencoder,
+        "fetch_features": _inception,
+        "fetch_reference": _reference,
+        "fetch_data": _data,
+    }
+    return [
+        file
+        for stage, find in finders.items()
+        if any(states[task] != "current" for task in _readers(experiment, states, stage))
+        for file in find(experiment)
+    ]
+
+
+def archives_of(experiment: Experiment) -> list[Archive]:
+    """What the data set's `open_data` will ask for."""
+    data = experiment.data
+    known: Mapping[str, Archive] = import_module(f"ocm_core.datasets.{data.kind}").ARCHIVES
+    match data:
+        case Imagenet64Data():
+            asked = tuple(f"{data.release}/{split}" for split in data.splits)
+            return [archive for name, archive in known.items() if name.startswith(asked)]
+        case Imagenet256Data():
+            names = [*data.splits, *["devkit"] * ("test" in data.splits)]
+            return [known[name] for name in names]
+        case LsunBedroomData():
+            return [known[split] for split in data.splits]
+    return list(known.values())
+
+
+def _readers(experiment: Experiment, states: Mapping[Task, str], stage: str) -> list[Task]:
+    """The stage itself; archives are read again by those that wait for them."""
+    own = [task for task in states if task.stage == stage]
+    if stage != "fetch_data" or not own:
+        return own
+    return own + [task for task in states if own[0] in inputs(experiment, task)]
+
+
+def _checkpoint(experiment: Experiment) -> Iterator[PublishedFile]:
+    choice = experiment.network.checkpoint
+    if choice is None or choice.origin != "published":
+        return
+    from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
+
+    entry = checkpoint_named(choice.name)
+    folder = FOLDER / entry.name
+    valid = [entry.source(choice.file)] if choice.file else entry.sources
+    source = next((source for source in valid if (folder / source.file).exists()), valid[0])
+    path = folder / source.file
+    yield _file(path, source.bytes, choice.url or source.url, source.remedy(path))
+
+
+def _autoencoder(experiment: Experiment) -> Iterator[PublishedFile]:
+    latent = experiment.encode.latent
+    if latent is None or latent.vae.origin != "published" or latent.vae.name is None:
+        return
+    from ocm_core.checkpoints.registry import FOLDER
+    from ocm_core.latents.fetching import vae_named
+
+    entry = vae_named(latent.vae.name)
+    for name in entry.sha256:
+        path = FOLDER / entry.name / name
+        address = f"{latent.vae.url or entry.address}/{name}"
+        yield _file(path, None, address, entry.remedy(path))
+
+
+def _inception(experiment: Experiment) -> Iterator[PublishedFile]:
+    from ocm_core.features import inception
+
+    path = inception.FOLDER / inception.FILE
+    yield _file(path, None, inception.URL, inception.remedy(path))
+
+
+def _reference(experiment: Experiment) -> Iterator[PublishedFile]:
+    features = experiment.evaluate.features
+    if features is None or features.reference is None:
+        return
+    from ocm_core.features.published_reference import reference_named
+
+    yield _archive(reference_named(features.reference))
+
+
+def _data(experiment: Experiment) -> Iterator[PublishedFile]:
+    yield from map(_archive, archives_of(experiment))
+
+
+def _archive(archive: Archive) -> PublishedFile:
+    path = ARCHIVES / archive.kind / archive.file
+    return _file(path, archive.bytes, archive.url, archive.remedy(path))
+
+
+def _file(path: Path, published: int | None, address: str | None, remedy: str) -> PublishedFile:
+    found = path.stat().st_size if path.exists() else None
+    return PublishedFile(path, published, found, address, remedy)

@@ -1,0 +1,76 @@
+"""GPUs as their data sheets have them, and the roofline: hours from operations and bytes.
+
+time = max(Σ operations / (peak · utilisation), bytes / (bandwidth · its utilisation))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ocm_core.planning.counting import Count
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Dense peaks in FLOP/s, bytes, bytes per second."""
+
+    name: str
+    float32: float
+    tf32: float
+    bfloat16: float
+    bandwidth: float
+    memory: float
+
+
+# NVIDIA's data sheets of the A100 (SXM) and of the H100 (SXM), without sparsity
+GPUS = (
+    Gpu("A100 40 GB", 19.5e12, 156e12, 312e12, 1.555e12, 40e9),
+    Gpu("A100 80 GB", 19.5e12, 156e12, 312e12, 2.039e12, 80e9),
+    Gpu("H100", 67e12, 495e12, 989e12, 3.35e12, 80e9),
+)
+A100, H100 = GPUS[1:]
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """Assumptions: the shares of the peak and of the bandwidth that are reached."""
+
+    peak: float = 0.35
+    bandwidth: float = 0.70
+
+
+@dataclass(frozen=True)
+class Time:
+    """Seconds of arithmetic and of memory traffic, the latter unfused and fused."""
+
+    arithmetic: float
+    traffic: float
+    least_traffic: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.arithmetic, self.traffic)
+
+    @property
+    def hours(self) -> float:
+        return self.seconds / 3600
+
+    @property
+    def bottleneck(self) -> str:
+        if self.traffic <= self.arithmetic:
+            return "arithmetic"
+        return "memory" if self.least_traffic > self.arithmetic else "memory, unless fused"
+
+
+def time(count: Count, gpu: Gpu, precision: Precision, use: Utilisation) -> Time:
+    """`float32` is PyTorch's default: TF32 in convolutions, full float32 in matrix products."""
+    products = getattr(gpu, precision)
+    convolutions = gpu.tf32 if precision == "float32" else products
+    arithmetic = (count.convolutions / convolutions + count.products / products) / use.peak
+    size = 0.5 if precision == "bfloat16" else 1.0
+    rate = gpu.bandwidth * use.bandwidth
+    return Time(arithmetic, size * count.bytes / rate, size * count.least_bytes / rate)

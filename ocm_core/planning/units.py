@@ -1,0 +1,131 @@
+"""The units of work of an experiment, counted on its own networks and by the library's own code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ocm_core import covariance
+from ocm_core.covariance.learned import LearnedMethod
+from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.networks.keys import count_values
+from ocm_core.params.resolved import load
+from ocm_core.planning.counting import Batched, batched
+from ocm_core.rng.batches import BatchRng
+from ocm_core.schema.experiment import Experiment
+from ocm_core.shapes import Batch, Labels, Times
+from ocm_core.stages._heads import new_head
+from ocm_core.stages._score import frozen, new_denoiser, new_score
+from ocm_core.training.batches import DroppedLabels, InMemory, Items, Unlabelled
+from ocm_core.training.head_fitting import HeadFitting
+
+META = "meta"
+
+
+class CountedDenoiser(Denoiser):
+    """On tensors without storage there are no values to check, and there is no autocast."""
+
+    def evaluate(
+        self, x: Batch, t: Times, label: Labels
+    ) -> tuple[TrunkFeatures, Batch, Batch | None]:
+        features = self.network.features(x, self.time(t), label)
+        output = self.network.readout(features)
+        if not self.network.learns_variance:
+            return features, output, None
+        eps, learned = output.chunk(2, dim=1)
+        return features, eps, learned
+
+    def _times(self, x: Batch, t: int | Times) -> Times:
+        return torch.full((len(x),), t, device=META) if isinstance(t, int) else t
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is done to one item of a batch, once."""
+
+    parameters: int  # of the score network
+    head_parameters: int  # of one head
+    evaluation: Batched  # the noise prediction
+    head: Batched  # a covariance from the features
+    product: Batched  # with the Jacobian, where the graph is at hand
+    training: Batched  # of all heads: prediction with a graph, products, losses, gradients
+    probes: int  # products with the Jacobian in `training`
+
+
+@cache
+def units(name: str) -> Units:
+    """Of an experiment, by name."""
+    return count(load(name))
+
+
+def count(experiment: Experiment) -> Units:
+    methods = {
+        label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
+        for label, method in experiment.methods.items()
+        if method.needs == "head"
+    }
+    with torch.device(META):
+        network = frozen(new_score(experiment, experiment.network.scores[-1]), META)
+        heads = {label: new_head(experiment, label, network, None) for label in methods}
+    known = new_denoiser(experiment, network)
+    denoiser = CountedDenoiser(network, known.schedule, known.time, heads)
+    predict = partial(_predict, denoiser, experiment)
+    label = next(iter(methods))
+    evaluation = batched(lambda n: torch.no_grad()(partial(predict, n)))
+    head = batched(lambda n: torch.no_grad()(partial(predict(n).head, label)))
+    product = batched(lambda n: partial(_product, predict(n, graph=True)))
+    # further probes are further products, and need not be traced
+    single = {name: _with_one_probe(method) for name, method in methods.items()}
+    traced = batched(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
+    probes = [vars(method)["probes"] for method in methods.values() if method.trains_on_jacobian]
+    return Units(
+        parameters=count_values(network),
+        head_parameters=count_values(heads[label]),
+        evaluation=evaluation,
+        head=head,
+        product=product,
+        training=traced.then(product, sum(probes) - len(probes)),
+        probes=sum(probes),
+    )
+
+
+def _with_one_probe(method: LearnedMethod) -> LearnedMethod:
+    return method.model_copy(update={"probes": 1}) if method.trains_on_jacobian else method
+
+
+def _predict(
+    denoiser: Denoiser, experiment: Experiment, batch: int, *, graph: bool = False
+) -> Prediction:
+    x = torch.empty(batch, *experiment.shape, device=META, requires_grad=graph)
+    label = torch.zeros(batch, dtype=torch.int64, device=META)
+    return denoiser.predict(x, 1, label if denoiser.network.conditional else None)
+
+
+def _product(prediction: Prediction) -> Tensor:
+    return prediction.vjp(torch.empty_like(prediction.x))
+
+
+def _fitting(
+    denoiser: Denoiser, methods: dict[str, LearnedMethod], experiment: Experiment
+) -> HeadFitting:
+    """As the stage `heads` has it, on two items."""
+    x0, labels = torch.zeros(2, *experiment.shape), torch.zeros(2, dtype=torch.int64)
+    items: Items = Unlabelled(InMemory(x0))
+    if denoiser.network.conditional:
+        items = DroppedLabels.for_network(InMemory(x0, labels), denoiser.network)
+    denoiser.network.train(experiment.train.heads.trunk_dropout)
+    return HeadFitting(denoiser, methods, items, Decoder(experiment.levels))
+
+
+def _train(fitting: HeadFitting, batch: int) -> None:
+    """The losses of a micro-batch and their gradients, as in `ocm_core/training/loop.py`."""
+    losses = fitting.losses(BatchRng(0, 0, batch, META), slice(0, batch))
+    torch.autograd.backward(torch.stack([loss.sum() for loss in losses.values()]).sum())
+    for head in fitting.networks.values():
+        head.zero_grad(set_to_none=True)

@@ -1,0 +1,115 @@
+"""Every random generator of this package, by purpose. No other module makes one (a test looks).
+
+A stream is Philox, a counter-based generator, at a place of its own: seed, timestep and index are
+the key, purpose and part are the upper words of the counter, and drawing moves the lowest word. Two
+streams that differ in any of the five never meet; tests/core/test_streams.py tries.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from ocm_core.errors import OcmError
+
+_SEED_BITS, _TIME_BITS = (
+    20,
+    12,
+)  # low bits of the seed, then the timestep, then the seed's high bits
+LARGEST_SEED = 2**31 - 1
+LARGEST_TIME = 2**_TIME_BITS - 1
+
+
+class Purpose(Enum):
+    """What the numbers are for: two words of the counter, and whether a timestep is in the key."""
+
+    # of sample `index`
+    SAMPLE_NORMAL = (0, 0, False)
+    SAMPLE_SIGN = (0, 1, False)
+    SAMPLE_LABEL = (0, 2, False)
+    # of test image `index` at a timestep
+    LIKELIHOOD_NORMAL = (0, 0, True)
+    LIKELIHOOD_SIGN = (0, 1, True)
+    DEVIATION_NORMAL = (3, 0, True)
+    DEVIATION_SIGN = (3, 1, True)
+    COVARIANCE_ERROR_NORMAL = (4, 0, True)
+    COVARIANCE_ERROR_SIGN = (4, 1, True)
+    # of training batch `index`; of epoch `index`, part by part, where items are shuffled
+    BATCH_ITEMS = (1, 0, False)
+    BATCH_TIMES = (1, 1, False)
+    BATCH_NORMAL = (1, 2, False)
+    BATCH_SIGN = (1, 3, False)
+    BATCH_UNIFORM = (1, 4, False)
+    BATCH_TORCH = (1, 5, False)
+    # of batch `index` at a timestep: means of training targets, to which heads may be relative
+    BASELINE_NORMAL = (1, 2, True)
+    BASELINE_SIGN = (1, 3, True)
+    BASELINE_UNIFORM = (1, 4, True)
+    BASELINE_TORCH = (1, 5, True)
+    # of the store: chunks of epoch `index`; posterior noise of batch `index` and of item `index`
+    STORE_CHUNKS = (2, 0, False)
+    STORE_BATCH = (2, 1, False)
+    STORE_ITEM = (2, 2, False)
+    # subset `index` of either side of a kernel distance; the points whose manifold is measured
+    KERNEL_REAL = (5, 0, False)
+    KERNEL_GENERATED = (5, 1, False)
+    MANIFOLD = (5, 2, False)
+    # generated image `index`, the split being the part; points of a mixture, split by split
+    GENERATED_IMAGE = (6, 0, False)
+    MIXTURE_POINTS = (6, 1, False)
+    MIXTURE_FRESH = (6, 2, False)  # for the distance that a perfect sampler would have
+    # without consequence for any number
+    TIMING_NORMAL = (7, 0, False)
+    TIMING_SIGN = (7, 1, False)
+    FIGURE = (7, 2, False)
+
+
+def stream(
+    purpose: Purpose, seed: int, index: int = 0, *, time: int = 0, part: int = 0
+) -> np.random.Generator:
+    family, draw, timed = purpose.value
+    if (time > 0) != timed:
+        raise ValueError(f"{purpose.name} {'needs a' if timed else 'has no'} timestep; got {time}")
+    key = [_seed_and_time(seed, time), _checked("index", index, 2**64 - 1)]
+    counter = [0, _checked("part", part, 2**64 - 1), family, draw]
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
+    """What a data set consists of: its recorded permutation, or the modes of a mixture.
+
+    The seed is hashed by NumPy into 128 bits of key, as the first data sets were divided.
+    """
+    counter = [0, 0, 0, _checked("split", split, 2**64 - 1)]
+    bits = np.random.Philox(_checked("seed", seed, LARGEST_SEED), counter=counter)
+    return np.random.Generator(bits)
+
+
+def held_out_stream(seed: int) -> np.random.Generator:
+    """Which images a classifier is not trained on: another generator (PCG64), which meets none."""
+    return np.random.default_rng(_checked("seed", seed, LARGEST_SEED))
+
+
+def seed_torch(seed: int, network: str = "") -> None:
+    """torch's own generator, for the first weights of a network, each named one from its own seed.
+
+    What networks draw later, such as dropout, is seeded for each batch (`BatchRng.seed_torch`).
+    """
+    _checked("seed", seed, LARGEST_SEED)
+    torch.manual_seed(seed * 2**32 + crc32(network.encode()) if network else seed)
+
+
+def _seed_and_time(seed: int, time: int) -> int:
+    """One word for both, equal to the seed for seeds below 2²⁰ without a timestep."""
+    high, low = divmod(_checked("seed", seed, LARGEST_SEED), 1 << _SEED_BITS)
+    middle = _checked("timestep", time, LARGEST_TIME)
+    return low + (middle << _SEED_BITS) + (high << (_SEED_BITS + _TIME_BITS))
+
+
+def _checked(what: str, value: int, largest: int) -> int:
+    if not 0 <= value <= largest:
+        raise OcmError(f"{what} = {value}: expected 0 ≤ {what} ≤ {largest}")
+    return value

@@ -1,0 +1,28 @@
+"""What every part of the parameter tree is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from ocm_core.errors import OcmError
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
+class Params(BaseModel):
+    """A part of the tree: frozen, and closed to unknown keys and to silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    _withheld: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A key that `restrict` has taken away says so, and who must declare it."""
+            if name in type(self).model_fields and name in self._withheld:
+                raise OcmError(self._withheld[name])
+            return super().__getattr__(name)

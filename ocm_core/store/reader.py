@@ -1,0 +1,163 @@
+"""A split as one array of what is diffused, whatever the number of stores that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from jaxtyping import Float32, Int, Int64
+from numpy import ndarray
+
+from ocm_core.errors import OcmError
+from ocm_core.store.shards import ShardedArray
+
+Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
+Diffused = Float32[ndarray, "n *dims"]
+Rows = range | Int[ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One store: the items [first, stop) of the split."""
+
+    path: Path
+    first: int
+    stop: int
+    arrays: dict[str, ShardedArray]
+    attrs: dict[str, Any]
+
+    @property
+    def chunks(self) -> Iterator[range]:
+        size = self.arrays["x"].chunk
+        for first in range(self.first, self.stop, size):
+            yield range(first, min(first + size, self.stop))
+
+
+@dataclass(frozen=True)
+class Stored:
+    parts: tuple[Part, ...]
+
+    def __len__(self) -> int:
+        return self.parts[-1].stop
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the writer was told: scaling factor, provenance."""
+        return self.parts[0].attrs
+
+    @property
+    def levels(self) -> int | None:
+        levels: int | None = self.attrs["levels"]
+        return levels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one item."""
+        return self.parts[0].arrays["x"].shape
+
+    @property
+    def variables(self) -> list[str]:
+        return [name for name in ("x", "std") if name in self.parts[0].arrays]
+
+    @property
+    def bytes(self) -> int:
+        """In memory, as stored."""
+        return len(self) * sum(self.parts[0].arrays[name].item_bytes for name in self.variables)
+
+    @cached_property
+    def chunks(self) -> list[range]:
+        """The units of reading, in the order of the items."""
+        return [chunk for part in self.parts for chunk in part.chunks]
+
+    @cached_property
+    def _firsts(self) -> Int64[ndarray, " chunk"]:
+        return np.array([chunk.start for chunk in self.chunks])
+
+    @cached_property
+    def labels(self) -> Int64[ndarray, " item"] | None:
+        if "label" not in self.parts[0].arrays:
+            return None
+        return self._slice("label", range(len(self)))
+
+    def raw(self, rows: range) -> Raw:
+        """Contiguous items as they lie in the store."""
+        return {name: self._slice(name, rows) for name in self.variables}
+
+    def gather(self, rows: Int[ndarray, " n"], read: Callable[[range], Raw]) -> Raw:
+        """Any items in any order; `read` gives the chunks that hold them, each asked for once."""
+        self._check_rows(rows.min(initial=0), rows.max(initial=-1))
+        holders = np.searchsorted(self._firsts, rows, side="right") - 1
+        arrays = self.parts[0].arrays
+        gathered = {n: np.empty((len(rows), *self.shape), arrays[n].dtype) for n in self.variables}
+        for holder in np.unique(holders):
+            chosen = np.flatnonzero(holders == holder)
+            for name, values in read(self.chunks[holder]).items():
+                gathered[name][chosen] = values[rows[chosen] - self._firsts[holder]]
+        return gathered
+
+    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> Diffused:
+        """What is diffused; with `noise`, a fresh draw from a kept posterior, else its mean."""
+        raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
+        return self.diffused(raw, noise)
+
+    def all(self) -> Diffused:
+        return self.read(range(len(self)))
+
+    def diffused(self, raw: Raw, noise: np.random.Generator | None = None) -> Diffused:
+        """Grey levels v as 2 v / (levels - 1) - 1; latents as mean + std · n, or mean alone."""
+        x = raw["x"].astype(np.float32, copy=False)
+        if self.levels is not None:
+            return 2 * x / np.float32(self.levels - 1) - 1
+        if noise is not None and "std" in raw:
+            return x + raw["std"] * noise.standard_normal(x.shape, dtype=np.float32)
+        return x
+
+    def _slice(self, name: str, rows: range) -> ndarray:
+        self._check_rows(rows.start, rows[-1] if rows else -1)
+        pieces = [
+            part.arrays[name].read(
+                max(rows.start, part.first) - part.first, min(rows.stop, part.stop) - part.first
+            )
+            for part in self.parts
+            if rows.start < part.stop and part.first < rows.stop
+        ]
+        return np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+
+    def _check_rows(self, first: int, last: int) -> None:
+        if not 0 <= first <= last < len(self):
+            raise OcmError(f"rows {first} to {last}: expected some of 0 to {len(self) - 1}")
+
+
+def open_split(folders: Sequence[Path], split: str) -> Stored:
+    """The stores `<folder>/<split>.zarr` of all writers, as one."""
+    opened = (_open(folder / f"{split}.zarr") for folder in folders)
+    parts = sorted((part for part in opened if part.stop > part.first), key=lambda p: p.first)
+    if not parts:
+        raise OcmError(f"split {split!r}: no items in {', '.join(map(str, folders))}")
+    for part, expected in zip(parts, [0, *(part.stop for part in parts)], strict=False):
+        if part.first != expected:
+            raise OcmError(
+                f"{part.path}: expected it to begin with item {expected}, found {part.first}; "
+                "pass the folders of all encode jobs, each once"
+            )
+        if _kind(part) != _kind(parts[0]):
+            raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
+    return Stored(tuple(parts))
+
+
+def _kind(part: Part) -> object:
+    return part.attrs, {n: (a.shape, a.dtype) for n, a in part.arrays.items()}
+
+
+def _open(path: Path) -> Part:
+    if not path.exists():
+        raise OcmError(f"{path}: no such store; the stage `encode` writes train and test")
+    group = zarr.open_group(path, mode="r", use_consolidated=False, zarr_format=3)
+    attrs: dict[str, Any] = group.attrs.asdict()
+    first, stop = attrs.pop("items")
+    return Part(path, first, stop, {n: ShardedArray(path / n) for n in group.array_keys()}, attrs)

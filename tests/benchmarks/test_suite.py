@@ -1,0 +1,149 @@
+"""The suite's mechanics: what holds, what is written, what a partial run replaces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import noop, suite
+from benchmarks.growth import exponent
+from benchmarks.interface import Benchmark, Measured, Measurement
+from benchmarks.page import page
+from benchmarks.run import measured, row
+from benchmarks.timing import Comparison, interleaved
+from ocm_core.cli import main
+from ocm_core.errors import OcmError
+from ocm_core.report.page import render
+from tests.report.markup import assert_ids_are_unique
+
+KEYS = {"ratio", "low", "high", "target", "holds", "details"}
+
+
+def benchmark(name: str, found: Measured, target: float = 0.5) -> Benchmark:
+    return Benchmark(name, f"what {name} is", "a baseline", target, lambda: found)
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Benchmark]:
+    found = {
+        "good": benchmark("good", Measured(0.4, 0.3, 0.6, {"sizes": [1, 10], "seconds": [1, 9]})),
+        "bad": benchmark("bad", Measured(0.7, 0.6, 0.8)),
+        "absent": benchmark("absent", Measured.not_run("no artifacts")),
+    }
+    monkeypatch.setattr(suite, "suite", lambda: found)
+    monkeypatch.setattr("ocm_core.cli._check_place", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def recorded() -> dict[str, dict[str, object]]:
+    entries: dict[str, dict[str, object]] = json.loads(Path("reports/benchmarks.json").read_text())
+    return entries
+
+
+def test_record_and_exit_code(fakes, capsys) -> None:
+    assert main(["bench"]) == 1
+    entries = recorded()
+    assert list(entries) == ["good", "bad", "absent"]
+    assert all(entry.keys() == KEYS for entry in entries.values())
+    assert [entry["holds"] for entry in entries.values()] == [True, False, False]
+    assert entries["absent"]["ratio"] is None
+    out = capsys.readouterr().out
+    assert "does not hold" in out and "not run: no artifacts" in out
+
+
+def test_only_the_named_are_replaced(fakes, capsys) -> None:
+    main(["bench"])
+    capsys.readouterr()
+    fakes["good"] = benchmark("good", Measured.exactly(0.1))
+    assert main(["bench", "good", "--json"]) == 0
+    entries = recorded()
+    assert (entries["good"]["ratio"], entries["bad"]["ratio"]) == (0.1, 0.7)
+    assert json.loads(capsys.readouterr().out) == {"good": entries["good"]}
+
+
+def test_an_entry_that_is_no_longer_in_the_suite_is_dropped(fakes) -> None:
+    main(["bench"])
+    del fakes["bad"]
+    main(["bench", "good"])
+    assert list(recorded()) == ["good", "absent"]
+
+
+def test_an_unknown_name_is_refused(fakes) -> None:
+    with pytest.raises(OcmError, match="good"):
+        suite.chosen(["goood"])
+    assert main(["bench", "goood"]) == 1
+    assert not Path("reports").exists()
+
+
+def test_the_page(fakes) -> None:
+    found = {b.name: m for b, m in measured(list(fakes.values()))}
+    html = render(page(fakes, found))
+    assert_ids_are_unique(html)
+    assert "1 target of 3 hold" in html and "not run: no artifacts" in html
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(0.5, True), (0.500001, False), (None, False)])
+def test_a_target_holds_up_to_itself(ratio: float | None, holds: bool) -> None:
+    found = Measurement.of(benchmark("x", Measured(0, 0, 0)), Measured(ratio, ratio, ratio))
+    assert found.holds is holds
+
+
+def test_ratio_of_medians_and_spread_of_repeats() -> None:
+    found = Comparison([1.0, 2.0, 9.0], [4.0, 4.0, 3.0]).measured()
+    assert (found.ratio, found.low, found.high) == (0.5, 0.25, 3.0)
+
+
+def test_turns_are_taken() -> None:
+    order: list[str] = []
+    interleaved(
+        lambda: order.append("a"), lambda: order.append("b"), 3, clock=lambda: 1.0 * len(order)
+    )
+    assert order == ["a", "b"] * 4
+
+
+def test_exponent() -> None:
+    assert exponent([1, 2, 5, 10], [3, 12, 75, 300]) == pytest.approx(2.0)
+
+
+def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> None:
+    monkeypatch.setattr(noop, "states", lambda experiment: {"task": "missing"})
+    monkeypatch.setattr(noop.Tool, "run", lambda *_: pytest.fail("started"))
+    found = noop._time(noop.TOOLS["snakemake"])
+    assert found.ratio is None and "make report" in found.details["not run"]
+
+
+def test_a_tool_with_something_to_do_is_not_timed(monkeypatch) -> None:
+    monkeypatch.setattr(noop, "states", lambda experiment: {"task": "current"})
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(noop.Tool, "run", lambda self, *more: asked.append(more) or "1 job")
+    assert noop._time(noop.TOOLS["dvc"]).ratio is None
+    assert asked == [("--dry",)]
+
+
+def test_every_row_of_the_targets_has_its_benchmarks() -> None:
+    names = list(suite.suite())
+    rows = (
+        "training_step",
+        "training_memory",
+        "covariance_error",
+        "all_heads",
+        "nll_table",
+        "head_operations",
+        "head_time",
+        "frechet",
+        "recall",
+        "latents",
+        "sampling",
+        "noop",
+        "growth",
+    )
+    assert {row for row in rows if any(name.startswith(row) for name in names)} == set(rows)
+    assert all(name.startswith(rows) for name in names)
+
+
+def test_rows_of_the_terminal(fakes) -> None:
+    (_, found), *_ = measured([fakes["good"]])
+    assert row(fakes["good"], found)[2:] == ("≤ 0.5", "0.4", "0.3 … 0.6", "holds")

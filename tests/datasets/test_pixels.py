@@ -1,0 +1,161 @@
+"""The pixels that went into an archive come out: planes, crops, order and labels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy import ndarray
+from PIL import Image
+
+from ocm_core.datasets import imagenet256, lsun_bedroom
+from ocm_core.datasets._permutation import permutation
+from ocm_core.datasets.interface import DataSet, Split
+
+from . import files
+from .kinds import KINDS, TRUTH, WNIDS
+
+pytestmark = pytest.mark.usefixtures("unpublished")
+
+
+@pytest.fixture
+def opened(archives: Path) -> Callable[[str], DataSet]:
+    def open_kind(name: str) -> DataSet:
+        kind = KINDS[name]
+        kind.write(archives / kind.block.kind)
+        return import_module(f"ocm_core.datasets.{kind.block.kind}").open_data(kind.block, archives)
+
+    return open_kind
+
+
+def whole(split: Split) -> ndarray:
+    return split.read(range(len(split)))
+
+
+def planes(images: list[ndarray]) -> ndarray:
+    return np.stack([image.transpose(2, 0, 1) for image in images])
+
+
+def test_cifar10_has_planes_behind_the_label(opened: Callable[[str], DataSet]) -> None:
+    splits = opened("cifar10").splits
+    images = planes([files.pixels(i, 32, 32) for i in range(10)])
+    np.testing.assert_array_equal(whole(splits["train"]), images[:7])
+    np.testing.assert_array_equal(whole(splits["test"]), images[7:])
+    assert splits["train"].labels.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert splits["test"].labels.tolist() == [7, 8, 9]
+
+
+def halved(image: ndarray) -> ndarray:
+    """A triangle as wide as the scale, (1, 3, 3, 1) / 8, cut off and renormalised at the edges.
+
+    Columns first, rounded to whole levels after each direction.
+    """
+    for axis in (1, 0):
+        lines = np.moveaxis(image.astype(float), axis, 0)
+        edge = np.zeros_like(lines[:1])
+        padded = np.concatenate([edge, lines, edge])
+        taps = [padded[start : start + len(lines) : 2] for start in range(4)]
+        weights = np.ones((4, len(lines) // 2)) * np.array([[1], [3], [3], [1]])
+        weights[0, 0] = weights[3, -1] = 0
+        weights /= weights.sum(0)
+        summed = sum(w[:, None, None] * tap for w, tap in zip(weights, taps, strict=True))
+        image = np.moveaxis(np.floor(summed + 0.5), 0, axis)
+    return image.astype(np.uint8)
+
+
+def test_celeba64_is_cropped_and_halved(opened: Callable[[str], DataSet]) -> None:
+    splits = opened("celeba64").splits
+
+    def expected(seed: int) -> ndarray:
+        content = files.encoded(files.pixels(seed, 218, 178), "JPEG")
+        return halved(np.asarray(Image.open(io.BytesIO(content)))[57:185, 25:153])
+
+    np.testing.assert_array_equal(whole(splits["train"]), planes([expected(0), expected(3)]))
+    np.testing.assert_array_equal(whole(splits["test"]), planes([expected(1), expected(4)]))
+
+
+@pytest.mark.parametrize("name", ["imagenet64_png", "imagenet64_npz"])
+def test_imagenet64_is_read_in_the_order_of_its_names(
+    name: str, opened: Callable[[str], DataSet]
+) -> None:
+    splits = opened(name).splits
+    train, test = KINDS[name].sizes
+    images = planes([files.pixels(i, 64, 64) for i in range(train + test)])
+    np.testing.assert_array_equal(whole(splits["train"]), images[:train])
+    np.testing.assert_array_equal(whole(splits["test"]), images[train:])
+    if name == "imagenet64_npz":
+        assert splits["train"].labels.tolist() == list(range(8))
+        assert splits["test"].labels.tolist() == [8, 9]
+
+
+def test_imagenet256_numbers_classes_by_sorted_names(opened: Callable[[str], DataSet]) -> None:
+    data = opened("imagenet256")
+    seeds = [10 * place + i for place in range(3) for i in range(place + 1)]
+    by_name = [files.pixels(seed, 256, 256) for seed in seeds]
+    order = permutation(6, 5)
+    np.testing.assert_array_equal(whole(data.splits["train"]), planes(by_name)[order])
+    np.testing.assert_array_equal(data.splits["train"].labels, np.array([0, 1, 1, 2, 2, 2])[order])
+    order = permutation(4, 5)
+    validation = planes([files.pixels(100 + i, 256, 256) for i in range(1, 5)])
+    np.testing.assert_array_equal(whole(data.splits["test"]), validation[order])
+    places = {1: 1, 2: 2, 3: 0}  # numbers of the challenge to places among WNIDS
+    assert [WNIDS[place] for place in places.values()] == ["n02119789", "n15075141", "n01440764"]
+    assert data.splits["test"].labels.tolist() == [places[TRUTH[row]] for row in order]
+    assert set(data.provenance["permutations"]) == {"train", "test"}
+
+
+def test_imagenet256_without_its_validation_archive(archives: Path) -> None:
+    kind = KINDS["imagenet256"]
+    kind.write(archives / "imagenet256")
+    for file in ("ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"):
+        (archives / "imagenet256" / file).unlink()
+    block = kind.block.model_copy(update={"splits": ["train"]})
+    opened = imagenet256.open_data(block, archives)
+    assert set(opened.splits) == {"train"} and len(opened.splits["train"]) == 6
+
+
+def test_lsun_bedroom_is_read_in_the_order_of_its_keys(opened: Callable[[str], DataSet]) -> None:
+    splits = opened("lsun_bedroom").splits
+    images = planes([files.pixels(i, 256, 300)[:, 22:278] for i in range(5)])
+    np.testing.assert_array_equal(whole(splits["train"]), images[[2, 1, 0]])
+    np.testing.assert_array_equal(whole(splits["test"]), images[[4, 3]])
+
+
+def enlarged(image: ndarray, times: int) -> Image.Image:
+    return Image.fromarray(image.repeat(times, 0).repeat(times, 1))
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_the_crop_of_adm_undoes_whole_enlargements(times: int) -> None:
+    """Halving by boxes is exact here; a bicubic step from the full size would not be."""
+    image = files.pixels(0, 301, 256)
+    cropped = np.asarray(imagenet256.crop(enlarged(image, times)))
+    np.testing.assert_array_equal(cropped, image[22:278])
+
+
+def test_the_crop_of_adm_ends_with_a_bicubic_step() -> None:
+    image = Image.fromarray(files.pixels(0, 300, 400))  # 256 / 300 of 400 is 341.3
+    scaled = np.asarray(image.resize((341, 256), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(np.asarray(imagenet256.crop(image)), scaled[:, 42:298])
+
+
+def test_the_crop_of_lsun_scales_by_boxes() -> None:
+    image = files.pixels(0, 256, 301)
+    cropped = np.asarray(lsun_bedroom.crop(enlarged(image, 3)))
+    np.testing.assert_array_equal(cropped, image[:, 22:278])
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA", "P"])
+def test_every_colour_mode_becomes_red_green_blue(mode: str, archives: Path) -> None:
+    image = Image.fromarray(files.pixels(0, 256, 256)).convert(mode)
+    file = io.BytesIO()
+    image.save(file, "JPEG" if mode == "CMYK" else "PNG")
+    inner = files.tar_bytes({"n01440764_0.JPEG": file.getvalue()})
+    files.tar(archives / "imagenet256/ILSVRC2012_img_train.tar", {"n01440764.tar": inner})
+    block = KINDS["imagenet256"].block.model_copy(update={"splits": ["train"]})
+    read = whole(imagenet256.open_data(block, archives).splits["train"])
+    np.testing.assert_array_equal(read, planes([np.asarray(Image.open(file).convert("RGB"))]))

@@ -1,0 +1,247 @@
+"""Damage and tricks inside an archive: named with the archive and the member, and nothing left."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ocm_core.datasets.interface import DataSet
+from ocm_core.errors import OcmError
+
+from . import files
+from .kinds import KINDS, PARTITION
+
+tiny = pytest.mark.usefixtures("unpublished")
+
+
+def open_kind(name: str, archives: Path, **changes: object) -> DataSet:
+    block = KINDS[name].block.model_copy(update=changes)
+    return import_module(f"ocm_core.datasets.{block.kind}").open_data(block, archives)
+
+
+def write(name: str, archives: Path) -> Path:
+    folder = archives / KINDS[name].block.kind
+    KINDS[name].write(folder)
+    return folder
+
+
+def cut(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+LOGIN = {
+    "imagenet64_png": "train_64x64.tar",
+    "imagenet64_npz": "Imagenet64_train_part1_npz.zip",
+    "imagenet256": "ILSVRC2012_img_train.tar",
+}
+
+
+@pytest.mark.parametrize("name", LOGIN)
+def test_what_needs_an_account_says_where(name: str, archives: Path) -> None:
+    path = archives / KINDS[name].block.kind / LOGIN[name]
+    page = "academictorrents.com" if name == "imagenet64_png" else r"image-net\.org/.*\(sign in"
+    with pytest.raises(OcmError, match=rf"{path}: not there.*{page}.*put it at {path}"):
+        open_kind(name, archives)
+    assert not archives.exists()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.block.archived])
+def test_no_other_file_passes_for_the_published_one(name: str, archives: Path) -> None:
+    write(name, archives)
+    with pytest.raises(OcmError, match=r"expected (bytes|md5|sha256) \w+ as published, found"):
+        open_kind(name, archives)
+
+
+TRUNCATED = {
+    "cifar10": ("cifar-10-binary.tar.gz", 0.5),
+    "celeba64": ("img_align_celeba.zip", 0.9),
+    "imagenet64_png": ("train_64x64.tar", 0.4),
+    "imagenet64_npz": ("Imagenet64_train_part1_npz.zip", 0.9),
+    "imagenet256": ("ILSVRC2012_img_train.tar", 0.5),
+    "lsun_bedroom": ("bedroom_train_lmdb.zip", 0.9),
+}
+
+
+@tiny
+@pytest.mark.parametrize("name", TRUNCATED)
+def test_a_truncated_archive(name: str, archives: Path) -> None:
+    folder = write(name, archives)
+    file, share = TRUNCATED[name]
+    cut(folder / file, share)
+    with pytest.raises(OcmError, match=rf"{folder / file}: expected a whole archive"):
+        open_kind(name, archives)
+    assert not list(folder.glob("unpacked/*"))
+
+
+@tiny
+@pytest.mark.parametrize("name", ["cifar10", "imagenet256", "celeba64", "lsun_bedroom"])
+@pytest.mark.parametrize("member", ["../../evil", "/tmp/evil", "a/../../evil"])
+def test_a_member_that_leads_outside(name: str, member: str, archives: Path) -> None:
+    folder = write(name, archives)
+    file = folder / TRUNCATED[name][0]
+    if name in ("celeba64", "lsun_bedroom"):
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(member, b"evil")
+    elif name == "cifar10":
+        files.tar(file, {member: b"evil"}, "w:gz")
+    else:
+        files.tar(file, {"n01440764.tar": files.tar_bytes({member: b"evil"})})
+    before = sorted(archives.parent.rglob("*"))
+    with pytest.raises(OcmError, match=rf"{file}: the member '{member}' points outside"):
+        open_kind(name, archives)
+    new = {path.name for path in archives.parent.rglob("*")} - {path.name for path in before}
+    assert not any("evil" in name for name in new) and not Path("/tmp/evil").exists()
+
+
+JPEG = files.encoded(files.pixels(0, 218, 178), "JPEG")
+PNG = files.encoded(files.pixels(0, 64, 64), "PNG")
+BROKEN = {
+    "cut JPEG": JPEG[: len(JPEG) // 2],
+    "cut PNG": PNG[: len(PNG) // 2],
+    "garbled PNG": PNG[:40] + b"garbled" + PNG[47:],
+    "no image": b"not an image",
+    "empty": b"",
+    "another format": files.encoded(files.pixels(0, 64, 64), "GIF"),
+}
+
+
+@tiny
+@pytest.mark.parametrize("what", BROKEN)
+def test_an_image_that_cannot_be_decoded(what: str, archives: Path) -> None:
+    folder = archives / "imagenet64"
+    members = {"train_64x64/1.png": PNG, "train_64x64/2.png": BROKEN[what]}
+    path = files.tar(folder / "train_64x64.tar", members)
+    split = open_kind("imagenet64_png", archives, splits=["train"]).splits["train"]
+    assert split.read(range(1)).shape == (1, 3, 64, 64)
+    with pytest.raises(OcmError, match=rf"{path}: train_64x64/2\.png: expected a whole JPEG"):
+        split.read(range(2))
+
+
+@tiny
+def test_images_of_another_size(archives: Path) -> None:
+    folder = write("celeba64", archives)
+    images = dict.fromkeys(PARTITION, files.encoded(files.pixels(0, 64, 64), "JPEG"))
+    files.celeba(folder, images | {"000001.jpg": JPEG}, PARTITION)
+    opened = open_kind("celeba64", archives)
+    opened.splits["train"].read(range(1))
+    with pytest.raises(OcmError, match=r"000004\.jpg: expected an image of 178×218, found 64×64"):
+        opened.splits["train"].read(range(2))
+    path = files.tar(archives / "imagenet64/train_64x64.tar", {"x.png": JPEG})
+    split = open_kind("imagenet64_png", archives, splits=["train"]).splits["train"]
+    with pytest.raises(OcmError, match=rf"{path}: x\.png: expected .* 64×64, found 178×218"):
+        split.read(range(1))
+
+
+@tiny
+def test_celeba64_without_a_listed_image_or_with_another_list(archives: Path) -> None:
+    folder = write("celeba64", archives)
+    files.celeba(folder, {"000001.jpg": JPEG}, {"000001.jpg": 0, "000002.jpg": 0})
+    split = open_kind("celeba64", archives).splits["train"]
+    with pytest.raises(OcmError, match=r"expected a member img_align_celeba/000002\.jpg"):
+        split.read(range(2))
+
+
+@tiny
+@pytest.mark.parametrize("text", ["", "000001.jpg\n", "000001.jpg 3\n", "000001.jpg 0 1\n"])
+def test_another_list_of_partitions(text: str, archives: Path) -> None:
+    folder = write("celeba64", archives)
+    (folder / "list_eval_partition.txt").write_text(text)
+    with pytest.raises(OcmError, match=r"list_eval_partition\.txt: expected lines of a file name"):
+        open_kind("celeba64", archives)
+
+
+@tiny
+def test_other_members_than_the_published_ones(archives: Path) -> None:
+    folder = archives / "cifar10"
+    files.tar(folder / "cifar-10-binary.tar.gz", {"cifar-10-batches-py/data": b"x"}, "w:gz")
+    with pytest.raises(OcmError, match=r"expected a member cifar-10-batches-bin/data_batch_1\.bin"):
+        open_kind("cifar10", archives)
+    files.tar(archives / "imagenet256/ILSVRC2012_img_train.tar", {"readme": b"x"})
+    with pytest.raises(OcmError, match=r"img_train\.tar: expected a member \*\.JPEG"):
+        open_kind("imagenet256", archives, splits=["train"])
+    files.zip_(archives / "imagenet64/Imagenet64_val_npz.zip", {"val_data": b"pickled"})
+    with pytest.raises(OcmError, match=r"expected a member \*\.npz"):
+        open_kind("imagenet64_npz", archives, splits=["test"])
+    files.zip_(archives / "lsun_bedroom/bedroom_val_lmdb.zip", {"bedroom_val_lmdb/x": b"x"})
+    with pytest.raises(OcmError, match=r"expected a member \*/data\.mdb"):
+        open_kind("lsun_bedroom", archives, splits=["test"])
+
+
+@tiny
+def test_cifar10_records_of_another_length(archives: Path) -> None:
+    files.cifar10(archives / "cifar10", [b"x" * 3073] * 5, [b"x" * 3074])
+    with pytest.raises(OcmError, match=r"test_batch\.bin: expected records of 3073 bytes, found"):
+        open_kind("cifar10", archives)
+
+
+class Marked:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.marker,)
+
+
+DATA = np.zeros((2, 12288), np.uint8)
+ARRAYS = {
+    "another width": (DATA[:, :3072], np.array([1, 2]), r"shape \(2, 12288\), found uint8 and"),
+    "another type": (DATA.astype(np.int16), np.array([1, 2]), "of uint8 .* found int16"),
+    "another length": (DATA, np.array([1]), r"shape \(1, 12288\), found uint8"),
+    "labels from 0": (DATA, np.array([0, 1]), "expected labels from 1 to 1000"),
+}
+
+
+@tiny
+@pytest.mark.parametrize("what", ARRAYS)
+def test_other_arrays(what: str, archives: Path) -> None:
+    data, labels, match = ARRAYS[what]
+    folder = refuse_arrays(files.npz(data, labels), archives, rf"val_data\.npz: .*{match}")
+    assert not list(folder.glob("unpacked/*"))
+
+
+def refuse_arrays(content: bytes, archives: Path, match: str) -> Path:
+    files.zip_(archives / "imagenet64/Imagenet64_val_npz.zip", {"val_data.npz": content})
+    with pytest.raises(OcmError, match=match):
+        open_kind("imagenet64_npz", archives, splits=["test"])
+    return archives / "imagenet64"
+
+
+@tiny
+def test_an_array_of_objects_is_not_unpickled(archives: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    labels = np.array([Marked(marker), Marked(marker)], dtype=object)
+    content = files.npz(DATA, labels)
+    refuse_arrays(content, archives, r"val_data\.npz: expected two plain arrays")
+    assert not marker.exists()
+    np.load(io.BytesIO(content), allow_pickle=True)["labels"]  # the test would notice
+    assert marker.exists()
+
+
+@tiny
+def test_an_npz_without_labels(archives: Path) -> None:
+    content = io.BytesIO()
+    np.savez(content, data=DATA)
+    refuse_arrays(content.getvalue(), archives, r"expected a member val_data\.npz/labels\.npy")
+
+
+@tiny
+def test_a_devkit_of_another_set(archives: Path) -> None:
+    folder = write("imagenet256", archives)
+    files.devkit(folder / "ILSVRC2012_devkit_t12.tar.gz", [(1, "n01440764", 0)], [1, 1])
+    with pytest.raises(OcmError, match="expected a line for each of 4 images, found 2"):
+        open_kind("imagenet256", archives)
+
+
+@tiny
+def test_a_database_that_is_none(archives: Path) -> None:
+    path = archives / "lsun_bedroom/bedroom_val_lmdb.zip"
+    files.zip_(path, {"bedroom_val_lmdb/data.mdb": b"no database" * 1000})
+    with pytest.raises(OcmError, match=rf"{path}: expected an LMDB database in data\.mdb"):
+        open_kind("lsun_bedroom", archives, splits=["test"])
+    assert not list(path.parent.glob("unpacked/*"))

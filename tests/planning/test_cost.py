@@ -1,0 +1,129 @@
+"""Work by the parameters, hours by the roofline, and the document that says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.cli import main
+from ocm_core.params.resolved import load
+from ocm_core.planning.counting import NOTHING, Batched, Count
+from ocm_core.planning.document import FILE, section
+from ocm_core.planning.gpus import A100, GPUS, H100, Utilisation, time
+from ocm_core.planning.summary import hours, workloads
+from ocm_core.planning.times import computed
+from ocm_core.planning.units import Units
+from ocm_core.planning.work import Workload
+
+FULL = Utilisation(1.0, 1.0)
+TRACED = ("celeba64", "imagenet256")  # pixels, and latents with guidance
+
+
+def unit(size: float) -> Batched:
+    return Batched(NOTHING, Count(convolutions=size))
+
+
+def workload(name: str) -> Workload:
+    """Evaluations count as 1, heads as 1e-3, products as 1e-6, training as 1e3."""
+    parts = {"evaluation": unit(1), "head": unit(1e-3), "product": unit(1e-6)}
+    return Workload(load(name), Units(1, 1, training=unit(1e3), probes=1, **parts))
+
+
+def test_samples_are_counted_cell_by_cell():
+    """imagenet256: ten times K = 10 and every other K with guidance; half the cells are `ocm`'s."""
+    found = workload("imagenet256").sample()
+    steps = 5 * 10 + 25 + 50 + 100 + 200 + 250
+    fixed, learned = 2 * steps, 2 * (steps - 10)  # both branches; the last step has no covariance
+    methods, with_head = 4 + 2, 2
+    expected = 50_000 * (methods * fixed + 1e-3 * with_head * learned)
+    assert found.gpu.operations == pytest.approx(expected)
+    assert found.drawn == 50_000 * methods * steps * 4 * 32 * 32
+    assert found.disk == 50_000 * methods * 10 * 4 * 32 * 32 * 4
+
+
+def test_probes_at_sampling_time_are_products():
+    experiment = load("cifar10_cs")
+    look = workload("cifar10_cs").step_covariance(experiment.methods["rademacher_100"], 7)
+    assert look.operations == pytest.approx(100e-6)
+
+
+def test_a_table_of_likelihoods_takes_an_evaluation_per_timestep():
+    image, evaluations = workload("cifar10_ls").likelihood_image()
+    assert evaluations == 1000
+    assert image.operations == pytest.approx(1000 * (1 + 3 * 1e-3))
+    whole = workload("cifar10_ls").evaluate_likelihood()
+    assert whole.gpu.operations == pytest.approx(10_000 * image.operations)
+
+
+def test_training_and_moments():
+    found = workload("lsun_bedroom")
+    assert found.heads().gpu.operations == 100_000 * 64 * 1e3
+    assert found.moments().gpu.operations == 1000 * 1000
+    settings = found.experiment.train.heads.model_copy(update={"accumulate": 4})
+    train = found.experiment.train.model_copy(update={"heads": settings})
+    smaller = replace(found, experiment=found.experiment.model_copy(update={"train": train}))
+    assert smaller.heads().gpu.operations == found.heads().gpu.operations
+
+
+def test_the_roofline():
+    work = Count(convolutions=156e12, products=19.5e12, bytes=2.039e12, least_bytes=1e12)
+    assert time(work, A100, "float32", FULL).arithmetic == pytest.approx(2.0)
+    assert time(work, A100, "float32", FULL).bottleneck == "arithmetic"
+    found = time(work, A100, "bfloat16", Utilisation(0.5, 0.25))
+    assert found.arithmetic == pytest.approx(2 * (156 + 19.5) / 312)
+    assert (found.traffic, found.seconds) == (pytest.approx(2.0), pytest.approx(2.0))
+    assert found.bottleneck == "memory, unless fused"
+    assert time(replace(work, least_bytes=2e12), H100, "tf32", FULL).bottleneck == "memory"
+    assert all(g.float32 < g.tf32 < g.bfloat16 for g in GPUS)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_document_is_up_to_date(name):
+    """All of it: `ocm cost --check`."""
+    (found,) = workloads([name])
+    text = FILE.read_text(encoding="utf-8")
+    assert section(found, Utilisation()) in text
+    assert all(f"\n## {other}\n" in text for other in CHECKPOINTS)
+
+
+def test_a_training_step_is_two_predictions():
+    (found,) = workloads(["celeba64"])
+    step, one = found.units.training.each.operations, found.units.evaluation.each.operations
+    assert 2 * one < step < 2.1 * one
+
+
+def test_the_doctor_can_say_hours():
+    assert computed("digits") == {}
+    found = hours("celeba64")
+    assert found is not None and found == computed("celeba64")
+    assert found["A100 80 GB"] > found["H100"] > 0
+
+
+def test_the_command(capsys):
+    assert main(["cost", "celeba64", "--json", "--utilisation", "0.7"]) == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]["celeba64"]
+    stages = {stage["stage"]: stage for stage in found["stages"]}
+    (at_default,) = (w for w in workloads(["celeba64"])[0].stages() if w.stage == "sample")
+    half = time(at_default.gpu, A100, "tf32", Utilisation()).arithmetic / 7200
+    assert stages["sample"]["hours"]["A100 80 GB"]["tf32"] == pytest.approx(half)
+    assert main(["cost", "celeba64"]) == 0
+    assert "computed, not measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["celeba"], "did you mean 'celeba64'"),
+        (["digits"], "experiment with a published network"),
+        (["celeba64", "--write"], "name none"),
+    ],
+)
+def test_what_cannot_be_answered_is_named(arguments, said, capsys):
+    before = Path(FILE).read_text(encoding="utf-8")
+    assert main(["cost", *arguments]) == 1
+    assert said in capsys.readouterr().err
+    assert Path(FILE).read_text(encoding="utf-8") == before

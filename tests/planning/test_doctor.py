@@ -1,0 +1,188 @@
+"""The doctor names what is missing, and its figures are those of the stages themselves."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from ocm_core.cells import cells
+from ocm_core.cli import main
+from ocm_core.errors import OcmError
+from ocm_core.io.archives import Archive, Located
+from ocm_core.params.resolved import load
+from ocm_core.pipeline.table import Task, tasks
+from ocm_core.planning import disk, files, times
+from ocm_core.planning.machine import packages
+from ocm_core.schema.experiment import Experiment
+
+ARCHIVED = ("cifar10_ls", "celeba64", "imagenet64", "lsun_bedroom", "imagenet256")
+
+
+@pytest.fixture
+def nothing_here(tmp_path, monkeypatch) -> Path:
+    """No artifacts, logs, weights or archives, whatever this checkout has."""
+    monkeypatch.setattr("ocm_core.pipeline.manifests.ROOT", tmp_path / "artifacts")
+    monkeypatch.setattr("ocm_core.checkpoints.registry.FOLDER", tmp_path / "checkpoints")
+    monkeypatch.setattr("ocm_core.features.inception.FOLDER", tmp_path / "checkpoints/inception")
+    monkeypatch.setattr(files, "ARCHIVES", tmp_path / "datasets")
+    monkeypatch.setattr(times, "LOGS", tmp_path / "logs")
+    return tmp_path
+
+
+def doctor(capsys, *arguments: str) -> tuple[int, str]:
+    code = main(["doctor", *arguments])
+    return code, capsys.readouterr().out
+
+
+def all_of(experiment: Experiment, state: str) -> dict[Task, str]:
+    return dict.fromkeys(tasks(experiment), state)
+
+
+def experiments_with_archives() -> list[Experiment]:
+    found = [load(name) for name in ARCHIVED]
+    variants = [
+        ("imagenet64", {"release": "npz", "splits": ["train", "test"]}),
+        ("imagenet64", {"release": "png", "splits": ["test"]}),
+        ("imagenet256", {"splits": ["train", "test"]}),
+        ("lsun_bedroom", {"splits": ["test", "train"]}),
+    ]
+    for name, changes in variants:
+        experiment = load(name)
+        data = experiment.data.model_copy(update=changes)
+        found.append(experiment.model_copy(update={"data": data}))
+    return found
+
+
+@pytest.mark.parametrize("experiment", experiments_with_archives(), ids=lambda e: e.name)
+def test_the_archives_are_those_that_the_reader_asks_for(experiment, monkeypatch, tmp_path):
+    module = import_module(f"ocm_core.datasets.{experiment.data.kind}")
+    asked: list[Archive] = []
+
+    def locate(archive: Archive, folder: Path) -> Located:
+        asked.append(archive)
+        return Located(tmp_path / "empty", "0")
+
+    monkeypatch.setattr(module, "locate", locate)
+    with pytest.raises(Exception):  # noqa: B017 - it then opens a file that is not there
+        module.open_data(experiment.data, tmp_path)
+    ours = files.archives_of(experiment)
+    assert {archive.file for archive in ours} == {archive.file for archive in asked}
+
+
+def test_the_latents_of_imagenet_are_planned_without_touching_it(nothing_here, capsys):
+    experiment = load("imagenet256")
+    assert experiment.encode.latent.posterior == "keep" and not experiment.encode.flips
+    item = 2 * 4 * 4 * 32 * 32 + 8 + 8  # mean and deviation, the label, the index
+    size, shards = disk.encode_bytes(experiment), disk.encode_shards(experiment)
+    assert 1_281_167 * item <= size < 1.001 * 1_281_167 * item
+    assert -(-1_281_167 // 4096) <= shards < -(-1_281_167 // 4096) + experiment.encode.jobs
+    assert f"encode, {shards} shards" in doctor(capsys, "imagenet256")[1]
+
+
+@pytest.mark.parametrize("name", ["digits", "toy_mog9", "cifar10_ls"])
+def test_pixels_and_points_take_their_size(name):
+    experiment = load(name)
+    items = {"digits": 1797, "toy_mog9": 24_000, "cifar10_ls": 60_000}[name]
+    assert not experiment.encode.flips
+    labels = 8 if experiment.data.classes else 0
+    item = prod(experiment.shape) * (1 if experiment.levels else 4) + labels + 8  # and its index
+    partly_filled = 2 * experiment.encode.chunk  # the last chunk of each split
+    assert items * item <= disk.encode_bytes(experiment) < (items + partly_filled) * item
+
+
+def test_samples_take_four_bytes_a_value():
+    experiment = load("digits")
+    waiting = all_of(experiment, "missing")
+    whole = disk.to_write(experiment, waiting)["sample"]
+    assert whole == len(cells(experiment)) * experiment.sample.count * 64 * 4
+    parts = [task for task in waiting if task.stage == "sample"]
+    rest = disk.to_write(experiment, waiting | {parts[0]: "current"})["sample"]
+    assert rest == whole - disk.sample_bytes(experiment, parts[0])
+    assert disk.to_write(experiment, all_of(experiment, "current")) == {}
+
+
+def test_only_what_is_still_read_is_needed(nothing_here):
+    experiment = load("cifar10_ls")
+    current = all_of(experiment, "current")
+    assert files.needed(experiment, current) == []
+    stale = current | {Task("encode", "all"): "stale: made with other parameters"}
+    assert [file.path.name for file in files.needed(experiment, stale)] == [
+        "cifar-10-binary.tar.gz"
+    ]
+    missing = files.needed(experiment, all_of(experiment, "missing"))
+    assert [file.path.name for file in missing] == [
+        "cifar10_ls.pth",
+        "inception-2015-12-05.pt",
+        "cifar-10-binary.tar.gz",
+    ]
+
+
+def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here):
+    experiment = load("cifar10_ls")
+    by_hand = nothing_here / "checkpoints/cifar10_ls/400000.ckpt.pth"
+    archive = nothing_here / "datasets/cifar10/cifar-10-binary.tar.gz"
+    for file in (by_hand, archive):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"12345")
+    states = {f.path: f.state for f in files.needed(experiment, all_of(experiment, "missing"))}
+    assert states[by_hand] == "in place"
+    assert states[archive] == "5 bytes instead of 170052171"
+
+
+def test_what_is_missing_is_named_with_its_page(nothing_here, capsys):
+    code, said = doctor(capsys, "imagenet256")
+    assert code == 1
+    problems = said.split("problems:\n")[1].splitlines()
+    by_file = {line.partition(": ")[0].rpartition("/")[2]: line for line in problems}
+    assert "image-net.org" in by_file["ILSVRC2012_img_train.tar"]
+    assert "will try to download it" not in by_file["ILSVRC2012_img_train.tar"]
+    assert "https://github.com/facebookresearch/DiT" in by_file["DiT-XL-2-256x256.pt"]
+    assert {"config.json", "inception-2015-12-05.pt"} <= by_file.keys()
+
+
+def test_an_experiment_that_needs_no_file(nothing_here, capsys):
+    code, said = doctor(capsys, "digits", "--json")
+    found = json.loads(said)
+    assert code == 0 and found["problems"] == []
+    assert set(found["prospect"]["states"].values()) == {"missing"}
+    assert set(found["prospect"]["seconds"].values()) == {None}
+    assert found["machine"]["free_disk"] > 0
+
+
+def test_a_disk_that_is_too_small(nothing_here, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
+    code, said = doctor(capsys, "digits")
+    assert code == 1 and "are still to be written, 0.0 kB are free" in said
+
+
+def test_times_are_those_of_earlier_runs(nothing_here, capsys):
+    file = nothing_here / "logs/digits/score/learned.benchmark.tsv"
+    file.parent.mkdir(parents=True)
+    file.write_text("s\th:m:s\n150.0\t0:02:30\n")
+    assert times.measured("digits", Task("score", "learned")) == 150.0
+    said = doctor(capsys, "digits")[1]
+    others = len(tasks(load("digits"))) - 1
+    assert f"2.5 min for 1 task one by one; {others} tasks unknown here" in said
+
+
+def test_versions_are_compared_with_their_pins(tmp_path):
+    import torch
+
+    pins = tmp_path / "requirements.txt"
+    pins.write_text(f"torch=={torch.__version__.partition('+')[0]}\nnumpy==1.0\nno-such-thing==2\n")
+    found = {package.name: package for package in packages(pins)}
+    assert not found["torch"].differs
+    assert found["numpy"].differs and found["numpy"].installed is not None
+    assert found["no-such-thing"].installed is None and found["no-such-thing"].differs
+    pins.write_text("numpy>=2\n")
+    with pytest.raises(OcmError, match="numpy>=2"):
+        packages(pins)
+
+
+def test_an_unknown_experiment_is_named(capsys):
+    assert main(["doctor", "digit"]) == 1
+    assert "did you mean 'digits'" in capsys.readouterr().err

@@ -21,13 +21,14 @@ def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
     completed = {}
     for label, given in methods.items():
         options = dict(given or {})
-        kind, form = options.pop("kind", label), options.pop("head", None)
+        kind = options.pop("kind", label)
+        own = {key: options.pop(key, None) for key in ("head", "init")}
         try:
             description = describe(kind, options)
         except OcmError as error:
             problems.append(f"{file}: methods.{label}: {error}")
         else:
-            fixed = {"kind": kind, "needs": description.needs, "head": form}
+            fixed = {"kind": kind, "needs": description.needs, **own}
             completed[label] = {**fixed, **description.options}
     if problems:
         raise OcmError("\n".join(problems))

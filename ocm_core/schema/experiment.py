@@ -113,6 +113,11 @@ class HeadForm(Params):
     link: Literal["identity", "positive", "tapered"]
     unit: Literal["own", "root", "one"]
 
+    @property
+    def published(self) -> bool:
+        """Whether the raw output is what the papers' heads predict."""
+        return self.baseline == "none"
+
 
 class MethodParams(BaseModel):
     """A labelled covariance method. `kind` names a file of `ocm_core/covariance/`.
@@ -126,6 +131,7 @@ class MethodParams(BaseModel):
     kind: str
     needs: Literal["head", "moments", "nothing"]
     head: HeadForm | None = None  # null: the experiment's
+    init: Label | None = None  # the label whose first weights its head has; null: its own
 
     @property
     def options(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def run(job: Job) -> None:
     )
     heads = {}
     for label, baseline in _baselines(job, bare, items.variance).items():
-        seed_torch(settings.seed, label)
+        seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
     state = fit(
         replace(bare, denoiser=replace(bare.denoiser, heads=heads)),

@@ -28,7 +28,7 @@ from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ddpm
 from ocm_core.store import writer as store
-from ocm_core.store.layout import Plan
+from ocm_core.store.layout import StoreLayout
 
 DECADE = (1, 2, 5, 10)
 REPEATS = 3
@@ -74,7 +74,7 @@ def _peak(count: int) -> int:
     """Of this process, in kilobytes; run in a process of its own."""
     torch.set_num_threads(1)
     denoiser, batch = small_denoiser(), MEMORY_BATCH
-    plan = Plan(items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch)
+    plan = StoreLayout(items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch)
 
     def shard(rows: range) -> dict[str, np.ndarray]:
         noise = SampleNoise(0, rows, SHAPE)

@@ -24,7 +24,7 @@ from benchmarks.timing import interleaved, seconds
 from ocm_core.planning.gpus import A100
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer as store
-from ocm_core.store.layout import Plan
+from ocm_core.store.layout import StoreLayout
 from ocm_core.store.loader import StoredItems, open_items
 from ocm_core.store.reader import open_split
 
@@ -58,7 +58,9 @@ def written(count: int = COUNT) -> Iterator[Latents]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         values = np.random.default_rng(0).standard_normal((count, *SHAPE), dtype=np.float32)
-        plan = Plan(items=range(count), shape=SHAPE, dtype="float32", chunk=CHUNK, shard=SHARD)
+        plan = StoreLayout(
+            items=range(count), shape=SHAPE, dtype="float32", chunk=CHUNK, shard=SHARD
+        )
         read = lambda rows: {"x": values[rows.start : rows.stop]}  # noqa: E731
         store.write(folder / "train.zarr", plan, read, {})
         values.tofile(folder / "train.bin")

@@ -15,7 +15,7 @@ from ocm_core.metrics.precision_recall import (
     NEIGHBOURS,
     Manifold,
     PrecisionRecall,
-    precision_and_recall,
+    precision_recall,
 )
 
 DIMENSIONS = 64
@@ -30,7 +30,7 @@ def points(seed: int, count: int, dimensions: int = DIMENSIONS) -> Tensor:
 
 def by_blocks(real: Tensor, generated: Tensor, block_bytes: int = BLOCK_BYTES) -> PrecisionRecall:
     real_manifold, other = (Manifold.of(x, block_bytes=block_bytes) for x in (real, generated))
-    return precision_and_recall(real=real_manifold, generated=other)
+    return precision_recall(real=real_manifold, generated=other)
 
 
 def at_once(real: Tensor, generated: Tensor) -> PrecisionRecall:

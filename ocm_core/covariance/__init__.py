@@ -8,6 +8,7 @@ class `Method` and name it in an experiment; README.md shows an example.
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -16,10 +17,11 @@ from pydantic import ValidationError
 
 from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.errors import OcmError, unknown
+from ocm_core.schema.experiment import MethodParams
 
 _SHARED = {"interface", "learned", "probes"}
 
-__all__ = ["CovarianceMethod", "Description", "available", "build", "describe"]
+__all__ = ["CovarianceMethod", "Description", "available", "build", "build_all", "describe"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMeth
         raise OcmError(
             f"covariance method {kind!r}: {key}: {problem['msg'].lower()}; its options are: {valid}"
         ) from None
+
+
+def build_all(methods: Mapping[str, MethodParams]) -> dict[str, CovarianceMethod]:
+    """The methods of an experiment, by label."""
+    return {label: build(m.kind, label, **m.options) for label, m in methods.items()}
 
 
 def describe(kind: str, options: dict[str, Any]) -> Description:

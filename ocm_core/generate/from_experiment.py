@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.artifacts.images import Decode
+from ocm_core.artifacts.samples import store_name
 from ocm_core.cells import cells
 from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
@@ -24,11 +27,8 @@ from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.manifests import checked_folder, manifest_of, read_manifest
 from ocm_core.pipeline.staleness import state
 from ocm_core.samplers.ancestral import Watcher
+from ocm_core.samplers.cell_sampler import CellSampler
 from ocm_core.schema.experiment import Experiment
-from ocm_core.stages._cells import CellSampler
-from ocm_core.stages._heads import load_denoiser
-from ocm_core.stages._images import ToImages
-from ocm_core.stages.sample import run_name
 from ocm_core.store.writer import Values
 
 
@@ -53,7 +53,7 @@ def from_experiment(name: str, wish: Wish) -> Source:
     check_defined(chosen.method, chosen.kernel)
     _check_label(one, denoiser, wish.label)
     return Source(
-        name=f"{name}-{run_name(cell)}-seed{cell.seed}" + _suffix(wish),
+        name=f"{name}-{store_name(cell)}-seed{cell.seed}" + _suffix(wish),
         shape=one.shape,
         image_shape=None if one.data.levels is None else one.data.shape,
         levels=one.data.levels or 0,
@@ -138,10 +138,10 @@ def _check_label(experiment: Experiment, denoiser: Denoiser, label: int | None) 
         raise OcmError(f"--label {label}: expected 0 to {experiment.data.classes - 1}")
 
 
-def _decoder(job: Job) -> ToImages:
+def _decoder(job: Job) -> Decode:
     if not job.experiment.encode.latent:
         return decoded_as_it_is
-    from ocm_core.stages._latents import decoder  # imports diffusers, which takes its time
+    from ocm_core.artifacts.autoencoder import decoder  # imports diffusers, which takes its time
 
     return decoder(job)
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from torch.nn.functional import pad
 from tqdm import tqdm
 
+from ocm_core.artifacts.images import SampleImages
+from ocm_core.artifacts.samples import CellSamples
 from ocm_core.errors import OcmError
 from ocm_core.generate.request import Source
 from ocm_core.image_grid import save_grid
-from ocm_core.stages._images import SampleImages
-from ocm_core.stages.sample import Drawn
 from ocm_core.store import writer as store
-from ocm_core.store.layout import Plan
+from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 
 SHOWN = 256  # most images in the grid
@@ -57,7 +57,7 @@ def write(source: Source, count: int, folder: Path, force: bool) -> Files:
     folder.mkdir(parents=True, exist_ok=True)
     _write_samples(source, count, files.samples)
     if source.image_shape is not None and files.grid is not None:
-        drawn = Drawn(open_split([folder], source.name), first=0, count=count, clamped=0.0)
+        drawn = CellSamples(open_split([folder], source.name), first=0, count=count, clamped=0.0)
         images = SampleImages(drawn, source.to_images, source.levels)
         if files.decoded is not None:
             _write_decoded(source, images, files.decoded)
@@ -76,7 +76,7 @@ def _make_room(files: Files, force: bool) -> None:
 
 def _write_samples(source: Source, count: int, path: Path) -> None:
     batch = min(count, source.batch_size)
-    plan = Plan(
+    plan = StoreLayout(
         items=range(count),
         shape=source.shape,
         dtype="float32",
@@ -96,7 +96,7 @@ def _write_samples(source: Source, count: int, path: Path) -> None:
 
 def _write_decoded(source: Source, images: SampleImages, path: Path) -> None:
     batch = min(len(images), source.batch_size)
-    plan = Plan(
+    plan = StoreLayout(
         items=range(len(images)),
         shape=source.image_shape or (),
         dtype="uint8",

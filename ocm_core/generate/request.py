@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ocm_core.artifacts.images import Decode
 from ocm_core.pipeline.job import Device
 from ocm_core.samplers.ancestral import Watcher
-from ocm_core.stages._images import ToImages
 from ocm_core.store.writer import Values
 
 
@@ -41,7 +41,7 @@ class Source:
     shape: tuple[int, ...]  # of what is diffused
     image_shape: tuple[int, ...] | None  # None: points
     levels: int  # grey levels of the images
-    to_images: ToImages
+    to_images: Decode
     labelled: bool
     steps: int
     batch_size: int

@@ -93,7 +93,7 @@ class Manifold:
         return cls(points, radii, Sweep.about(points, block_bytes, radii.dtype))
 
 
-def precision_and_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
+def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
     """Both from one sweep over the distances between the sets, as the real side computes them.
 
     Distances are shortened by their rounding error: ties are inside, whatever the blocks.

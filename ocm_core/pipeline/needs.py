@@ -111,7 +111,7 @@ def page_module(experiment: Experiment, part: str) -> list[str]:
 
 
 def latent_module(experiment: Experiment, part: str) -> list[str]:
-    return ["ocm_core.stages._latents"] if experiment.encode.latent else []
+    return ["ocm_core.artifacts.autoencoder"] if experiment.encode.latent else []
 
 
 def vae_origin(experiment: Experiment) -> str | None:

@@ -37,6 +37,7 @@ class Stage:
     chosen: Names = _none  # further modules that its parameters choose
     files: tuple[str, ...] = ()  # of the repository, that it reads beside its own sources
     shared: bool = False  # whether several processes can do it together
+    opens_data: bool = False  # whether it reads the data set as published, and not what is stored
 
 
 class Task(NamedTuple):
@@ -88,9 +89,15 @@ STAGES = (
         reads=("evaluate.features",),
         parts=_if(needs.published_reference),
     ),
-    Stage("fetch_data", reads=("data",), parts=_if(lambda experiment: experiment.data.archived)),
+    Stage(
+        "fetch_data",
+        opens_data=True,
+        reads=("data",),
+        parts=_if(lambda experiment: experiment.data.archived),
+    ),
     Stage(
         "vae",
+        opens_data=True,
         shared=True,
         reads=("data", "encode.latent", "train.vae"),
         parts=_if(lambda experiment: needs.vae_origin(experiment) == "trained"),
@@ -98,6 +105,7 @@ STAGES = (
     ),
     Stage(
         "encode",
+        opens_data=True,
         reads=("data", "encode"),
         parts=needs.encode_parts,
         inputs=lambda experiment, part: [*PIXELS, *VAE],
@@ -134,12 +142,14 @@ STAGES = (
     ),
     Stage(
         "classifier",
+        opens_data=True,
         reads=("data", "train.classifier"),
         parts=_if(lambda experiment: needs.feature_space(experiment) == "classifier"),
         inputs=lambda experiment, part: [*PIXELS],
     ),
     Stage(
         "reference",
+        opens_data=True,
         reads=("data", "evaluate.features"),
         parts=_if(lambda experiment: experiment.evaluate.features is not None),
         inputs=lambda experiment, part: [
@@ -210,6 +220,7 @@ STAGES = (
     ),
     Stage(
         "report",
+        opens_data=True,
         reads=(
             "data",
             "encode",
@@ -274,7 +285,7 @@ def modules(experiment: Experiment, task: Task) -> list[str]:
     stage = BY_NAME[task.stage]
     kinds = {experiment.methods[label].kind for label in stage.methods(experiment, task.part)}
     chosen = [f"ocm_core.covariance.{kind}" for kind in sorted(kinds)]
-    if "data" in stage.reads:
+    if stage.opens_data:
         chosen.append(f"ocm_core.datasets.{experiment.data.kind}")
     if "network" in stage.reads:
         chosen += sorted({_network(experiment, score) for score in _scores(experiment, task)})

@@ -16,7 +16,7 @@ from ocm_core.pipeline.table import Task
 from ocm_core.planning.files import ARCHIVES
 from ocm_core.schema.datasets import Imagenet64Data
 from ocm_core.schema.experiment import Experiment
-from ocm_core.store.layout import Plan, ranges
+from ocm_core.store.layout import StoreLayout, ranges
 
 _FLOAT32 = 4
 
@@ -57,13 +57,13 @@ def encode_shards(experiment: Experiment) -> int:
     return sum(len(plan.shards) for plan in encode_plans(experiment))
 
 
-def encode_plans(experiment: Experiment) -> Iterator[Plan]:
+def encode_plans(experiment: Experiment) -> Iterator[StoreLayout]:
     """The stores of all splits, by all jobs."""
     settings, latent, levels = experiment.encode, experiment.encode.latent, experiment.levels
     for name, split in splits(experiment).items():
         count = split.items * (2 if settings.flips and name == "train" else 1)
         for items in ranges(count, settings.jobs, settings.shard):
-            yield Plan(
+            yield StoreLayout(
                 items=items,
                 shape=experiment.shape,
                 dtype="float32" if levels is None else "uint8",

@@ -7,12 +7,12 @@ from importlib import import_module
 
 import torch
 
+from ocm_core.artifacts.trained import frozen
 from ocm_core.compat import make_torchvision_importable
 from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.params.resolved import load
 from ocm_core.planning.counting import Batched, batched
 from ocm_core.planning.units import META
-from ocm_core.stages._score import frozen
 
 _SIDE = 299  # of the images that Inception sees
 

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from ocm_core import covariance
+from ocm_core.artifacts.heads import new_head
+from ocm_core.artifacts.score import new_denoiser, new_score
+from ocm_core.artifacts.trained import frozen
 from ocm_core.covariance.learned import LearnedMethod
 from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
@@ -20,8 +23,6 @@ from ocm_core.planning.counting import Batched, batched
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch, Labels, Times
-from ocm_core.stages._heads import new_head
-from ocm_core.stages._score import frozen, new_denoiser, new_score
 from ocm_core.training.batches import DroppedLabels, InMemory, Items, Unlabelled
 from ocm_core.training.head_fitting import HeadFitting
 

@@ -13,8 +13,8 @@ from ocm_core.planning.counting import NOTHING, Count
 from ocm_core.planning.disk import encode_bytes, sample_bytes, splits
 from ocm_core.planning.images import autoencoder, inception
 from ocm_core.planning.units import Units, units
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment, MethodParams
-from ocm_core.stages._settings import given
 
 _FLOAT32 = 4
 _FEATURES = 2048  # values of Inception's features
@@ -126,7 +126,7 @@ class Workload:
         return NOTHING
 
     def reference(self) -> Work:
-        settings = given(self.experiment.evaluate.features)
+        settings = require(self.experiment.evaluate.features)
         images = splits(self.experiment)["train"].items
         points = min(images, settings.manifold_images or images)
         network = inception().per_item(settings.batch_size) * images
@@ -134,7 +134,7 @@ class Workload:
 
     def evaluate_images(self) -> Work:
         """Distances within each set of samples, a half of them, and to the reference."""
-        settings, sample = given(self.experiment.evaluate.features), self.experiment.sample
+        settings, sample = require(self.experiment.evaluate.features), self.experiment.sample
         latent, networks = self.experiment.encode.latent, autoencoder(self.experiment.name)
         image = inception().per_item(settings.batch_size)
         if latent and networks:
@@ -162,7 +162,10 @@ class Workload:
 
     def likelihood_image(self) -> tuple[Count, int]:
         """One image, and its evaluations: one per timestep that any chain visits, and group."""
-        settings, steps = given(self.experiment.evaluate.likelihood), self.experiment.schedule.steps
+        settings, steps = (
+            require(self.experiment.evaluate.likelihood),
+            self.experiment.schedule.steps,
+        )
         found, evaluations = NOTHING, 0
         for lengths, labels in settings.groups().items():
             visited = {t for k in lengths for t in chains.build(settings.chain, steps, k)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ocm_core.errors import OcmError
+
+Value = TypeVar("Value")
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -26,3 +28,10 @@ class Params(BaseModel):
             if name in type(self).model_fields and name in self._withheld:
                 raise OcmError(self._withheld[name])
             return super().__getattr__(name)
+
+
+def require(value: Value | None) -> Value:
+    """Parameters that are null in experiments without the stage that reads them."""
+    if value is None:
+        raise ValueError("the graph has this stage only where its parameters are not null")
+    return value

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
+from ocm_core.artifacts.dataset import open_data
+from ocm_core.artifacts.images import image_reader
+from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
+from ocm_core.datasets.eight_bit import EightBitSplit
 from ocm_core.features.interface import Images
 from ocm_core.report import images, published
 from ocm_core.report.blocks import Page
 from ocm_core.report.cost import Cost
 from ocm_core.report.grids import Grids
 from ocm_core.report.pictures import Levels
-from ocm_core.stages import sample
-from ocm_core.stages._data import open_data
-from ocm_core.stages._images import DataImages, image_maker
+from ocm_core.schema.block import require
 from ocm_core.stages._page import (
     curves,
     head_parameters,
@@ -25,7 +27,6 @@ from ocm_core.stages._page import (
     page_provenance,
     replaced_baselines,
 )
-from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -41,7 +42,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
     shown = images.Images(
         experiment=experiment,
         results=results,
-        space=given(experiment.evaluate.features).space,
+        space=require(experiment.evaluate.features).space,
         count=experiment.sample.count,
         test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
         head_parameters=head_parameters(job),
@@ -59,14 +60,14 @@ def page(job: Job, results: xr.Dataset) -> Page:
 
 def _grids(job: Job, guidance: float) -> Grids:
     """The last score, the first seed, the least guidance."""
-    experiment, images_of = job.experiment, image_maker(job)
+    experiment, images_of = job.experiment, image_reader(job)
     score, seeds = experiment.network.scores[-1], experiment.sample.seeds
     wanted = (score, guidance, seeds[0])
     found = {}
     for part, group in parts(experiment).items():
         for cell in group:
             if (cell.score, cell.guidance, cell.seed) == wanted:
-                drawn = sample.read(job.inputs[f"sample/{part}"], cell)
+                drawn = read_samples(job.inputs[f"sample/{part}"], cell)
                 pixels = images_of(drawn)[:_SHOWN]
                 found[cell.sampler, cell.method, cell.steps] = _levels(pixels)
     return found
@@ -75,7 +76,7 @@ def _grids(job: Job, guidance: float) -> Grids:
 def _data_images(job: Job) -> Levels:
     data = open_data(job)
     split = data.splits.get("test") or data.splits["train"]
-    return _levels(DataImages(split, given(data.levels))[:_SHOWN])
+    return _levels(EightBitSplit(split, require(data.levels))[:_SHOWN])
 
 
 def _levels(pixels: Images) -> Levels:

@@ -11,7 +11,7 @@ from ocm_core.pipeline.table import Task, tasks
 from ocm_core.report.curves import Curve
 from ocm_core.report.history import last_change
 from ocm_core.report.provenance import provenance
-from ocm_core.training.curve import load_curve
+from ocm_core.training.state import load_curve
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import xarray as xr
 
+from ocm_core.artifacts.encoded import open_split
+from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
+from ocm_core.diffusion.mixture import mixture
 from ocm_core.report import toy
 from ocm_core.report.blocks import Page
 from ocm_core.report.panels import SHOWN, Points, Samples
 from ocm_core.report.summary import headline_steps
-from ocm_core.stages import sample
-from ocm_core.stages._data import open_split
+from ocm_core.schema.datasets import MixtureData
 from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
     shown = toy.Toy(
         experiment=experiment,
         results=results,
-        truth=import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(experiment.data),
+        truth=mixture(cast(MixtureData, experiment.data)),
         test=open_split(job, "test").all(),
         samples=_samples(job),
         curves=curves(job),
@@ -46,7 +47,7 @@ def _samples(job: Job) -> Samples:
         for cell in group:
             shown = cell.method in SHOWN and cell.steps in steps
             if shown and (cell.score, cell.seed) == (score, seed):
-                drawn = sample.read(job.inputs[f"sample/{part}"], cell)
+                drawn = read_samples(job.inputs[f"sample/{part}"], cell)
                 points = drawn.all().numpy()
                 chosen.setdefault((cell.sampler, cell.steps), {})[cell.method] = points
     return chosen

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy import ndarray
 
+from ocm_core.artifacts.dataset import open_data
 from ocm_core.datasets.interface import Split
-from ocm_core.stages._data import open_data
 from ocm_core.store import writer as store
-from ocm_core.store.layout import DType, Plan, ranges
+from ocm_core.store.layout import DType, StoreLayout, ranges, store_path
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -73,7 +73,7 @@ def run(job: Job) -> None:
     data, settings = open_data(job), job.experiment.encode
     encoding: Encoding = AsItIs(data.levels, {"provenance": dict(data.provenance)})
     if settings.latent:
-        encoding = import_module("ocm_core.stages._latents").encoding(job, data)
+        encoding = import_module("ocm_core.artifacts.autoencoder").encoding(job, data)
     counts = {}
     for name, split in data.splits.items():
         whole = Mirrored(split) if settings.flips and name == "train" else split
@@ -86,7 +86,7 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
     shape, labels = job.experiment.shape, split.labels
     settings = job.experiment.encode
     number, jobs = (1, 1) if job.part == "all" else map(int, job.part.split("of"))
-    plan = Plan(
+    plan = StoreLayout(
         items=ranges(len(split), jobs, settings.shard)[number - 1],
         shape=shape,
         dtype=encoding.dtype,
@@ -104,5 +104,5 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
     def progress(shards: list[range]) -> Any:
         return job.progress(shards, f"{name}: shards")
 
-    store.write(job.folder / f"{name}.zarr", plan, read_shard, encoding.attrs, progress)
+    store.write(store_path(job.folder, name), plan, read_shard, encoding.attrs, progress)
     return len(plan.items)

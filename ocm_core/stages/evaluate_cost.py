@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.rng.noise import SampleNoise, Use
-from ocm_core.stages._heads import build_methods, load_denoiser
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -31,8 +32,8 @@ ALONE = "score"
 
 
 def run(job: Job) -> None:
-    experiment, settings = job.experiment, given(job.experiment.evaluate.cost)
-    methods = build_methods(experiment)
+    experiment, settings = job.experiment, require(job.experiment.evaluate.cost)
+    methods = build_all(experiment.methods)
     denoiser = load_denoiser(job, experiment.network.scores[-1], methods)
     rows = range(settings.batch_size)
     noise = SampleNoise(0, rows, experiment.shape, job.device, Use.TIMING)

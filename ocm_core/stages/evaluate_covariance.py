@@ -4,43 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from math import sqrt
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
+from ocm_core.artifacts.encoded import read_split
+from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.artifacts.results import save
+from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.marginal import q_sample
+from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.transition import Ddpm, Transition, transition
-from ocm_core.results import save
 from ocm_core.rng.noise import SampleNoise, Use
-from ocm_core.stages._data import read_items
-from ocm_core.stages._heads import build_methods, load_denoiser
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
+from ocm_core.schema.datasets import MixtureData
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
-class Truth(Protocol):
-    """Data whose posterior is known in closed form."""
-
-    def posterior(self, x: Tensor, alpha_bar: Tensor, b: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
 def run(job: Job) -> None:
-    experiment, settings = job.experiment, given(job.experiment.evaluate.covariance_error)
-    methods = build_methods(experiment)
-    truth: Truth = import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(
-        experiment.data
-    )
+    experiment, settings = job.experiment, require(job.experiment.evaluate.covariance_error)
+    methods = build_all(experiment.methods)
+    truth = mixture(cast(MixtureData, experiment.data))
     # in float64: at large t the variances agree to more digits than float32 has
-    x0 = read_items(job, "test")[: settings.points].to(job.device).double()
+    x0 = read_split(job, "test")[: settings.points].to(job.device).double()
     scores, times = experiment.network.scores, settings.times
     found = np.full((2, len(scores), len(times), len(methods)), np.nan)
     for i, score in enumerate(scores):
@@ -68,7 +62,7 @@ def _double(model: Denoiser) -> Denoiser:
 def _errors(
     model: Denoiser,
     methods: Mapping[str, CovarianceMethod],
-    truth: Truth,
+    truth: Mixture,
     x0: Tensor,
     t: int,
     noise: SampleNoise,
@@ -87,7 +81,7 @@ def _errors(
     return np.array(columns).T
 
 
-def _true_variance(truth: Truth, step: Transition, x: Tensor) -> Tensor:
+def _true_variance(truth: Mixture, step: Transition, x: Tensor) -> Tensor:
     """β̃ + a² diag Cov[x_0 | x_t], in float64."""
     one = torch.ones(len(x), 1, dtype=torch.float64)
     _, posterior = truth.posterior(x.cpu(), step.alpha_bar_t * one, step.b_t * one)

@@ -10,25 +10,26 @@ import torch
 import xarray as xr
 from numpy import ndarray
 
+from ocm_core.artifacts.encoded import read_rows, unseen_split
+from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.artifacts.results import save
+from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.rademacher import probed
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.marginal import posterior_scale, q_sample
-from ocm_core.results import save
 from ocm_core.rng.noise import SampleNoise, Use
-from ocm_core.stages._data import rows_of, unseen_split
-from ocm_core.stages._heads import build_methods, load_denoiser
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
 def run(job: Job) -> None:
-    experiment, settings = job.experiment, given(job.experiment.evaluate.deviation)
+    experiment, settings = job.experiment, require(job.experiment.evaluate.deviation)
     methods = {
         label: method
-        for label, method in build_methods(experiment).items()
+        for label, method in build_all(experiment.methods).items()
         if isinstance(method, PosteriorMethod)
     }
     split, found = unseen_split(job), []
@@ -52,9 +53,9 @@ def _at(
     job: Job, split: str, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int
 ) -> ndarray:
     """x_t, then √C of every method, then √C from every number of probes; negative C shown as 0."""
-    settings = given(job.experiment.evaluate.deviation)
+    settings = require(job.experiment.evaluate.deviation)
     rows = range(settings.images)
-    x0, label = rows_of(job, split, rows, denoiser.network.conditional)
+    x0, label = read_rows(job, split, rows, denoiser.network.conditional)
     noise = SampleNoise(settings.seed, rows, job.experiment.shape, job.device, Use.DEVIATION, t)
     x = q_sample(x0, noise.normal(), *denoiser.schedule.marginal(t))
     with torch.no_grad():

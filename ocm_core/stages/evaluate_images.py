@@ -6,19 +6,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
+from ocm_core.artifacts.feature_space import load_space
+from ocm_core.artifacts.images import image_reader
+from ocm_core.artifacts.reference import load_reference
+from ocm_core.artifacts.results import AXES, save, table
+from ocm_core.artifacts.samples import read_samples, store_name
 from ocm_core.cells import Cell, cells_of
 from ocm_core.features.interface import FeatureSpace, ImageSet, extract
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.kernel_distance import kernel_distance
-from ocm_core.metrics.precision_recall import Manifold, precision_and_recall
-from ocm_core.results import AXES, save, table
+from ocm_core.metrics.precision_recall import Manifold, precision_recall
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import FeaturesParams
-from ocm_core.stages import sample
-from ocm_core.stages._features import load_reference, load_space
-from ocm_core.stages._images import image_maker
-from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -27,16 +26,15 @@ NAMES = ("fid", "kid", "precision", "recall", "clamped")
 
 
 def run(job: Job) -> None:
-    torch.set_num_threads(job.threads)
-    settings = given(job.experiment.evaluate.features)
+    settings = require(job.experiment.evaluate.features)
     measure = Measure(settings, load_space(job), *load_reference(job.inputs["reference/all"]))
-    images_of = image_maker(job)
+    images_of = image_reader(job)
     cells = cells_of(job.experiment, job.part)
     found = table(cells, NAMES)
     for cell in job.progress(cells, f"distances in {settings.space}"):
         file = job.folder / f"{_name(cell)}.json"
         if not file.exists():  # what an interrupted run has finished is kept
-            drawn = sample.read(job.inputs[f"sample/{job.part}"], cell)
+            drawn = read_samples(job.inputs[f"sample/{job.part}"], cell)
             values = {**measure(images_of(drawn)), "clamped": drawn.clamped}
             temporary = file.with_suffix(".new")
             temporary.write_text(json.dumps(values))
@@ -50,7 +48,7 @@ def run(job: Job) -> None:
 
 
 def _name(cell: Cell) -> str:
-    return f"{sample.run_name(cell)}-seed{cell.seed}"
+    return f"{store_name(cell)}-seed{cell.seed}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Measure:
         generated = Manifold.of(
             features[: settings.manifold_images], neighbours=settings.neighbours
         )
-        precision, recall = precision_and_recall(real=self.manifold, generated=generated)
+        precision, recall = precision_recall(real=self.manifold, generated=generated)
         kid = kernel_distance(real=self.manifold.points, generated=features, seed=settings.seed)
         return {
             "fid": frechet_distance(real=self.statistics, generated=features),

@@ -13,16 +13,17 @@ import xarray as xr
 from numpy import ndarray
 from torch import Tensor
 
+from ocm_core.artifacts.encoded import open_split, read_rows
+from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.artifacts.results import save
+from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.likelihood.bound import Bound, Likelihood
-from ocm_core.results import save
 from ocm_core.rng.noise import SampleNoise, Use
-from ocm_core.stages._data import open_split, rows_of
-from ocm_core.stages._heads import build_methods, load_denoiser
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -33,8 +34,8 @@ Methods = Mapping[str, CovarianceMethod]
 
 
 def run(job: Job) -> None:
-    experiment, settings = job.experiment, given(job.experiment.evaluate.likelihood)
-    methods = build_methods(experiment)
+    experiment, settings = job.experiment, require(job.experiment.evaluate.likelihood)
+    methods = build_all(experiment.methods)
     stored = open_split(job, "test")
     count = min(settings.images or len(stored), len(stored))
     batches = [
@@ -68,8 +69,8 @@ class Table:
         return np.asarray(np.load(file))
 
     def _bits(self, rows: range) -> ndarray:
-        settings = given(self.job.experiment.evaluate.likelihood)
-        x0, label = rows_of(self.job, "test", rows, self.denoiser.network.conditional)
+        settings = require(self.job.experiment.evaluate.likelihood)
+        x0, label = read_rows(self.job, "test", rows, self.denoiser.network.conditional)
         places = {label: i for i, label in enumerate(self.methods)}
         bits = np.full((len(places), len(settings.steps), len(TERMS), len(rows)), np.nan)
         for steps, labels in settings.groups().items():
@@ -87,7 +88,7 @@ class Table:
         label: Tensor | None,
     ) -> dict[tuple[str, str], Bound]:
         experiment, device = self.job.experiment, self.job.device
-        settings, limits = given(experiment.evaluate.likelihood), experiment.sample.clip
+        settings, limits = require(experiment.evaluate.likelihood), experiment.sample.clip
         likelihood = Likelihood(
             self.denoiser,
             {name: self.methods[name] for name in labels},
@@ -113,7 +114,7 @@ def _summary(job: Job, methods: list[str], bits: ndarray) -> xr.Dataset:
     coords = {
         "score": list(job.experiment.network.scores),
         "method": methods,
-        "steps": list(given(job.experiment.evaluate.likelihood).steps),
+        "steps": list(require(job.experiment.evaluate.likelihood).steps),
         "term": list(TERMS),
     }
     variables = {

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 
+from ocm_core.artifacts.encoded import read_split
+from ocm_core.artifacts.results import AXES, save, table
+from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
+from ocm_core.diffusion.mixture import mixture
 from ocm_core.metrics.mmd import MmdTo
-from ocm_core.results import AXES, save, table
 from ocm_core.rng.streams import Purpose, stream
-from ocm_core.stages._data import read_items
-from ocm_core.stages._settings import given
-from ocm_core.stages.sample import read
+from ocm_core.schema.block import require
+from ocm_core.schema.datasets import MixtureData
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -22,13 +23,12 @@ if TYPE_CHECKING:
 
 
 def run(job: Job) -> None:
-    torch.set_num_threads(job.threads)
-    experiment, settings = job.experiment, given(job.experiment.evaluate.mmd)
-    distance = MmdTo.set(read_items(job, "test"), settings.bandwidths)
+    experiment, settings = job.experiment, require(job.experiment.evaluate.mmd)
+    distance = MmdTo.set(read_split(job, "test"), settings.bandwidths)
     found = table(cells(experiment), ["mmd", "clamped"])
     folders = {cell: name for name, group in parts(experiment).items() for cell in group}
     for cell in job.progress(cells(experiment), "MMD"):
-        drawn = read(job.inputs[f"sample/{folders[cell]}"], cell)
+        drawn = read_samples(job.inputs[f"sample/{folders[cell]}"], cell)
         place = {axis: getattr(cell, axis) for axis in AXES}
         found["mmd"].loc[place] = distance(drawn.all())
         found["clamped"].loc[place] = drawn.clamped
@@ -41,6 +41,7 @@ def run(job: Job) -> None:
 
 def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:
     """The distance of as many fresh points of the data: what a perfect sampler would get."""
-    mixture = import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(experiment.data)
-    fresh = mixture.draw(experiment.sample.count, stream(Purpose.MIXTURE_FRESH, seed))
+    fresh = mixture(cast(MixtureData, experiment.data)).draw(
+        experiment.sample.count, stream(Purpose.MIXTURE_FRESH, seed)
+    )
     return distance(torch.from_numpy(fresh.astype(np.float32)))

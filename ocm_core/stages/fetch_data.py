@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ocm_core.stages._data import open_data
+from ocm_core.artifacts.dataset import open_data, provenance_file
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 def run(job: Job) -> None:
     data = open_data(job)
     provenance = json.dumps(data.provenance, indent=1, sort_keys=True)
-    (job.folder / "provenance.json").write_text(f"{provenance}\n")
+    provenance_file(job.folder).write_text(f"{provenance}\n")
     job.note(items={split: len(items) for split, items in data.splits.items()})

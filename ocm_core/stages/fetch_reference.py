@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from ocm_core.artifacts.dataset import ARCHIVES, provenance_file
 from ocm_core.features.published_reference import open_reference
-from ocm_core.stages._data import ARCHIVES
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
 def run(job: Job) -> None:
-    name = given(given(job.experiment.evaluate.features).reference)
+    name = require(require(job.experiment.evaluate.features).reference)
     opened = open_reference(name, ARCHIVES)
     provenance = json.dumps(opened.provenance, indent=1, sort_keys=True)
-    (job.folder / "provenance.json").write_text(f"{provenance}\n")
+    provenance_file(job.folder).write_text(f"{provenance}\n")
     job.note(images=len(opened.images), dimension=len(opened.statistics.mean))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ocm_core.artifacts.score import SCORE_FILE, trunk
 from ocm_core.checkpoints.convert import Provenance, fetch
 from ocm_core.checkpoints.registry import FOLDER, Checkpoint, checkpoint_named
 from ocm_core.diffusion.score_network import ScoreNetwork
@@ -15,9 +16,8 @@ from ocm_core.io.download import byte_bar
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
 from ocm_core.networks import build
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import CheckpointParams as Choice
-from ocm_core.stages._score import SCORE_FILE, trunk
-from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     params = trunk(job.experiment)
-    choice = given(params.checkpoint)
+    choice = require(params.checkpoint)
     entry = checkpoint_named(choice.name)
     with torch.device("meta"):
         network = build(params.family, params.config)

@@ -11,16 +11,16 @@ from ocm_core.io.download import byte_bar
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
 from ocm_core.latents.fetching import Provenance, PublishedVae, fetch_vae, vae_named
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import VaeParams
-from ocm_core.stages._settings import given
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
 def run(job: Job) -> None:
-    choice = given(job.experiment.encode.latent).vae
-    entry = vae_named(given(choice.name))
+    choice = require(job.experiment.encode.latent).vae
+    entry = vae_named(require(choice.name))
     get = _published if choice.origin == "published" else _from_this_machine
     job.note(provenance=get(job, entry, choice))
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from ocm_core import covariance
+from ocm_core.artifacts.heads import HEADS_FILE, load_denoiser, new_head
+from ocm_core.artifacts.trained import finish_training, save_networks
+from ocm_core.artifacts.training_set import open_training_set
 from ocm_core.covariance.learned import LearnedMethod
 from ocm_core.diffusion.decoder import Decoder
 from ocm_core.errors import OcmError
 from ocm_core.networks.recomputing import recompute_blocks
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages._data import training_items
-from ocm_core.stages._heads import HEADS_FILE, load_denoiser, new_head
-from ocm_core.stages._score import finish_training, save_networks
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
@@ -29,7 +29,7 @@ _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def run(job: Job) -> None:
     experiment, settings = job.experiment, job.experiment.train.heads
-    items = training_items(job)
+    items = open_training_set(job)
     denoiser = load_denoiser(job, job.part)
     denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
@@ -41,7 +41,7 @@ def run(job: Job) -> None:
     bare = HeadFitting(
         replace(denoiser, precision=_PRECISIONS[settings.precision]),
         methods,
-        items.of(denoiser.network),
+        items.for_network(denoiser.network),
         Decoder(experiment.levels),
     )
     heads = {}
@@ -55,7 +55,7 @@ def run(job: Job) -> None:
         device=job.device,
         progress=lambda steps: job.progress(steps, f"heads on the {job.part} score"),
     )
-    finish_training(job, state)
+    finish_training(job.folder, state)
     save_networks(job.folder / HEADS_FILE, heads)
     counts = {label: sum(p.numel() for p in head.parameters()) for label, head in heads.items()}
     job.note(parameters=counts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ocm_core.stages._data import training_items
-from ocm_core.stages._moments import MOMENTS_FILE, load_moments, save_moments
-from ocm_core.stages._score import load_score
+from ocm_core.artifacts.moments import MOMENTS_FILE, load_moments, save_moments
+from ocm_core.artifacts.score import load_score
+from ocm_core.artifacts.training_set import open_training_set
 from ocm_core.training.moments import estimate
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def run(job: Job) -> None:
     denoiser = load_score(job, job.part)
     moments = estimate(
         denoiser,
-        training_items(job).of(denoiser.network),
+        open_training_set(job).for_network(denoiser.network),
         settings,
         device=job.device,
         progress=lambda times: job.progress(times, "moments"),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from ocm_core.artifacts.score import trunk
 from ocm_core.checkpoints.layouts import layout_named
 from ocm_core.checkpoints.registry import checkpoint_named
 from ocm_core.networks import build
 from ocm_core.networks.keys import export_published
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages._score import trunk
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -24,7 +24,7 @@ _SPREAD = 0.05
 
 def run(job: Job) -> None:
     network = trunk(job.experiment)
-    choice = given(network.checkpoint)
+    choice = require(network.checkpoint)
     source = checkpoint_named(choice.name).source(choice.file)
     seed_torch(SEED)
     state = export_published(_redrawn(build(network.family, network.config)))

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from ocm_core.artifacts.dataset import ARCHIVES, open_data
+from ocm_core.artifacts.feature_space import load_space
+from ocm_core.artifacts.reference import save_reference
+from ocm_core.datasets.eight_bit import EightBitSplit
 from ocm_core.features.interface import Features, FeatureSpace, ImageSet, feature_batches
 from ocm_core.features.published_reference import open_reference
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.rng.streams import Purpose, stream
-from ocm_core.stages._data import ARCHIVES, open_data
-from ocm_core.stages._features import load_space, save_reference
-from ocm_core.stages._images import DataImages
-from ocm_core.stages._settings import given
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 
 def run(job: Job) -> None:
-    torch.set_num_threads(job.threads)
-    settings, space = given(job.experiment.evaluate.features), load_space(job)
+    settings, space = require(job.experiment.evaluate.features), load_space(job)
     published = settings.reference and open_reference(settings.reference, ARCHIVES)
     images = published.images if published else _training_images(job)
     chosen = _chosen(len(images), settings.manifold_images, settings.seed)
@@ -49,13 +49,13 @@ def run(job: Job) -> None:
     )
 
 
-def _training_images(job: Job) -> DataImages:
+def _training_images(job: Job) -> EightBitSplit:
     data = open_data(job)
-    return DataImages(data.splits["train"], given(data.levels))
+    return EightBitSplit(data.splits["train"], require(data.levels))
 
 
 def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[Features]:
-    size = given(job.experiment.evaluate.features).batch_size
+    size = require(job.experiment.evaluate.features).batch_size
     return feature_batches(
         space, images, size, lambda firsts: job.progress(firsts, "features of the reference set")
     )

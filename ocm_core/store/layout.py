@@ -24,6 +24,11 @@ _INDEX_ENTRY, _CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and
 DType = Literal["uint8", "float16", "float32"]
 
 
+def store_path(folder: Path, name: str) -> Path:
+    """The store of a split, or of samples, among others in one folder."""
+    return folder / f"{name}.zarr"
+
+
 class Variable(NamedTuple):
     shape: tuple[int, ...]  # of one item
     dtype: str
@@ -31,7 +36,7 @@ class Variable(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StoreLayout:
     """One store: a contiguous part of a split."""
 
     items: range  # places in the split

@@ -19,7 +19,7 @@ from torch import Tensor
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import Purpose, stream
 from ocm_core.shapes import Batch
-from ocm_core.store.reader import Raw, Stored
+from ocm_core.store.reader import Raw, StoredSplit
 from ocm_core.store.shuffle import Piece, ShuffledOrder
 
 
@@ -32,7 +32,7 @@ class Held(Protocol):
 class StoredItems:
     """Batches of what is diffused, with labels where there are any."""
 
-    def __init__(self, stored: Stored, order: ShuffledOrder, held: Held) -> None:
+    def __init__(self, stored: StoredSplit, order: ShuffledOrder, held: Held) -> None:
         self.stored, self.order, self.held = stored, order, held
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
@@ -46,7 +46,9 @@ class StoredItems:
         return torch.from_numpy(x0).to(rng.device), labels
 
 
-def open_items(stored: Stored, *, buffer: int, memory_bytes: int, threads: int = 1) -> StoredItems:
+def open_items(
+    stored: StoredSplit, *, buffer: int, memory_bytes: int, threads: int = 1
+) -> StoredItems:
     """From memory where the set fits into `memory_bytes`; else through two buffers of chunks.
 
     `buffer`, in chunks, decides the order; the other two do not.
@@ -57,7 +59,7 @@ def open_items(stored: Stored, *, buffer: int, memory_bytes: int, threads: int =
 
 
 class InMemory:
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: StoredSplit) -> None:
         self._raw = stored.raw(range(len(stored)))
 
     def take(self, seed: int, pieces: Sequence[Piece]) -> Raw:
@@ -68,7 +70,7 @@ class InMemory:
 class Streamed:
     """The chunks that the last batch came from, and those of the next group, read ahead."""
 
-    def __init__(self, stored: Stored, order: ShuffledOrder, threads: int) -> None:
+    def __init__(self, stored: StoredSplit, order: ShuffledOrder, threads: int) -> None:
         self._stored, self._order = stored, order
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="chunks")
         self._read: dict[range, Future[Raw]] = {}

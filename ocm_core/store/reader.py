@@ -14,10 +14,11 @@ from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
+from ocm_core.store.layout import store_path
 from ocm_core.store.shards import ShardedArray
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
-Diffused = Float32[ndarray, "n *dims"]
+Values32 = Float32[ndarray, "n *dims"]
 Rows = range | Int[ndarray, " n"]
 
 
@@ -39,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSplit:
     parts: tuple[Part, ...]
 
     def __len__(self) -> int:
@@ -100,15 +101,15 @@ class Stored:
                 gathered[name][chosen] = values[rows[chosen] - self._firsts[holder]]
         return gathered
 
-    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> Diffused:
+    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> Values32:
         """What is diffused; with `noise`, a fresh draw from a kept posterior, else its mean."""
         raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
         return self.diffused(raw, noise)
 
-    def all(self) -> Diffused:
+    def all(self) -> Values32:
         return self.read(range(len(self)))
 
-    def diffused(self, raw: Raw, noise: np.random.Generator | None = None) -> Diffused:
+    def diffused(self, raw: Raw, noise: np.random.Generator | None = None) -> Values32:
         """Grey levels v as 2 v / (levels - 1) - 1; latents as mean + std · n, or mean alone."""
         x = raw["x"].astype(np.float32, copy=False)
         if self.levels is not None:
@@ -133,9 +134,9 @@ class Stored:
             raise OcmError(f"rows {first} to {last}: expected some of 0 to {len(self) - 1}")
 
 
-def open_split(folders: Sequence[Path], split: str) -> Stored:
+def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
     """The stores `<folder>/<split>.zarr` of all writers, as one."""
-    opened = (_open(folder / f"{split}.zarr") for folder in folders)
+    opened = (_open(store_path(folder, split)) for folder in folders)
     parts = sorted((part for part in opened if part.stop > part.first), key=lambda p: p.first)
     if not parts:
         raise OcmError(f"split {split!r}: no items in {', '.join(map(str, folders))}")
@@ -147,7 +148,7 @@ def open_split(folders: Sequence[Path], split: str) -> Stored:
             )
         if _kind(part) != _kind(parts[0]):
             raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
-    return Stored(tuple(parts))
+    return StoredSplit(tuple(parts))
 
 
 def _kind(part: Part) -> object:

@@ -21,7 +21,7 @@ import zarr
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
-from ocm_core.store.layout import Plan, check_space
+from ocm_core.store.layout import StoreLayout, check_space
 
 Values = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
 ReadShard = Callable[[range], Values]  # places in the split -> their values
@@ -31,7 +31,7 @@ Layout = tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]
 
 def write(
     path: Path,
-    plan: Plan,
+    plan: StoreLayout,
     read_shard: ReadShard,
     attrs: Mapping[str, Any],
     progress: Progress = iter,
@@ -42,13 +42,13 @@ def write(
     verify(path, plan)
 
 
-def missing(path: Path, plan: Plan) -> list[range]:
+def missing(path: Path, plan: StoreLayout) -> list[range]:
     return [shard for shard in plan.shards if unfinished(path, plan, shard)]
 
 
 def write_shards(
     path: Path,
-    plan: Plan,
+    plan: StoreLayout,
     shards: Sequence[range],
     read_shard: ReadShard,
     progress: Progress = iter,
@@ -61,7 +61,7 @@ def write_shards(
         remaining -= plan.bytes_of([shard])
 
 
-def unfinished(path: Path, plan: Plan, shard: range) -> list[Path]:
+def unfinished(path: Path, plan: StoreLayout, shard: range) -> list[Path]:
     """The files of a shard that are missing or not of their planned size."""
     files = {name: shard_file(path, plan, name, shard) for name in plan.variables}
     return [
@@ -71,7 +71,7 @@ def unfinished(path: Path, plan: Plan, shard: range) -> list[Path]:
     ]
 
 
-def verify(path: Path, plan: Plan) -> None:
+def verify(path: Path, plan: StoreLayout) -> None:
     """Every shard is there, and the items are the planned ones in their order."""
     lacking = [file for shard in plan.shards for file in unfinished(path, plan, shard)]
     if lacking:
@@ -84,19 +84,19 @@ def verify(path: Path, plan: Plan) -> None:
         raise OcmError(f"{path}: expected the items {plan.items} in order; delete it to start anew")
 
 
-def shard_file(path: Path, plan: Plan, name: str, shard: range) -> Path:
+def shard_file(path: Path, plan: StoreLayout, name: str, shard: range) -> Path:
     number = (shard.start - plan.items.start) // plan.shard
     return path.joinpath(name, "c", str(number), *("0" for _ in plan.variables[name].shape))
 
 
-def _attributes(plan: Plan, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON gives them back."""
     own = {"items": [plan.items.start, plan.items.stop], "levels": plan.levels}
     values: dict[str, Any] = json.loads(json.dumps({**attrs, **own}))
     return values
 
 
-def begin(path: Path, plan: Plan, attrs: Mapping[str, Any]) -> None:
+def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     """Make the store with its metadata, or tidy up what an interrupted run has left."""
     attributes = _attributes(plan, attrs)
     if not _has_attributes(path):
@@ -115,7 +115,7 @@ def _has_attributes(path: Path) -> bool:
     return file.exists() and bool(json.loads(file.read_text())["attributes"])
 
 
-def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
+def _create(path: Path, plan: StoreLayout, attributes: Mapping[str, Any]) -> None:
     group = zarr.create_group(path, zarr_format=3)
     coordinates = [name for name in ("index", "label") if name in plan.variables]
     for name, (shape, dtype, chunks, shards) in _planned_layout(plan).items():
@@ -135,7 +135,7 @@ def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     group.attrs.put(dict(attributes))
 
 
-def _planned_layout(plan: Plan) -> dict[str, Layout]:
+def _planned_layout(plan: StoreLayout) -> dict[str, Layout]:
     count, (chunk, shard) = len(plan.items), plan.grid
     return {
         name: ((count, *v.shape), v.dtype, (chunk, *v.shape), (shard, *v.shape))
@@ -150,7 +150,7 @@ def _layout(group: zarr.Group) -> dict[str, Layout]:
     }
 
 
-def _write_shard(path: Path, plan: Plan, shard: range, values: Values) -> None:
+def _write_shard(path: Path, plan: StoreLayout, shard: range, values: Values) -> None:
     found = {**values, "index": np.arange(shard.start, shard.stop)}
     if found.keys() != plan.variables.keys():
         raise OcmError(
@@ -168,7 +168,7 @@ def _write_shard(path: Path, plan: Plan, shard: range, values: Values) -> None:
             ) from error
 
 
-def _write_file(folder: Path, plan: Plan, shard: range, file: Path, values: ndarray) -> None:
+def _write_file(folder: Path, plan: StoreLayout, shard: range, file: Path, values: ndarray) -> None:
     file.unlink(missing_ok=True)  # Zarr would merge the last, shorter shard with what is there
     with zarr.config.set({"array.write_empty_chunks": True}):  # a chunk of zeros is data too
         array = zarr.open_array(folder, mode="r+", zarr_format=3)
@@ -177,7 +177,7 @@ def _write_file(folder: Path, plan: Plan, shard: range, file: Path, values: ndar
         os.fsync(stream.fileno())
 
 
-def _checked(path: Path, plan: Plan, name: str, shard: range, values: ndarray) -> ndarray:
+def _checked(path: Path, plan: StoreLayout, name: str, shard: range, values: ndarray) -> ndarray:
     """The values in the planned type, or an error that names the first bad item."""
     planned = plan.variables[name]
     if values.shape != (len(shard), *planned.shape):

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from ocm_core.diffusion.marginal import q_sample
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.rng.batches import BatchRng
-from ocm_core.shapes import Batch, PerSample, Times
-
-
-class Objective(Protocol):
-    """What a training loop needs: networks, and the loss per sample of each on a micro-batch."""
-
-    @property
-    def networks(self) -> Mapping[str, nn.Module]: ...
-
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]: ...
+from ocm_core.shapes import Batch, Times
 
 
 class Items(Protocol):

@@ -7,16 +7,18 @@ and no more: a run killed at any moment continues to the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import torch
+from torch import nn
 
 from ocm_core.distributed import Rank, current_rank
 from ocm_core.errors import OcmError
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.training.batches import Objective
+from ocm_core.shapes import PerSample
 from ocm_core.training.state import TrainingState
 
 _CURVE_POINTS = 200
@@ -24,6 +26,15 @@ _SMOOTHING = 0.98
 _DIVERGED = 1e3
 
 Progress = Callable[[range], Iterable[int]]
+
+
+class Objective(Protocol):
+    """What a training loop needs: networks, and the loss per sample of each on a micro-batch."""
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]: ...
+
+    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]: ...
 
 
 def learning_rate(settings: OptimiserParams, iteration: int) -> float:

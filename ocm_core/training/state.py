@@ -1,13 +1,14 @@
 """What a training run holds: weights, their moving average, the optimiser's moments, the curve.
 
-Saved as one safetensors file, written to a temporary name and renamed.
+Saved as one safetensors file, written to a temporary name and renamed. The curve (smoothed losses
+along the iterations) outlives the run as a small JSON file.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
+_CURVE_FILE = "curve.json"
+
+Curve = list[dict[str, float]]
 
 
 @dataclass
@@ -31,7 +35,7 @@ class TrainingState:
     iteration: int = 0
     smoothed: dict[str, float] = field(default_factory=dict)
     lowest: dict[str, float] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)
+    curve: Curve = field(default_factory=list)
 
     @classmethod
     def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
@@ -126,3 +130,12 @@ def _named_parameters(
         for name, parameter in network.named_parameters():
             if parameter.requires_grad:
                 yield f"{label}.{name}", parameter
+
+
+def save_curve(folder: Path, curve: Sequence[dict[str, float]]) -> None:
+    (folder / _CURVE_FILE).write_text(json.dumps(curve, indent=1) + "\n")
+
+
+def load_curve(folder: Path) -> Curve:
+    curve: Curve = json.loads((folder / _CURVE_FILE).read_text())
+    return curve

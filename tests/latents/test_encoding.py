@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ocm_core.latents.encoding import LatentEncoding, Posterior
 from ocm_core.latents.vae import Vae
-from ocm_core.store.layout import Plan
+from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 from ocm_core.store.writer import write
 
@@ -55,7 +55,7 @@ def test_a_draw_belongs_to_its_item_and_seed() -> None:
 @pytest.mark.parametrize("posterior", ["mean", "sample", "keep"])
 def test_latents_go_through_the_store(tmp_path: Path, posterior: Posterior) -> None:
     of = encoding(posterior)
-    plan = Plan(
+    plan = StoreLayout(
         items=range(11),
         shape=(4, 4, 4),
         dtype=of.dtype,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.metrics import precision_recall as manifold
-from ocm_core.metrics.precision_recall import Manifold, PrecisionRecall, precision_and_recall
+from ocm_core.metrics.precision_recall import Manifold, PrecisionRecall, precision_recall
 from tests.goldens_io import assert_close, facts, tensor
 
 CASES = facts("metrics")["cases"]
@@ -45,7 +45,7 @@ def test_the_published_evaluator(case: str, dtype: torch.dtype) -> None:
     tolerance = 2e-2 if CASES[case]["distance_precision"] == "float16" else 1e-5
     assert_close(real.radii, tensor("metrics", f"{case}/radii_reference").flatten(), tolerance)
     assert_close(generated.radii, tensor("metrics", f"{case}/radii_sample").flatten(), tolerance)
-    found = precision_and_recall(real=real, generated=generated)
+    found = precision_recall(real=real, generated=generated)
     assert found == (CASES[case]["precision"], CASES[case]["recall"])
 
 
@@ -63,7 +63,7 @@ def test_ties_fall_as_in_exact_arithmetic_whatever_the_blocks(
     """On a coarse grid most distances are ties and many points coincide."""
     generator = np.random.default_rng(seed)
     real, generated = (generator.integers(0, 4, size=(n, 3)) + offset for n in (30, 25))
-    found = precision_and_recall(
+    found = precision_recall(
         real=Manifold.of(
             torch.from_numpy(real).float(),
             neighbours=neighbours,
@@ -84,7 +84,7 @@ def test_small_gaps_between_points_far_from_the_centre() -> None:
         torch.cat([0.1 * points(seed + side, 60, 2) + far[side] for side in (0, 1)])
         for seed in (0, 2)
     )
-    found = precision_and_recall(real=Manifold.of(real), generated=Manifold.of(generated))
+    found = precision_recall(real=Manifold.of(real), generated=Manifold.of(generated))
     assert found == all_at_once(real.numpy(), generated.numpy(), 3)
 
 
@@ -99,7 +99,7 @@ def test_no_block_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(manifold, "_squares", measured)
     real, generated = (Manifold.of(points(seed, 100), block_bytes=8000) for seed in (0, 1))
-    precision_and_recall(real=real, generated=generated)
+    precision_recall(real=real, generated=generated)
     assert max(sizes) <= 8000
     blocks = -(-100 // 31)  # 31² · 8 bytes are just below 8000
     assert len(sizes) == blocks * (blocks + 1) + blocks**2  # half of the square, twice; and one
@@ -108,10 +108,10 @@ def test_no_block_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_collapsed_sampler_has_precision_without_recall() -> None:
     real = points(0, 500)
     collapsed = real[:1] + 1e-3 * points(1, 500)
-    found = precision_and_recall(real=Manifold.of(real), generated=Manifold.of(collapsed))
+    found = precision_recall(real=Manifold.of(real), generated=Manifold.of(collapsed))
     assert found.precision == 1.0
     assert found.recall <= 0.002
-    one_image = precision_and_recall(
+    one_image = precision_recall(
         real=Manifold.of(real), generated=Manifold.of(real[:1].expand(500, -1))
     )
     assert one_image == (1.0, 0.002)
@@ -120,21 +120,21 @@ def test_a_collapsed_sampler_has_precision_without_recall() -> None:
 def test_real_and_generated_are_not_interchangeable() -> None:
     """Samples that cover the data and much else: recall without precision."""
     real, spread = Manifold.of(points(0, 300, 2)), Manifold.of(5 * points(1, 300, 2))
-    found = precision_and_recall(real=real, generated=spread)
+    found = precision_recall(real=real, generated=spread)
     assert found.precision < 0.3 < 0.9 < found.recall
-    assert precision_and_recall(real=spread, generated=real) == (found.recall, found.precision)
+    assert precision_recall(real=spread, generated=real) == (found.recall, found.precision)
 
 
 def test_a_set_is_inside_itself() -> None:
     same = Manifold.of(points(0, 100))
-    assert precision_and_recall(real=same, generated=same) == (1.0, 1.0)
+    assert precision_recall(real=same, generated=same) == (1.0, 1.0)
 
 
 def test_radii_are_computed_once() -> None:
     real, generated = Manifold.of(points(0, 100)), Manifold.of(points(1, 80))
     again = Manifold.known(real.points, real.radii)
-    expected = precision_and_recall(real=real, generated=generated)
-    assert precision_and_recall(real=again, generated=generated) == expected
+    expected = precision_recall(real=real, generated=generated)
+    assert precision_recall(real=again, generated=generated) == expected
 
 
 def test_what_has_no_manifold_is_refused() -> None:
@@ -145,4 +145,4 @@ def test_what_has_no_manifold_is_refused() -> None:
     with pytest.raises(OcmError, match=r"expected finite feature vectors.* 1 of 10"):
         Manifold.of(broken)
     with pytest.raises(OcmError, match=r"8 dimensions \(real\) and 5 \(generated\)"):
-        precision_and_recall(real=Manifold.of(points(0, 9)), generated=Manifold.of(points(0, 9, 5)))
+        precision_recall(real=Manifold.of(points(0, 9)), generated=Manifold.of(points(0, 9, 5)))

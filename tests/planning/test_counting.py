@@ -10,15 +10,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+from ocm_core.artifacts.heads import new_head
+from ocm_core.artifacts.score import new_denoiser, new_score
+from ocm_core.artifacts.trained import frozen
 from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.covariance import build_all
 from ocm_core.networks._layers import Attention
 from ocm_core.params.resolved import load
 from ocm_core.planning.counting import Count, batched, counted
 from ocm_core.planning.units import count
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MethodParams
-from ocm_core.stages._heads import build_methods, new_head
-from ocm_core.stages._score import frozen, new_denoiser, new_score
 from ocm_core.training.batches import InMemory, Unlabelled
 from ocm_core.training.head_fitting import HeadFitting
 
@@ -108,7 +110,7 @@ def test_real_tensors_give_the_same_operations():
     methods = experiment.methods | {"ocm": more, "again": more}
     experiment = experiment.model_copy(update={"methods": methods})
     network = frozen(new_score(experiment, "published"), "cpu")
-    learned = {k: m for k, m in build_methods(experiment).items() if m.needs == "head"}
+    learned = {k: m for k, m in build_all(experiment.methods).items() if m.needs == "head"}
     heads = {label: new_head(experiment, label, network, None) for label in learned}
     denoiser = replace(new_denoiser(experiment, network), heads=heads)
     found, x = count(experiment), torch.zeros(3, *experiment.shape)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ocm_core.artifacts.results import table
 from ocm_core.cells import cells
 from ocm_core.params.document import read_yaml, validate
 from ocm_core.report.cost import Cost
 from ocm_core.report.evidence import Evidence
 from ocm_core.report.images import Images
 from ocm_core.report.published import load
-from ocm_core.results import table
 from ocm_core.schema.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy import ndarray
 
-from ocm_core.store.layout import DType, Plan, ranges
+from ocm_core.store.layout import DType, StoreLayout, ranges
 from ocm_core.store.writer import ReadShard, write
 
 ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
@@ -36,8 +36,8 @@ def plan(
     spread: bool = False,
     chunk: int = 4,
     shard: int = 8,
-) -> Plan:
-    return Plan(
+) -> StoreLayout:
+    return StoreLayout(
         items=items,
         shape=shape,
         dtype=dtype,
@@ -49,7 +49,7 @@ def plan(
     )
 
 
-def reader(of: Plan, data: dict[str, ndarray]) -> ReadShard:
+def reader(of: StoreLayout, data: dict[str, ndarray]) -> ReadShard:
     def read_shard(rows: range) -> dict[str, ndarray]:
         wanted = of.variables.keys() - {"index"}
         return {name: data[name][rows.start : rows.stop] for name in wanted}
@@ -57,11 +57,11 @@ def reader(of: Plan, data: dict[str, ndarray]) -> ReadShard:
     return read_shard
 
 
-def write_jobs(root: Path, whole: Plan, data: dict[str, ndarray], jobs: int) -> list[Path]:
+def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: int) -> list[Path]:
     """The split cut into jobs, each with its folder."""
     folders = []
     for number, items in enumerate(ranges(len(whole.items), jobs, whole.shard)):
-        part = Plan(**{**vars(whole), "items": items})
+        part = StoreLayout(**{**vars(whole), "items": items})
         folders.append(root / f"{number + 1}of{jobs}")
         write(folders[-1] / "train.zarr", part, reader(part, data), ATTRS)
     return folders

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ocm_core.errors import OcmError
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store.loader import InMemory, Streamed, open_items
-from ocm_core.store.reader import Stored, open_split
+from ocm_core.store.reader import StoredSplit, open_split
 from ocm_core.store.shuffle import ShuffledOrder
 
 from .data import plan, values, write_jobs
@@ -22,7 +22,7 @@ COUNT, CHUNK, BUFFER, BATCH = 67, 4, 3, 10
 EVERYTHING = 10**9
 
 
-def split(folder: Path, jobs: int = 1, spread: bool = False) -> Stored:
+def split(folder: Path, jobs: int = 1, spread: bool = False) -> StoredSplit:
     whole = plan(range(COUNT), spread=spread, chunk=CHUNK, shard=8)
     data = values(COUNT, whole.shape, "float32")
     data["label"] = np.arange(COUNT)  # tells which item it is
@@ -122,7 +122,9 @@ def test_a_batch_may_be_larger_than_the_set(tmp_path: Path) -> None:
 def test_streaming_keeps_two_groups_and_reads_each_chunk_once_an_epoch(tmp_path: Path) -> None:
     stored = split(tmp_path)
     asked: list[range] = []
-    object.__setattr__(stored, "raw", lambda rows: asked.append(rows) or Stored.raw(stored, rows))
+    object.__setattr__(
+        stored, "raw", lambda rows: asked.append(rows) or StoredSplit.raw(stored, rows)
+    )
     items = open_items(stored, buffer=BUFFER, memory_bytes=0)
     assert isinstance(items.held, Streamed)
     for iteration in range(COUNT // BATCH):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ocm_core.errors import OcmError
 from ocm_core.store import writer as store
-from ocm_core.store.layout import Plan
+from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 
 from .data import ATTRS, digests, plan, reader, values, write_jobs
@@ -131,14 +131,14 @@ def test_writers_may_share_a_store_when_each_takes_its_own_shards(tmp_path: Path
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> tuple[Path, Plan]:
+def written(tmp_path: Path) -> tuple[Path, StoreLayout]:
     whole = plan(range(20))
     (folder,) = write_jobs(tmp_path, whole, values(20, whole.shape, "float32"), 1)
     return folder / "train.zarr", whole
 
 
 def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
-    written: tuple[Path, Plan],
+    written: tuple[Path, StoreLayout],
 ) -> None:
     path, whole = written
     before = digests(path)
@@ -150,7 +150,7 @@ def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
     assert {name for name in before if before[name] != after[name]} == {"x/c/1/0/0"}
 
 
-def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, Plan]) -> None:
+def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, StoreLayout]) -> None:
     path, whole = written
     store.shard_file(path, whole, "label", range(16, 20)).unlink()
     with pytest.raises(OcmError, match=r"label/c/2: no such shard \(1 are missing\)"):
@@ -160,7 +160,7 @@ def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, Pl
 
 
 def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
-    written: tuple[Path, Plan],
+    written: tuple[Path, StoreLayout],
 ) -> None:
     path, whole = written
     before = digests(path)
@@ -172,7 +172,7 @@ def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
     assert digests(path) == before
 
 
-def test_a_finished_store_is_left_alone(written: tuple[Path, Plan]) -> None:
+def test_a_finished_store_is_left_alone(written: tuple[Path, StoreLayout]) -> None:
     path, whole = written
 
     def never(rows: range) -> dict[str, np.ndarray]:
@@ -192,7 +192,7 @@ def test_a_finished_store_is_left_alone(written: tuple[Path, Plan]) -> None:
     ],
 )
 def test_a_store_of_something_else_is_not_resumed(
-    written: tuple[Path, Plan], other: Plan, attrs: dict[str, object]
+    written: tuple[Path, StoreLayout], other: StoreLayout, attrs: dict[str, object]
 ) -> None:
     with pytest.raises(OcmError, match="holds something else than planned; delete it"):
         store.write(written[0], other, reader(other, values(20, (2, 3), other.dtype)), attrs)
@@ -265,7 +265,7 @@ def test_stores_that_do_not_make_a_whole_split_are_refused(tmp_path: Path) -> No
         open_split(folders, "train")
 
 
-def test_rows_that_do_not_exist_are_refused(written: tuple[Path, Plan]) -> None:
+def test_rows_that_do_not_exist_are_refused(written: tuple[Path, StoreLayout]) -> None:
     stored = open_split([written[0].parent], "train")
     for rows in (range(15, 21), range(-1, 3), range(0), np.array([3, 20]), np.array([-1])):
         with pytest.raises(OcmError, match="expected some of 0 to 19"):

@@ -1,31 +1,23 @@
-"""The score network of an experiment, and the files of networks and their training."""
+"""The score network: built from its parameters, and loaded from where it was trained or fetched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.torch import load_file
 
+from ocm_core.artifacts.trained import frozen
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork
-from ocm_core.distributed import current_rank
 from ocm_core.networks import build
 from ocm_core.schema.experiment import TrunkNetworkParams
-from ocm_core.training.curve import save_curve
-from ocm_core.training.state import TrainingState
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
     from ocm_core.schema.experiment import Experiment
-
-Module = TypeVar("Module", bound=nn.Module)
 
 SCORE_FILE = "score.safetensors"
 
@@ -66,34 +58,8 @@ def trunk(experiment: Experiment) -> TrunkNetworkParams:
 
 def load_score(job: Job, score: str) -> Denoiser:
     """The frozen score network, trained or fetched where it is not known in closed form."""
-    torch.set_num_threads(job.threads)
     network = new_score(job.experiment, score)
     source = "fetch_score/all" if score == "published" else f"score/{score}"
     if folder := job.inputs.get(source):
         network.load_state_dict(load_file(folder / SCORE_FILE))
     return new_denoiser(job.experiment, frozen(network, job.device))
-
-
-def frozen(module: Module, device: str) -> Module:
-    return module.to(device).eval().requires_grad_(False)
-
-
-def save_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
-    """One file; cloned, because networks may share tables that a file cannot."""
-    if not current_rank().is_first:
-        return
-    tensors = {
-        f"{label}.{name}" if label else name: tensor.detach().cpu().clone()
-        for label, network in networks.items()
-        for name, tensor in network.state_dict().items()
-    }
-    save_file(tensors, path)
-
-
-def finish_training(job: Job, state: TrainingState) -> None:
-    """Keep the moving average and the curve; the optimiser's state has served."""
-    state.use_average()
-    if not current_rank().is_first:
-        return
-    save_curve(job.folder, state.curve)
-    state.path(job.folder).unlink(missing_ok=True)

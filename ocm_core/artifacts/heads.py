@@ -10,13 +10,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ocm_core import covariance
-from ocm_core.covariance.interface import CovarianceMethod
+from ocm_core.artifacts.moments import load_moments
+from ocm_core.artifacts.score import load_score
+from ocm_core.artifacts.trained import frozen
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.score_network import ScoreNetwork
-from ocm_core.stages._moments import load_moments
-from ocm_core.stages._score import frozen, load_score
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -31,14 +30,6 @@ def new_head(
     head, form = experiment.head, experiment.head.form(experiment.methods[label])
     net = network.make_head(head.kind, **head.sizes)
     return CovarianceHead(net, baseline, form.link, form.unit)
-
-
-def build_methods(experiment: Experiment) -> dict[str, CovarianceMethod]:
-    """The methods that the stage declares, by label."""
-    return {
-        label: covariance.build(method.kind, label, **method.options)
-        for label, method in experiment.methods.items()
-    }
 
 
 def load_denoiser(job: Job, score: str, labels: Iterable[str] = ()) -> Denoiser:

@@ -32,6 +32,7 @@ from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError, unknown
 from ocm_core.image_grid import save_grid
 from ocm_core.networks.diffusers_unet import DiffusersUNet
+from ocm_core.progress import Progress
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.rng.streams import seed_torch
 from ocm_core.samplers.ancestral import Watcher, ancestral
@@ -40,7 +41,7 @@ from ocm_core.shapes import Images
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import Progress, fit
+from ocm_core.training.loop import fit
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
@@ -78,7 +79,7 @@ def train_head(
     learning_rate: float = 1e-3,
     seed: int = 0,
     folder: Path | None = None,
-    progress: Progress = iter,
+    progress: Progress[int] = iter,
 ) -> Denoiser:
     """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes.
 

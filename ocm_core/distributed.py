@@ -4,52 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from ocm_core.errors import OcmError
-
-Item = TypeVar("Item")
+from ocm_core.progress import Item
 
 
 @dataclass(frozen=True)
 class Rank:
     """This process's place among them."""
 
-    rank: int = 0
-    world: int = 1
+    index: int = 0
+    world_size: int = 1
 
     @property
     def is_first(self) -> bool:
         """The one that writes what all have in common."""
-        return self.rank == 0
+        return self.index == 0
 
     def mine(self, items: Sequence[Item]) -> Sequence[Item]:
-        return items[self.rank :: self.world]
+        return items[self.index :: self.world_size]
 
     def rows(self, batch_size: int, accumulate: int) -> list[slice]:
         """This process's micro-batches: equal contiguous pieces of the batch."""
-        pieces = self.world * accumulate
+        pieces = self.world_size * accumulate
         if batch_size % pieces:
             raise OcmError(
-                f"batch_size = {batch_size} does not divide into {self.world} processes × "
+                f"batch_size = {batch_size} does not divide into {self.world_size} processes × "
                 f"accumulate = {accumulate}"
             )
         size = batch_size // pieces
-        first = self.rank * accumulate
+        first = self.index * accumulate
         return [slice(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
 
     def total(self, values: Iterable[Tensor]) -> None:
         """Sum over the processes, in place."""
-        if self.world > 1:
+        if self.world_size > 1:
             for value in values:
                 distributed.all_reduce(value)
 
     def wait(self) -> None:
         """Until all processes have come this far."""
-        if self.world > 1:
+        if self.world_size > 1:
             distributed.barrier()
 
 

@@ -20,7 +20,7 @@ from ocm_core.checkpoints.layouts import State, extract, layout_named
 from ocm_core.checkpoints.registry import Checkpoint, Source
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.io.download import Progress, download
+from ocm_core.io.download import ByteProgress, download
 from ocm_core.io.lock import Lock, Recorded
 from ocm_core.io.unpickle import open_restricted, refuse_other_formats
 from ocm_core.networks.keys import load_published, published_keys
@@ -40,7 +40,7 @@ def fetch(
     file: str | None = None,
     url: str | None = None,
     target: Path | None = None,
-    progress: Progress | None = None,
+    progress: ByteProgress | None = None,
 ) -> Provenance:
     """Write the weights to `target`; `file` picks a source, `url` says where else to get it.
 
@@ -93,7 +93,7 @@ def _placed(checkpoint: Checkpoint, folder: Path) -> str | None:
     return next((file for file in files if (folder / file).exists()), None)
 
 
-def _download(source: Source, path: Path, url: str | None, progress: Progress | None) -> str:
+def _download(source: Source, path: Path, url: str | None, progress: ByteProgress | None) -> str:
     address = url or source.url
     if address is None:
         raise OcmError(f"{path}: no direct address is known; {source.remedy(path)}")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 
-Values = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points as diffused
+RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
 ItemLabels = Int64[ndarray, " item"] | None
 
 
@@ -20,7 +20,7 @@ class Split(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, rows: range) -> Values: ...
+    def read(self, rows: range) -> RawValues: ...
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class DataSet:
 class ArraySplit:
     """A split in memory, or in a memory map."""
 
-    values: Values
+    values: RawValues
     labels: ItemLabels = None
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def read(self, rows: range) -> Values:
+    def read(self, rows: range) -> RawValues:
         return self.values[rows]  # indices, unlike a slice, refuse rows that do not exist

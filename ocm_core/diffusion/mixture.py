@@ -18,9 +18,7 @@ from torch import Tensor
 
 from ocm_core.rng.streams import dataset_stream
 from ocm_core.schema.datasets import GridLayout, MixtureData, UniformLayout
-
-Points = Float[Tensor, "batch 2"]
-PerPoint = Float[Tensor, "batch 1"]
+from ocm_core.shapes import PerPoint, Points
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.shapes import Table, Times
+from ocm_core.shapes import Times, TimeTable
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """`betas[t]` is the variance of q(x_t | x_{t-1}) for t = 1 … T, and `betas[0]` is 0."""
 
-    betas: Table
+    betas: TimeTable
 
     def __post_init__(self) -> None:
         betas = self.betas
@@ -34,12 +34,12 @@ class Schedule:
         return len(self.betas) - 1
 
     @cached_property
-    def alpha_bar(self) -> Table:
+    def alpha_bar(self) -> TimeTable:
         """ᾱ_t = ∏ (1 - β_i)."""
         return np.cumprod(1.0 - self.betas)
 
     @cached_property
-    def b(self) -> Table:
+    def b(self) -> TimeTable:
         """b_t = 1 - ᾱ_t without cancellation: b_t = b_{t-1} (1 - β_t) + β_t."""
         b = np.zeros_like(self.betas)
         for t in range(1, len(b)):
@@ -71,7 +71,7 @@ class Schedule:
         """ᾱ_t and b_t of each sample, shaped to multiply `like`."""
         return self.at(self.alpha_bar, t, like), self.at(self.b, t, like)
 
-    def at(self, table: Table, t: Times, like: Tensor) -> Tensor:
+    def at(self, table: TimeTable, t: Times, like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
         values = torch.from_numpy(table).to(t.device)[t].to(like.device)
         dtype = like.dtype if like.is_floating_point() else torch.float32

@@ -18,11 +18,12 @@ from torch.nn.functional import cross_entropy
 
 from ocm_core.features.classifier import ClassifierNetwork
 from ocm_core.features.interface import Images
+from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import held_out_stream, seed_torch
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.shapes import PerSample
-from ocm_core.training.loop import Progress, fit
+from ocm_core.training.loop import fit
 from ocm_core.training.state import TrainingState
 
 _HELD_OUT = 0.2
@@ -63,7 +64,7 @@ def train_classifier(
     folder: Path,
     *,
     device: str = "cpu",
-    progress: Progress = iter,
+    progress: Progress[int] = iter,
 ) -> Trained:
     """Fit four fifths of the images, count on the rest; `folder` keeps the state, for a resume."""
     order = held_out_stream(settings.seed).permutation(len(images))

@@ -29,7 +29,7 @@ from ocm_core.pipeline.staleness import state
 from ocm_core.samplers.ancestral import Watcher
 from ocm_core.samplers.cell_sampler import CellSampler
 from ocm_core.schema.experiment import Experiment
-from ocm_core.store.writer import Values
+from ocm_core.store.writer import ShardValues
 
 
 def from_experiment(name: str, wish: Wish) -> Source:
@@ -80,7 +80,7 @@ class _Draw:
     cell: CellSampler
     label: int | None
 
-    def __call__(self, rows: range, watch: Watcher) -> Values:
+    def __call__(self, rows: range, watch: Watcher) -> ShardValues:
         labels = self.cell.labels(rows)
         if labels is not None and self.label is not None:
             labels = torch.full_like(labels, self.label)

@@ -18,7 +18,7 @@ from ocm_core.pipeline.job import found_device
 from ocm_core.pipeline.manifests import file_digest
 from ocm_core.rng.noise import draw_labels
 from ocm_core.samplers.ancestral import Watcher
-from ocm_core.store.writer import Values
+from ocm_core.store.writer import ShardValues
 
 LEVELS = 256
 BATCH = 64
@@ -40,7 +40,7 @@ def from_folder(folder: Path, heads: Path | None, wish: Wish) -> Source:
     shape = _shape(network, folder)
     _check_label(network, wish.label)
 
-    def draw(rows: range, watch: Watcher) -> Values:
+    def draw(rows: range, watch: Watcher) -> ShardValues:
         labels = _labels(network, wish, rows)
         x = api.sample(
             denoiser,

@@ -11,7 +11,7 @@ from torch import Tensor
 from ocm_core.artifacts.images import Decode
 from ocm_core.pipeline.job import Device
 from ocm_core.samplers.ancestral import Watcher
-from ocm_core.store.writer import Values
+from ocm_core.store.writer import ShardValues
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ class Source:
     labelled: bool
     steps: int
     batch_size: int
-    draw: Callable[[range, Watcher], Values]  # `x`, and `label` where there are classes
+    draw: Callable[[range, Watcher], ShardValues]  # `x`, and `label` where there are classes
     attributes: Mapping[str, Any]

@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 SECONDS_OF_SILENCE = 60
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
 
-Progress = Callable[[int, int | None], None]  # bytes so far, and in all if known
+ByteProgress = Callable[[int, int | None], None]  # bytes so far, and in all if known
 
 
 def google_drive(file_id: str) -> str:
@@ -30,7 +30,7 @@ def google_drive(file_id: str) -> str:
     return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
 
 
-def download(url: str, path: Path, remedy: str, progress: Progress | None = None) -> str:
+def download(url: str, path: Path, remedy: str, progress: ByteProgress | None = None) -> str:
     """Fetch `url` to `path` and return its sha256; continue what an earlier call began."""
     if urlsplit(url).scheme not in SCHEMES:
         raise OcmError(f"{url}: expected a URL that begins with {', '.join(SCHEMES)}")
@@ -47,7 +47,7 @@ def download(url: str, path: Path, remedy: str, progress: Progress | None = None
 
 
 @contextmanager
-def byte_bar(description: str) -> Iterator[Progress]:
+def byte_bar(description: str) -> Iterator[ByteProgress]:
     """Progress in bytes: a bar on a terminal, silence elsewhere."""
     silent = not sys.stderr.isatty()
     with tqdm(desc=description, unit="B", unit_scale=True, disable=silent, leave=False) as bar:
@@ -92,7 +92,7 @@ class _Part:
         self.mark.unlink(missing_ok=True)
 
 
-def _transfer(url: str, part: _Part, progress: Progress) -> str:
+def _transfer(url: str, part: _Part, progress: ByteProgress) -> str:
     with _opened(url, part) as response:
         start = part.size
         if not _continues(response, start):

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.io.download import Progress, download
+from ocm_core.io.download import ByteProgress, download
 from ocm_core.io.lock import Lock, Recorded
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
 
@@ -82,7 +82,7 @@ def fetch_vae(
     target: Path,
     expected: Mapping[str, Any],
     url: str | None = None,
-    progress: Progress | None = None,
+    progress: ByteProgress | None = None,
 ) -> Provenance:
     """Copy configuration and weights to `target`; `url` says where else the two files lie.
 

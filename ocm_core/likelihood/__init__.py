@@ -1,1 +1,1 @@
-"""The variational bound of a reverse chain, term by term, for all methods and chains at once."""
+"""The variational bound of a reverse chain: `terms` at one point, `bound` for all chains."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -29,12 +29,12 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddpm, Transition, transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.terms import decoder_term, prior_term, step_term
+from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch, Labels, PerSample
 
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
-Progress = Callable[[Sequence[int]], Iterable[int]]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Likelihood:
         x0: Batch,
         noise_at: NoiseAt,
         label: Labels = None,
-        progress: Progress = iter,
+        progress: Progress[int] = iter,
     ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
         """(chain, method) → bound, and per method how many entries of C were clamped.
 
@@ -138,7 +138,7 @@ class Likelihood:
         x0: Batch,
         noise_at: NoiseAt,
         label: Labels = None,
-        progress: Progress = iter,
+        progress: Progress[int] = iter,
     ) -> dict[str, Float64[Tensor, "T+1 T+1"]]:
         """F[s, t]: the mean term of every step t → s between the timesteps of `grid` and 0.
 

@@ -1,1 +1,1 @@
-"""How far samples are from the data, and a predicted covariance from the true one."""
+"""Distances between sets of vectors: Fréchet (FID), kernel (KID), MMD, precision and recall."""

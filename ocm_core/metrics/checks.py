@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from ocm_core.errors import OcmError
-
-Points = Float[Tensor, "n d"]
+from ocm_core.shapes import Points
 
 
 def check_points(points: Points, what: str, at_least: int) -> None:

@@ -22,7 +22,8 @@ from scipy.linalg import lapack
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-from ocm_core.metrics.checks import Points, check_points, check_same_space
+from ocm_core.metrics.checks import check_points, check_same_space
+from ocm_core.shapes import Points
 
 Vector = Float64[Tensor, " d"]
 Matrix = Float64[Tensor, "d d"]

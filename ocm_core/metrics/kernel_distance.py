@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from ocm_core.metrics.checks import Points, check_points, check_same_space
+from ocm_core.metrics.checks import check_points, check_same_space
 from ocm_core.rng.streams import Purpose, stream
+from ocm_core.shapes import Points
 
 
 class KernelDistance(NamedTuple):

@@ -12,10 +12,9 @@ from itertools import pairwise
 from math import sqrt
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-Points = Float[Tensor, "n d"]
+from ocm_core.shapes import Points
 
 _BLOCK = 256
 

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ocm_core.metrics.checks import Points, check_points, check_same_space
+from ocm_core.metrics.checks import check_points, check_same_space
+from ocm_core.shapes import Points
 
 NEIGHBOURS = 3
 BLOCK_BYTES = 8 * 2**20

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-
-Points = Float[Tensor, "batch d"]
-PerPoint = Float[Tensor, "batch 1"]
+from ocm_core.shapes import PerPoint, Points
 
 
-class Levels(nn.Module):
+class NoiseLevels(nn.Module):
     """The schedule and the data's variance v, as tables over t."""
 
     alpha_bar: Tensor
@@ -53,7 +51,7 @@ class Mlp(nn.Module):
     fine: Tensor
     coarse: Tensor
 
-    def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
+    def __init__(self, levels: NoiseLevels, dimension: int, width: int, depth: int) -> None:
         super().__init__()
         self.levels = levels
         # fine structure is in x_t; along the noise level everything changes slowly
@@ -89,7 +87,7 @@ class Mlp(nn.Module):
 class MlpHead(nn.Module):
     """A covariance head of its own: in the plane there is no trunk worth sharing."""
 
-    def __init__(self, levels: Levels, dimension: int, width: int, depth: int) -> None:
+    def __init__(self, levels: NoiseLevels, dimension: int, width: int, depth: int) -> None:
         super().__init__()
         self.net = Mlp(levels, dimension, width, depth)
 
@@ -104,7 +102,7 @@ class PlaneNetwork(ScoreNetwork):
     head_kinds: ClassVar[tuple[str, ...]] = ("mlp",)
     out_channels_per_input = 1
 
-    def __init__(self, levels: Levels, dimension: int = 2) -> None:
+    def __init__(self, levels: NoiseLevels, dimension: int = 2) -> None:
         super().__init__()
         self.levels = levels
         self.dimension = dimension

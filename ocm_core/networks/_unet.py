@@ -50,7 +50,7 @@ class UNetConfig:
         return tuple(self.base_channels * multiplier for multiplier in self.channel_multipliers)
 
 
-class Stage(nn.Module):
+class UNetLevel(nn.Module):
     def __init__(self, residual: nn.Module, attention: nn.Module | None) -> None:
         super().__init__()
         self.residual = residual
@@ -64,7 +64,7 @@ class Stage(nn.Module):
 
 
 class Level(nn.Module):
-    def __init__(self, stages: Sequence[Stage], resample: nn.Module | None) -> None:
+    def __init__(self, stages: Sequence[UNetLevel], resample: nn.Module | None) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
         self.resample = resample
@@ -100,7 +100,7 @@ class Upsample(nn.Module):
         return doubled
 
 
-class Output(nn.Module):
+class OutputLayer(nn.Module):
     """Norm, SiLU, convolution; the network's last layer, and a head when given its own copy."""
 
     def __init__(self, norm: nn.Module, conv: nn.Module, residual: nn.Module | None = None) -> None:
@@ -180,10 +180,10 @@ class UNet(ScoreNetwork):
                 f" {self.config.levels} levels (channel_multipliers) need"
             )
 
-    def _stage(self, in_channels: int, out_channels: int, level: int) -> Stage:
+    def _stage(self, in_channels: int, out_channels: int, level: int) -> UNetLevel:
         attends = level in self.config.attention_levels
         attention = self.attention(out_channels) if attends else None
-        return Stage(self.residual(in_channels, out_channels), attention)
+        return UNetLevel(self.residual(in_channels, out_channels), attention)
 
     def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
         """The levels, finest first, and the width of every skip connection in order."""
@@ -199,8 +199,8 @@ class UNet(ScoreNetwork):
         return levels, skips
 
     def _middle(self, width: int) -> nn.ModuleList:
-        attending = Stage(self.residual(width, width), self.attention(width))
-        return nn.ModuleList([attending, Stage(self.residual(width, width), None)])
+        attending = UNetLevel(self.residual(width, width), self.attention(width))
+        return nn.ModuleList([attending, UNetLevel(self.residual(width, width), None)])
 
     def _decoder(self, channels: int, skips: list[int]) -> nn.ModuleList:
         """The levels, coarsest first; one block more than on the way down, for the skip from it."""
@@ -212,12 +212,12 @@ class UNet(ScoreNetwork):
             channels = width
         return levels
 
-    def _output(self, out_channels: int, residual: nn.Module | None = None) -> Output:
+    def _output(self, out_channels: int, residual: nn.Module | None = None) -> OutputLayer:
         width = self.config.widths[0]
         conv = zeroed(nn.Conv2d(width, out_channels, 3, padding=1))
-        return Output(self.norm(width), conv, residual)
+        return OutputLayer(self.norm(width), conv, residual)
 
-    def _build_head(self, kind: str, **sizes: int) -> Output:
+    def _build_head(self, kind: str, **sizes: int) -> OutputLayer:
         refuse_sizes(kind, sizes)
         width = self.config.widths[0]
         residual = self.residual(width, width) if kind == "complex" else None

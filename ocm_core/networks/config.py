@@ -16,12 +16,12 @@ from ocm_core.errors import OcmError, unknown
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Config = TypeVar("Config", bound="DataclassInstance")
+AnyConfig = TypeVar("AnyConfig", bound="DataclassInstance")
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
-def read_config(kind: type[Config], values: Mapping[str, Any], family: str) -> Config:
+def read_config(kind: type[AnyConfig], values: Mapping[str, Any], family: str) -> AnyConfig:
     valid = [field.name for field in fields(kind)]
     _refuse_unknown(values, valid, f"configuration key of {family}")
     try:

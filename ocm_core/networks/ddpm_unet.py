@@ -57,7 +57,7 @@ class Config(UNetConfig):
         return read_config(cls, values, FAMILY)
 
 
-class ResidualBlock(nn.Module):
+class DdpmResidualBlock(nn.Module):
     published_names: ClassVar = {
         "norm_in": "norm1",
         "conv_in": "conv1",
@@ -86,7 +86,7 @@ class ResidualBlock(nn.Module):
         return updated
 
 
-class AttentionBlock(nn.Module):
+class DdpmAttentionBlock(nn.Module):
     published_names: ClassVar = {"query": "q", "key": "k", "value": "v", "output": "proj_out"}
 
     def __init__(self, channels: int, groups: int) -> None:
@@ -128,10 +128,10 @@ class DdpmUNet(UNet):
     def residual(self, in_channels: int, out_channels: int) -> nn.Module:
         channels = (in_channels, out_channels)
         groups, dropout = self.config.norm_groups, self.config.dropout
-        return ResidualBlock(channels, self.embedding_width, groups, dropout)
+        return DdpmResidualBlock(channels, self.embedding_width, groups, dropout)
 
     def attention(self, channels: int) -> nn.Module:
-        return AttentionBlock(channels, self.config.norm_groups)
+        return DdpmAttentionBlock(channels, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:
         return Downsample(channels)

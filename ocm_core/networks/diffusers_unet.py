@@ -16,7 +16,7 @@ from ocm_core.compat import make_torchvision_importable
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import zeroed
-from ocm_core.networks._unet import Output
+from ocm_core.networks._unet import OutputLayer
 from ocm_core.networks.config import refuse_sizes
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
@@ -45,7 +45,7 @@ class DiffusersUNet(ScoreNetwork):
         self.classes: int | None = self.config["num_class_embeds"]
         self.conditional = self.classes is not None
         self.trunk = _without_output(model)
-        self.output = Output(model.conv_norm_out, model.conv_out)
+        self.output = OutputLayer(model.conv_norm_out, model.conv_out)
         self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()} | {
             "output.norm": "conv_norm_out",
             "output.conv": "conv_out",
@@ -86,12 +86,14 @@ class DiffusersUNet(ScoreNetwork):
                 f" and sides that are multiples of {factor}"
             )
 
-    def _build_head(self, kind: str, **sizes: int) -> Output:
+    def _build_head(self, kind: str, **sizes: int) -> OutputLayer:
         refuse_sizes(kind, sizes)
         norm = cast(nn.GroupNorm, self.output.norm)
         residual = self._residual(norm) if kind == "complex" else None
         conv = zeroed(nn.Conv2d(norm.num_channels, self.config["in_channels"], 3, padding=1))
-        return Output(nn.GroupNorm(norm.num_groups, norm.num_channels, norm.eps), conv, residual)
+        return OutputLayer(
+            nn.GroupNorm(norm.num_groups, norm.num_channels, norm.eps), conv, residual
+        )
 
     def _residual(self, norm: nn.GroupNorm) -> ResnetBlock2D:
         """One more block like those of the model; it begins by passing its input on."""

@@ -88,7 +88,7 @@ class SelfAttention(nn.Module):
         return attended
 
 
-class Block(nn.Module):
+class DitBlock(nn.Module):
     published_names: ClassVar = {
         "attention": "attn",
         "mlp.0": "mlp.fc1",
@@ -115,7 +115,7 @@ class Block(nn.Module):
         return tokens + update
 
 
-class Output(nn.Module):
+class FinalLayer(nn.Module):
     """Modulated norm, linear map, patches back to an image; a head when given its own copy."""
 
     def __init__(self, config: Config, out_channels: int) -> None:
@@ -163,8 +163,8 @@ class DiT(ScoreNetwork):
         self.time_mlp = _drawn(time_mlp(TIME_ENCODING_WIDTH, config.width), std=0.02)
         classes = config.num_classes + (self.null_label is not None)
         self.label_table = _drawn(nn.Embedding(classes, config.width), std=0.02)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
-        self.output = Output(config, config.in_channels * self.out_channels_per_input)
+        self.blocks = nn.ModuleList(DitBlock(config) for _ in range(config.depth))
+        self.output = FinalLayer(config, config.in_channels * self.out_channels_per_input)
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
@@ -187,9 +187,9 @@ class DiT(ScoreNetwork):
             return torch.full((len(x),), self.null_label, device=x.device)
         return label
 
-    def _build_head(self, kind: str, **sizes: int) -> Output:
+    def _build_head(self, kind: str, **sizes: int) -> FinalLayer:
         refuse_sizes(kind, sizes)
-        head = Output(self.config, self.config.in_channels)
+        head = FinalLayer(self.config, self.config.in_channels)
         head.published_names = {
             "modulation": "final_layer2.adaLN_modulation.1",
             "linear": "final_layer2.linear",

@@ -76,7 +76,7 @@ class Config(UNetConfig):
         return read_config(cls, values, FAMILY)
 
 
-class ResidualBlock(nn.Module):
+class IddpmResidualBlock(nn.Module):
     published_names: ClassVar = {
         "norm_in": "in_layers.0",
         "conv_in": "in_layers.2",
@@ -106,7 +106,7 @@ class ResidualBlock(nn.Module):
         return updated
 
 
-class AttentionBlock(nn.Module):
+class IddpmAttentionBlock(nn.Module):
     published_names: ClassVar = {"output": "proj_out"}
 
     def __init__(self, channels: int, heads: int, groups: int) -> None:
@@ -138,10 +138,10 @@ class IddpmUNet(UNet):
     def residual(self, in_channels: int, out_channels: int) -> nn.Module:
         channels = (in_channels, out_channels)
         groups, dropout = self.config.norm_groups, self.config.dropout
-        return ResidualBlock(channels, self.embedding_width, groups, dropout)
+        return IddpmResidualBlock(channels, self.embedding_width, groups, dropout)
 
     def attention(self, channels: int) -> nn.Module:
-        return AttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
+        return IddpmAttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:
         return nn.Conv2d(channels, channels, 3, stride=2, padding=1)

@@ -8,7 +8,7 @@ from ocm_core.diffusion.marginal import predict_eps
 from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.networks._plane import Levels, PlaneNetwork
+from ocm_core.networks._plane import NoiseLevels, PlaneNetwork
 from ocm_core.schema.datasets import MixtureData
 
 
@@ -16,7 +16,7 @@ class MixtureScore(PlaneNetwork):
     """ε̂ = E[ε | x_t] = (x_t - √ᾱ_t E[x_0 | x_t]) / √b_t, in float64 inside."""
 
     def __init__(self, mixture: Mixture, schedule: Schedule) -> None:
-        super().__init__(Levels(schedule, mixture.variance), mixture.means.shape[1])
+        super().__init__(NoiseLevels(schedule, mixture.variance), mixture.means.shape[1])
         self.mixture = mixture
 
     def readout(self, features: TrunkFeatures) -> Tensor:

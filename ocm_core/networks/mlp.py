@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.networks._plane import Levels, Mlp, PlaneNetwork
+from ocm_core.networks._plane import Mlp, NoiseLevels, PlaneNetwork
 from ocm_core.schema.experiment import MlpNetworkParams
 
 
@@ -27,7 +27,7 @@ class MlpScore(PlaneNetwork):
         depth: int,
         precondition: Literal["none", "gaussian"],
     ) -> None:
-        super().__init__(Levels(schedule, variance))
+        super().__init__(NoiseLevels(schedule, variance))
         self.net = Mlp(self.levels, self.dimension, width, depth)
         self.precondition = precondition
 

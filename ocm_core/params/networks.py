@@ -15,8 +15,7 @@ from typing import Any
 from ocm_core.checkpoints.registry import checkpoint_named
 from ocm_core.errors import OcmError
 from ocm_core.networks import configuration
-
-Tree = dict[str, Any]
+from ocm_core.params.document import Tree
 
 
 def complete(tree: Tree, file: Path) -> Tree:

@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
-from ocm_core.pipeline.progress import track
+from ocm_core.progress import Item, track
 from ocm_core.schema.experiment import Experiment
 
-Item = TypeVar("Item")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 

@@ -26,10 +26,10 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
     declared = table.modules(experiment, task)
     restricted = restrict(experiment, table.reads(experiment, task), stage)
     _check_methods(restricted, declared)
-    shard = current_rank()
-    if shard.world > 1 and not table.BY_NAME[stage].shared:
+    rank = current_rank()
+    if rank.world_size > 1 and not table.BY_NAME[stage].shared:
         raise OcmError(f"stage {stage!r} is done by one process; give it one GPU, or none")
-    with artifacts.sole_writer(name, task) if shard.is_first else nullcontext():
+    with artifacts.sole_writer(name, task) if rank.is_first else nullcontext():
         job = Job(
             experiment=restricted,
             stage=stage,
@@ -42,12 +42,12 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
         )
         facts = fingerprint(experiment, task)
         key = artifacts.text_digest(facts)
-        if shard.is_first:
+        if rank.is_first:
             artifacts.prepare(job.folder, key)
-        shard.wait()
+        rank.wait()
         _run_stage(job, declared, before)
-        shard.wait()
-        if shard.is_first:
+        rank.wait()
+        if rank.is_first:
             facts |= {"key": key, "notes": job.notes}
             artifacts.finish(name, task, job.outputs.values(), facts)
 

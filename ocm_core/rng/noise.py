@@ -48,7 +48,7 @@ class Use(Enum):
     COVARIANCE_ERROR = (Purpose.COVARIANCE_ERROR_NORMAL, Purpose.COVARIANCE_ERROR_SIGN)
 
 
-Values = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+DrawValues = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
 @dataclass
@@ -72,7 +72,7 @@ class SampleNoise:
     def signs(self) -> Batch:
         return self._next(self.use.value[1], _signs)
 
-    def _next(self, purpose: Purpose, values: Values) -> Tensor:
+    def _next(self, purpose: Purpose, values: DrawValues) -> Tensor:
         block = self._blocks.get(purpose)
         if block is None or self._used[purpose] == len(block):
             block = self._blocks[purpose] = self._draw(purpose, values)
@@ -81,7 +81,7 @@ class SampleNoise:
         self._used[purpose] += 1
         return torch.from_numpy(drawn).to(self.device)
 
-    def _draw(self, purpose: Purpose, values: Values) -> Float[np.ndarray, "steps batch *dims"]:
+    def _draw(self, purpose: Purpose, values: DrawValues) -> Float[np.ndarray, "steps batch *dims"]:
         if purpose not in self._sources:
             self._sources[purpose] = [
                 stream(purpose, self.seed, index, time=self.time) for index in self.indices

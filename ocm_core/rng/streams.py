@@ -19,7 +19,7 @@ _SEED_BITS, _TIME_BITS = (
     20,
     12,
 )  # low bits of the seed, then the timestep, then the seed's high bits
-LARGEST_SEED = 2**31 - 1
+LARGEST_SEED = 2**32 - 1
 LARGEST_TIME = 2**_TIME_BITS - 1
 
 

@@ -1,1 +1,1 @@
-"""Samplers as plain functions: the model, the method and the noise are passed in."""
+"""Sampling: `ancestral` walks down a chain, `cell_sampler` does it as an experiment's cell asks."""

@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ocm_core.errors import OcmError
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
@@ -30,7 +31,7 @@ class Params(BaseModel):
             return super().__getattr__(name)
 
 
-def require(value: Value | None) -> Value:
+def require(value: _Value | None) -> _Value:
     """Parameters that are null in experiments without the stage that reads them."""
     if value is None:
         raise ValueError("the graph has this stage only where its parameters are not null")

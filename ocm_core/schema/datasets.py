@@ -6,9 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ocm_core.schema.block import Count, Params, Positive
+from ocm_core.schema.block import Count, Params, Positive, Seed
 
-Seed = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Splits = Annotated[list[Literal["train", "test"]], Field(min_length=1)]
 
@@ -27,7 +26,7 @@ class UniformLayout(Params):
     kind: Literal["uniform"]
     modes: Count
     half_width: Positive
-    seed: int
+    seed: Seed
 
 
 class MixtureData(Params):
@@ -39,7 +38,7 @@ class MixtureData(Params):
     scale: Positive
     train_size: Count
     test_size: Count
-    seed: int
+    seed: Seed
 
     @property
     def shape(self) -> tuple[int, ...]:

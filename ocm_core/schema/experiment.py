@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ocm_core.schema.block import Count, Label, Params, Positive
+from ocm_core.schema.block import Count, Label, Params, Positive, Seed
 from ocm_core.schema.combinations import impossible
 from ocm_core.schema.datasets import Data
 
@@ -19,7 +19,7 @@ Score = Literal["true", "learned", "published"]
 
 class ScheduleParams(Params):
     kind: Literal["linear", "cosine"]
-    steps: Count
+    steps: Annotated[int, Field(ge=1, le=4095)]  # T; what random streams can tell apart
 
 
 class MlpNetworkParams(Params):
@@ -93,7 +93,7 @@ class LatentParams(Params):
     vae: VaeParams
     posterior: Literal["mean", "sample", "keep"]
     batch_size: Count
-    seed: int
+    seed: Seed
 
 
 class EncodeParams(Params):
@@ -157,7 +157,7 @@ class OptimiserParams(Params):
     weight_decay: Annotated[float, Field(ge=0)]
     ema: Annotated[float, Field(ge=0, lt=1)]
     precision: Literal["float32", "bfloat16"]
-    seed: int
+    seed: Seed
     checkpoint_every: Count
 
 
@@ -166,7 +166,7 @@ class MomentsParams(Params):
 
     draws: Count
     batch_size: Count
-    seed: int
+    seed: Seed
 
 
 class HeadTrainingParams(OptimiserParams):
@@ -228,7 +228,7 @@ class SampleParams(Params):
     samplers: Annotated[dict[Label, SamplerParams], Field(min_length=1)]
     count: Count
     batch_size: Count
-    seeds: Annotated[list[int], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
     clip: ClipParams
     guidance: GuidanceParams
     execution: ExecutionParams
@@ -245,7 +245,7 @@ class CovarianceErrorParams(Params):
 
     times: Annotated[list[Count], Field(min_length=1)]
     points: Count
-    seed: int
+    seed: Seed
 
 
 class MmdParams(Params):
@@ -260,7 +260,7 @@ class LikelihoodParams(Params):
     steps: Annotated[list[Count], Field(min_length=1)]
     images: Count | None  # null: the whole test set
     batch_size: Count
-    seed: int
+    seed: Seed
     cdf: Literal["exact", "tanh"]
     decoder_variance: Literal["fixed", "method"]
     fewer: dict[str, list[Count]]  # methods that are too dear for all steps, and those they get
@@ -281,7 +281,7 @@ class FeaturesParams(Params):
     batch_size: Count
     neighbours: Count
     manifold_images: Count | None  # of the training set, for recall; null: all
-    seed: int
+    seed: Seed
 
 
 class DeviationParams(Params):
@@ -290,7 +290,7 @@ class DeviationParams(Params):
     times: Annotated[list[Count], Field(min_length=1)]
     images: Count
     probes: Annotated[list[Count], Field(min_length=1)]
-    seed: int
+    seed: Seed
 
 
 class CostParams(Params):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,7 +102,7 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
         label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
         return encoding(split.read(rows), rows) | label
 
-    def progress(shards: list[range]) -> Any:
+    def progress(shards: Sequence[range]) -> Iterator[range]:
         return job.progress(shards, f"{name}: shards")
 
     store.write(store_path(job.folder, name), plan, read_shard, encoding.attrs, progress)

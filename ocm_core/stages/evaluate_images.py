@@ -27,7 +27,7 @@ NAMES = ("fid", "kid", "precision", "recall", "clamped")
 
 def run(job: Job) -> None:
     settings = require(job.experiment.evaluate.features)
-    measure = Measure(settings, load_space(job), *load_reference(job.inputs["reference/all"]))
+    measure = ImageMetrics(settings, load_space(job), *load_reference(job.inputs["reference/all"]))
     images_of = image_reader(job)
     cells = cells_of(job.experiment, job.part)
     found = table(cells, NAMES)
@@ -52,7 +52,7 @@ def _name(cell: Cell) -> str:
 
 
 @dataclass(frozen=True)
-class Measure:
+class ImageMetrics:
     settings: FeaturesParams
     space: FeatureSpace
     statistics: Statistics

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -17,11 +16,11 @@ from ocm_core.artifacts.encoded import open_split, read_rows
 from ocm_core.artifacts.heads import load_denoiser
 from ocm_core.artifacts.results import save
 from ocm_core.covariance import build_all
-from ocm_core.covariance.interface import Clip, CovarianceMethod
+from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.likelihood.bound import Bound, Likelihood
+from ocm_core.likelihood.bound import Bound, Likelihood, Methods
 from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.schema.block import require
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
 TERMS = ("decoder", "steps", "prior")
-
-Methods = Mapping[str, CovarianceMethod]
 
 
 def run(job: Job) -> None:
@@ -44,7 +41,7 @@ def run(job: Job) -> None:
     ]
     found = []
     for score in experiment.network.scores:
-        table = Table(job, score, load_denoiser(job, score, methods), methods)
+        table = LikelihoodTable(job, score, load_denoiser(job, score, methods), methods)
         found.append(np.concatenate([table.bits(rows) for rows in batches], axis=-1))
     save(job.folder, _summary(job, list(methods), np.stack(found)))
     for file in job.folder.glob("bits-*"):
@@ -53,7 +50,7 @@ def run(job: Job) -> None:
 
 
 @dataclass(frozen=True)
-class Table:
+class LikelihoodTable:
     """One score's bits per dimension, over (method, steps, term, image)."""
 
     job: Job

@@ -23,7 +23,7 @@ from ocm_core.store.reader import Raw, StoredSplit
 from ocm_core.store.shuffle import Piece, ShuffledOrder
 
 
-class Held(Protocol):
+class HeldItems(Protocol):
     """Where the items of a batch are taken from."""
 
     def take(self, seed: int, pieces: Sequence[Piece]) -> Raw: ...
@@ -32,7 +32,7 @@ class Held(Protocol):
 class StoredItems:
     """Batches of what is diffused, with labels where there are any."""
 
-    def __init__(self, stored: StoredSplit, order: ShuffledOrder, held: Held) -> None:
+    def __init__(self, stored: StoredSplit, order: ShuffledOrder, held: HeldItems) -> None:
         self.stored, self.order, self.held = stored, order, held
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
@@ -54,11 +54,15 @@ def open_items(
     `buffer`, in chunks, decides the order; the other two do not.
     """
     order = ShuffledOrder(stored.chunks, buffer)
-    held = InMemory(stored) if stored.bytes <= memory_bytes else Streamed(stored, order, threads)
+    held = (
+        HeldInMemory(stored)
+        if stored.bytes <= memory_bytes
+        else HeldInBuffer(stored, order, threads)
+    )
     return StoredItems(stored, order, held)
 
 
-class InMemory:
+class HeldInMemory:
     def __init__(self, stored: StoredSplit) -> None:
         self._raw = stored.raw(range(len(stored)))
 
@@ -67,7 +71,7 @@ class InMemory:
         return {name: values[rows] for name, values in self._raw.items()}
 
 
-class Streamed:
+class HeldInBuffer:
     """The chunks that the last batch came from, and those of the next group, read ahead."""
 
     def __init__(self, stored: StoredSplit, order: ShuffledOrder, threads: int) -> None:

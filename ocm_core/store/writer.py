@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ import zarr
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
+from ocm_core.progress import Progress
 from ocm_core.store.layout import StoreLayout, check_space
 
-Values = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
-ReadShard = Callable[[range], Values]  # places in the split -> their values
-Progress = Callable[[list[range]], Iterable[range]]
-Layout = tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]
+ShardValues = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
+ReadShard = Callable[[range], ShardValues]  # places in the split -> their values
+ArrayLayout = tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]
 
 
 def write(
@@ -34,7 +34,7 @@ def write(
     plan: StoreLayout,
     read_shard: ReadShard,
     attrs: Mapping[str, Any],
-    progress: Progress = iter,
+    progress: Progress[range] = iter,
 ) -> None:
     """Write what is not there yet, as long as all of it fits on the disk, and check the whole."""
     begin(path, plan, attrs)
@@ -51,7 +51,7 @@ def write_shards(
     plan: StoreLayout,
     shards: Sequence[range],
     read_shard: ReadShard,
-    progress: Progress = iter,
+    progress: Progress[range] = iter,
 ) -> None:
     """Some of the shards; processes that share a store each take their own."""
     remaining = plan.bytes_of(shards)
@@ -135,7 +135,7 @@ def _create(path: Path, plan: StoreLayout, attributes: Mapping[str, Any]) -> Non
     group.attrs.put(dict(attributes))
 
 
-def _planned_layout(plan: StoreLayout) -> dict[str, Layout]:
+def _planned_layout(plan: StoreLayout) -> dict[str, ArrayLayout]:
     count, (chunk, shard) = len(plan.items), plan.grid
     return {
         name: ((count, *v.shape), v.dtype, (chunk, *v.shape), (shard, *v.shape))
@@ -143,14 +143,14 @@ def _planned_layout(plan: StoreLayout) -> dict[str, Layout]:
     }
 
 
-def _layout(group: zarr.Group) -> dict[str, Layout]:
+def _layout(group: zarr.Group) -> dict[str, ArrayLayout]:
     return {
         name: (array.shape, str(array.dtype), array.chunks, array.shards)
         for name, array in group.arrays()
     }
 
 
-def _write_shard(path: Path, plan: StoreLayout, shard: range, values: Values) -> None:
+def _write_shard(path: Path, plan: StoreLayout, shard: range, values: ShardValues) -> None:
     found = {**values, "index": np.arange(shard.start, shard.stop)}
     if found.keys() != plan.variables.keys():
         raise OcmError(

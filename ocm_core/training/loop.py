@@ -7,7 +7,7 @@ and no more: a run killed at any moment continues to the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from torch import nn
 
 from ocm_core.distributed import Rank, current_rank
 from ocm_core.errors import OcmError
+from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.shapes import PerSample
@@ -24,8 +25,6 @@ from ocm_core.training.state import TrainingState
 _CURVE_POINTS = 200
 _SMOOTHING = 0.98
 _DIVERGED = 1e3
-
-Progress = Callable[[range], Iterable[int]]
 
 
 class Objective(Protocol):
@@ -49,32 +48,32 @@ def fit(
     folder: Path,
     *,
     device: str = "cpu",
-    progress: Progress = iter,
+    progress: Progress[int] = iter,
 ) -> TrainingState:
     """Train to the end, from the checkpoint in `folder` if there is one."""
-    shard = current_rank()
+    rank = current_rank()
     state = TrainingState.start(objective.networks, settings)
     state.resume(folder)
     watch = _Watch(state, folder)
     for iteration in progress(range(state.iteration, settings.iterations)):
-        losses = _step(objective, settings, state, shard, device)
+        losses = _step(objective, settings, state, rank, device)
         watch.check(iteration, losses)
         state.update_average(settings.ema)
         state.iteration = iteration + 1
         if state.iteration % max(1, settings.iterations // _CURVE_POINTS) == 0:
             state.record(watch.smoothed)
-        if state.iteration % settings.checkpoint_every == 0 and shard.is_first:
+        if state.iteration % settings.checkpoint_every == 0 and rank.is_first:
             state.save(folder)
     return state
 
 
 def _step(
-    objective: Objective, settings: OptimiserParams, state: TrainingState, shard: Rank, device: str
+    objective: Objective, settings: OptimiserParams, state: TrainingState, rank: Rank, device: str
 ) -> dict[str, float]:
     """One update: the mean over the whole batch, gathered over micro-batches and processes."""
     state.optimiser.zero_grad(set_to_none=True)
     totals = {name: torch.zeros((), device=device) for name in objective.networks}
-    for rows in shard.rows(settings.batch_size, settings.accumulate):
+    for rows in rank.rows(settings.batch_size, settings.accumulate):
         rng = BatchRng(settings.seed, state.iteration, settings.batch_size, device)
         rng.seed_torch(rows.start)
         losses = objective.losses(rng, rows)
@@ -82,8 +81,8 @@ def _step(
         torch.autograd.backward(total)
         for name, loss in losses.items():
             totals[name] += loss.detach().sum() / settings.batch_size
-    shard.total(totals.values())
-    shard.total(p.grad for p in state.parameters() if p.grad is not None)
+    rank.total(totals.values())
+    rank.total(p.grad for p in state.parameters() if p.grad is not None)
     for group in state.optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.iteration)
     state.optimiser.step()

@@ -7,7 +7,7 @@ unbiased 1 - Γ_t too, and at large t, where ε̂ ≈ ε, its error is smaller b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 
@@ -18,24 +18,23 @@ from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.marginal import q_sample
+from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as Settings
-from ocm_core.shapes import Batch, Labels, Table
+from ocm_core.shapes import Batch, Labels, TimeTable
 from ocm_core.training.batches import Items
 
 _KEEP_EVERY = 100
-
-Progress = Callable[[list[int]], Iterable[int]]
 
 
 @dataclass(frozen=True)
 class Moments:
     """Tables over t = 0 … T (entry 0 is 0) and their standard errors over images."""
 
-    gamma: Table
-    gamma_error: Table
-    one_minus_gamma: Table
-    one_minus_gamma_error: Table
+    gamma: TimeTable
+    gamma_error: TimeTable
+    one_minus_gamma: TimeTable
+    one_minus_gamma_error: TimeTable
 
     @classmethod
     def empty(cls, steps: int) -> Moments:
@@ -85,7 +84,7 @@ def estimate(
     settings: Settings,
     *,
     device: str = "cpu",
-    progress: Progress = iter,
+    progress: Progress[int] = iter,
     begun: Moments | None = None,
     keep: Callable[[Moments], None] = lambda _: None,
 ) -> Moments:

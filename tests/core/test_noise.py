@@ -97,5 +97,5 @@ def test_replay_says_when_it_runs_out():
         replay = Replay([torch.zeros(1)])
         replay.normal()
         replay.normal()
-    with pytest.raises(OcmError, match="expected both to be ≥ 0"):
+    with pytest.raises(OcmError, match="seed = -1: expected 0 ≤ seed"):
         SampleNoise(-1, range(2), (2,)).normal()

@@ -184,9 +184,9 @@ def test_moments_equal_the_published_ones():
     found = moments.Moments.empty(model.schedule.steps)
     for t in range(1, model.schedule.steps + 1):
         moments.estimate_at(model, found, t, x0, noise[t - 1])
-    np.testing.assert_allclose(found.square, golden["ms_eps"], rtol=1e-5)
+    np.testing.assert_allclose(found.gamma, golden["ms_eps"], rtol=1e-5)
     errors = np.sqrt(golden["vars"] / len(x0))
-    np.testing.assert_allclose(found.square_error, errors, rtol=1e-3, atol=1e-8)
+    np.testing.assert_allclose(found.gamma_error, errors, rtol=1e-3, atol=1e-8)
 
 
 def test_hundred_probes_equal_the_published_estimator():

@@ -359,7 +359,7 @@ def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
     rng = BatchRng(5, t, 1000)
     at = torch.full((1000,), t)
     noisy = noisy_batch(fitting.items, fitting.denoiser.schedule, rng, slice(None), at)
-    return fitting.methods[label].target(fitting.step_covariance(noisy, rng, slice(None))).detach()
+    return fitting.methods[label].target(fitting.predict(noisy, rng, slice(None))).detach()
 
 
 @pytest.mark.parametrize("size", [1, 5, 32, 100])

@@ -50,7 +50,7 @@ def test_missing_key_is_named() -> None:
 
 def test_the_package_imports_no_family() -> None:
     """Which stages an edit makes stale is read off these imports."""
-    shared = ("__init__", "_layers", "_unet", "config", "interface", "keys")
+    shared = ("__init__", "_layers", "_unet", "config", "keys")
     folder = Path(ocm_core.networks.__file__).parent
     for name in shared:
         tree = ast.parse((folder / f"{name}.py").read_text())

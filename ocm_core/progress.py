@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from logging import Logger
 from typing import TypeVar
 
@@ -12,6 +12,8 @@ from tqdm import tqdm
 
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 30.0
+
+Progress = Callable[[Sequence[Item]], Iterable[Item]]  # passes items on and shows how far it is
 
 
 def track(items: Collection[Item], description: str, log: Logger) -> Iterator[Item]:

@@ -19,9 +19,8 @@ from benchmarks.networks import cifar10_unet
 from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.rng.batches import BatchRng
 from ocm_core.training.batches import InMemory, noisy_batch
 from ocm_core.training.head_fitting import HeadFitting

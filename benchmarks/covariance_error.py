@@ -27,8 +27,8 @@ from ocm_core import covariance
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory

@@ -22,8 +22,8 @@ from benchmarks.networks import small_denoiser
 from benchmarks.timing import exponent, seconds
 from ocm_core import covariance
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ddpm

@@ -22,8 +22,8 @@ from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.chains import Chain
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.likelihood.bound import Bound, Likelihood
 from ocm_core.rng.noise import SampleNoise

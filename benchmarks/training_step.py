@@ -20,9 +20,8 @@ from benchmarks.networks import cifar10_unet, dit_s2
 from benchmarks.timing import interleaved, seconds
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.networks.recomputing import recompute_blocks
 from ocm_core.rng.batches import BatchRng
 from ocm_core.training.batches import InMemory

@@ -25,8 +25,8 @@ from ocm_core.checkpoints.head_file import load_heads, save_heads
 from ocm_core.covariance.interface import Clip
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.decoder import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError, unknown

@@ -17,10 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.covariance.interface import Need, StepCovariance
-from ocm_core.covariance.learned import LearnedMethod, Noised
+from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal, gaussian_kl, sum_dims
-from ocm_core.diffusion.marginal import predict_x0
+from ocm_core.diffusion.schedule import predict_x0
 from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
@@ -62,7 +62,7 @@ class Method(LearnedMethod):
         }
         return starts[self.lower_end]
 
-    def loss(self, batch: Noised) -> Float[Tensor, " batch"]:
+    def loss(self, batch: TrainingBatch) -> Float[Tensor, " batch"]:
         """The bound's term at an adjacent step t → t-1, the mean held fixed."""
         prediction = batch.prediction
         low, high, a = _adjacent(prediction)

@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMethod
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Prediction
-from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.shapes import Batch, OverTime, PerSample
 
 
 @dataclass(frozen=True)
-class Noised:
+class TrainingBatch:
     """One training batch: x_t = √ᾱ_t x_0 + √b_t ε, what the network says of it, and ±1 probes."""
 
     prediction: Prediction
@@ -104,7 +103,7 @@ class LearnedMethod(CovarianceMethod):
         return "head"
 
     @abstractmethod
-    def loss(self, batch: Noised) -> PerSample: ...
+    def loss(self, batch: TrainingBatch) -> PerSample: ...
 
 
 class RegressionMethod(LearnedMethod, PosteriorMethod):
@@ -115,7 +114,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         """c as the published heads encode it."""
 
     @abstractmethod
-    def target(self, batch: Noised) -> Tensor:
+    def target(self, batch: TrainingBatch) -> Tensor:
         """A random value with E[target | x_t] = c."""
 
     def c(self, prediction: Prediction) -> Tensor:
@@ -125,7 +124,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         link = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link
         return link(raw, baseline)
 
-    def loss(self, batch: Noised) -> PerSample:
+    def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
             target = self.target(batch)
         error = self.c(batch.prediction) - target

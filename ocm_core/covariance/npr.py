@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.learned import Noised, RegressionMethod
+from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -10,5 +10,5 @@ class Method(RegressionMethod):
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
         return raw
 
-    def target(self, batch: Noised) -> Tensor:
+    def target(self, batch: TrainingBatch) -> Tensor:
         return (batch.eps - batch.predicted_eps) ** 2

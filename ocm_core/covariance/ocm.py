@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance.learned import Noised, RegressionMethod
+from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import Prediction
 
@@ -21,5 +21,5 @@ class Method(RegressionMethod):
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
         return 1.0 + raw
 
-    def target(self, batch: Noised) -> Tensor:
+    def target(self, batch: TrainingBatch) -> Tensor:
         return hutchinson(batch.prediction, [batch.probe() for _ in range(self.probes)])

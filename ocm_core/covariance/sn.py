@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.learned import Noised, RegressionMethod
+from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -14,5 +14,5 @@ class Method(RegressionMethod):
         # ε² - ε̂² ≈ 2 ε̂ (ε - ε̂), whose spread goes with the root of c
         return baseline.sqrt()
 
-    def target(self, batch: Noised) -> Tensor:
+    def target(self, batch: TrainingBatch) -> Tensor:
         return batch.eps**2 - batch.predicted_eps**2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Protocol
 
-from ocm_core.diffusion import marginal
+from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.chains import Chain, downward
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.shapes import Batch
@@ -38,13 +38,13 @@ class Transition:
 
     @property
     def posterior_scale(self) -> float:
-        return marginal.posterior_scale(self.alpha_bar_t, self.b_t)
+        return schedules.posterior_scale(self.alpha_bar_t, self.b_t)
 
     def predict_x0(self, x: Batch, eps: Batch) -> Batch:
-        return marginal.predict_x0(x, eps, self.alpha_bar_t, self.b_t)
+        return schedules.predict_x0(x, eps, self.alpha_bar_t, self.b_t)
 
     def predict_eps(self, x: Batch, x0: Batch) -> Batch:
-        return marginal.predict_eps(x, x0, self.alpha_bar_t, self.b_t)
+        return schedules.predict_eps(x, x0, self.alpha_bar_t, self.b_t)
 
 
 def transitions(schedule: Schedule, chain: Chain) -> list[Transition]:

@@ -1,1 +1,1 @@
-"""The variational bound of a reverse chain: `terms` at one point, `bound` for all chains."""
+"""The variational bound of a reverse chain, term by term (`bound`)."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ocm_core.diffusion.marginal import predict_eps
 from ocm_core.diffusion.mixture import Mixture, mixture
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.schedule import Schedule, predict_eps
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.networks._plane import NoiseLevels, PlaneNetwork
 from ocm_core.schema.datasets import MixtureData

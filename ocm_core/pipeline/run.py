@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from contextlib import nullcontext
 from importlib import import_module
@@ -76,6 +77,8 @@ def _check_methods(experiment: Experiment, declared: Collection[str]) -> None:
 def _run_stage(job: Job, declared: Collection[str], before: Collection[str]) -> None:
     module = import_module(f"ocm_core.stages.{job.stage}")
     check_loaded(before, declared, job.stage)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(job.threads)
     for output in job.outputs.values():
         output.parent.mkdir(parents=True, exist_ok=True)
     module.run(job)

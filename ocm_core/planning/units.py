@@ -14,8 +14,8 @@ from ocm_core.artifacts.heads import new_head
 from ocm_core.artifacts.score import new_denoiser, new_score
 from ocm_core.artifacts.trained import frozen
 from ocm_core.covariance.learned import LearnedMethod
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.networks.keys import count_values
 from ocm_core.params.resolved import load

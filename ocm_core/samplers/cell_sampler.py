@@ -10,8 +10,8 @@ from ocm_core import covariance
 from ocm_core.cells import Cell
 from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.decoder import pixel_sigma_limit
 from ocm_core.diffusion.denoiser import Denoiser, Model
+from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError

@@ -18,8 +18,8 @@ from ocm_core.artifacts.results import save
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.marginal import q_sample
 from ocm_core.diffusion.mixture import Mixture, mixture
+from ocm_core.diffusion.schedule import q_sample
 from ocm_core.diffusion.transition import Ddpm, Transition, transition
 from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.schema.block import require

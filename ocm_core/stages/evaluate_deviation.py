@@ -17,7 +17,7 @@ from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.rademacher import probed
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.marginal import posterior_scale, q_sample
+from ocm_core.diffusion.schedule import posterior_scale, q_sample
 from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.schema.block import require
 

@@ -18,8 +18,8 @@ from ocm_core.artifacts.results import save
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.likelihood.bound import Bound, Likelihood, Methods
 from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.schema.block import require

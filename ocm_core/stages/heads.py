@@ -13,7 +13,7 @@ from ocm_core.artifacts.heads import HEADS_FILE, load_denoiser, new_head
 from ocm_core.artifacts.trained import finish_training, save_networks
 from ocm_core.artifacts.training_set import open_training_set
 from ocm_core.covariance.learned import LearnedMethod
-from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.errors import OcmError
 from ocm_core.networks.recomputing import recompute_blocks
 from ocm_core.rng.streams import seed_torch

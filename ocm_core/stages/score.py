@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ocm_core.artifacts.score import SCORE_FILE, new_denoiser, new_score
 from ocm_core.artifacts.trained import finish_training, save_networks
 from ocm_core.artifacts.training_set import open_training_set
-from ocm_core.diffusion.decoder import Decoder
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import require
 from ocm_core.training.loop import fit

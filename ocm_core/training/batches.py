@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ocm_core.diffusion.marginal import q_sample
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.schedule import Schedule, q_sample
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, Times

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ocm_core.covariance.learned import LearnedMethod, Noised
-from ocm_core.diffusion.decoder import Decoder
+from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import PerSample
 from ocm_core.training.batches import Items, NoisyBatch, noisy_batch
@@ -38,13 +38,13 @@ class HeadFitting:
         batch = self.predict(noisy, rng, rows)
         return {label: method.loss(batch) for label, method in self.methods.items()}
 
-    def predict(self, noisy: NoisyBatch, rng: BatchRng, rows: slice) -> Noised:
+    def predict(self, noisy: NoisyBatch, rng: BatchRng, rows: slice) -> TrainingBatch:
         """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
         graph = any(method.trains_on_jacobian for method in self.methods.values())
         with torch.set_grad_enabled(graph):
             x = noisy.x.detach().requires_grad_(graph)
             prediction = self.denoiser.predict(x, noisy.t, noisy.label)
-        return Noised(
+        return TrainingBatch(
             prediction=prediction,
             x0=noisy.x0,
             eps=noisy.eps,

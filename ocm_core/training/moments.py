@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.marginal import q_sample
+from ocm_core.diffusion.schedule import q_sample
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as Settings

@@ -13,10 +13,9 @@ from math import log
 from torch import nn
 
 from ocm_core.covariance.iddpm import Method as LearnedVariance
-from ocm_core.covariance.learned import Noised
-from ocm_core.diffusion.decoder import Decoder
+from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import sum_dims
+from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items, noisy_batch
@@ -39,7 +38,7 @@ class ScoreMatching:
         prediction = self.denoiser.predict(noisy.x, noisy.t, noisy.label)
         loss = sum_dims((noisy.eps - prediction.eps) ** 2)
         if prediction.learned_variance is not None:
-            batch = Noised(prediction, noisy.x0, noisy.eps, _no_probe, self.decoder)
+            batch = TrainingBatch(prediction, noisy.x0, noisy.eps, _no_probe, self.decoder)
             loss = loss + LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
         return {"score": loss}
 

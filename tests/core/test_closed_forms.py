@@ -8,8 +8,8 @@ import torch
 
 from ocm_core import covariance
 from ocm_core.diffusion import chains, schedule
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.transition import Ddim, Ddpm
 from ocm_core.likelihood.bound import Likelihood

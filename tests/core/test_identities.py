@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from ocm_core import covariance
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, predict
 from ocm_core.covariance.probes import hutchinson
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import Diagonal, full
+from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
 from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule

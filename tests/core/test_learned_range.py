@@ -6,10 +6,10 @@ import torch
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep
-from ocm_core.covariance.learned import Noised
+from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.diffusion import chains, schedule
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.transition import Ddim, Ddpm, transitions
 from ocm_core.likelihood.bound import Likelihood
@@ -172,7 +172,7 @@ def test_dit_training_bound(dit):
     key = "training/y" if "training/y" in data.files else "y"
     seen = dit.predict(x, t, tensor("dit_diffusion", key))
     close(((noise - seen.eps) ** 2).flatten(1).mean(1), data["training/mse"])
-    nats = LEARNED.loss(Noised(seen, x0, noise, Replay([]).signs, Decoder(256, "tanh")))
+    nats = LEARNED.loss(TrainingBatch(seen, x0, noise, Replay([]).signs, Decoder(256, "tanh")))
     bits = nats / (x0[0].numel() * np.log(2))
     close(bits, data["training/vb"])
     # OpenAI's hybrid: the simple loss plus the bound, at T = 1000 with weight T / 1000

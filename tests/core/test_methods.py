@@ -12,10 +12,10 @@ import torch
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep, predict
-from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, Noised
+from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, TrainingBatch
 from ocm_core.diffusion import chains, schedule
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser, forward
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
@@ -131,7 +131,9 @@ class MethodContract:
         t = torch.randint(1, STEPS + 1, (6,))
         seen = model.predict(x, t)
         loss = method.loss(
-            Noised(seen, torch.randn(6, 2), torch.randn(6, 2), self.noise().signs, Decoder(None))
+            TrainingBatch(
+                seen, torch.randn(6, 2), torch.randn(6, 2), self.noise().signs, Decoder(None)
+            )
         )
         assert loss.shape == (6,) and torch.isfinite(loss).all()
         loss.sum().backward()

@@ -5,8 +5,8 @@ import torch
 
 from ocm_core import covariance
 from ocm_core.diffusion import chains, schedule
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore

@@ -8,9 +8,9 @@ import torch
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep
-from ocm_core.covariance.learned import Noised
+from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.decoder import Decoder, pixel_sigma_limit
+from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import Replay
@@ -131,7 +131,7 @@ def training_batch(model, file, case, methods, step=None):
     graph = any(method.trains_on_jacobian for method in methods)
     with torch.set_grad_enabled(graph):
         prediction = model.predict(x.requires_grad_(graph), n)
-    return Noised(prediction, x0, eps, Replay([], probes).signs, Decoder(256))
+    return TrainingBatch(prediction, x0, eps, Replay([], probes).signs, Decoder(256))
 
 
 @pytest.mark.parametrize("case, name", LOSSES)

@@ -18,8 +18,8 @@ from torch import nn
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
-from ocm_core.diffusion.decoder import Decoder
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.distributed import Rank

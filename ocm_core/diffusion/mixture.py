@@ -69,7 +69,7 @@ class Mixture:
 
 
 def mixture(data: MixtureData) -> Mixture:
-    """The mixture in the coordinates that are diffused: lengths divided by `data.scale`."""
+    """The mixture of x_0: lengths are divided by `data.scale`."""
     return Mixture(torch.from_numpy(_means(data.layout) / data.scale), data.std / data.scale)
 
 

@@ -1,7 +1,7 @@
 """A trained autoencoder in diffusers' folder format, as a map between images and scaled latents.
 
 With (m, s) mean and standard deviation of the posterior: latents are (m - shift) · scale and their
-standard deviation is s · scale, so that what is diffused has about unit variance.
+standard deviation is s · scale, so that x_0 has about unit variance.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class VaeParams(Params):
 
 
 class LatentParams(Params):
-    """What is diffused instead of pixels, and what of the posterior is kept in the store."""
+    """Diffusion on latents instead of pixels, and what of their posterior the store keeps."""
 
     vae: VaeParams
     posterior: Literal["mean", "sample", "keep"]
@@ -337,7 +337,7 @@ class Experiment(Params):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is diffused: a point, an image, or a latent."""
+        """The shape of x_0: a point, an image, or a latent."""
         latent = self.encode.latent
         if latent is None:
             return self.data.shape
@@ -347,5 +347,5 @@ class Experiment(Params):
 
     @property
     def levels(self) -> int | None:
-        """Of what is diffused: grey levels, or None where it is continuous."""
+        """The grey levels of x_0, or None where it is continuous (points, latents)."""
         return self.data.levels if self.encode.latent is None else None

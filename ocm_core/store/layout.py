@@ -42,7 +42,7 @@ class StoreLayout:
     items: range  # places in the split
     shape: tuple[int, ...]  # of one item
     dtype: DType
-    levels: int | None = None  # grey levels of uint8 pixels; None for what is diffused as it is
+    levels: int | None = None  # grey levels of uint8 pixels; None for points and latents
     labelled: bool = False
     spread: bool = False  # whether the posterior's `std` is kept beside its mean
     chunk: int

@@ -30,7 +30,7 @@ class HeldItems(Protocol):
 
 
 class StoredItems:
-    """Batches of what is diffused, with labels where there are any."""
+    """Batches of x_0, with labels where there are any."""
 
     def __init__(self, stored: StoredSplit, order: ShuffledOrder, held: HeldItems) -> None:
         self.stored, self.order, self.held = stored, order, held
@@ -39,7 +39,7 @@ class StoredItems:
         first = rng.iteration * rng.batch_size
         pieces = list(self.order.pieces(rng.seed, first, rng.batch_size))
         raw = self.held.take(rng.seed, pieces)
-        x0 = self.stored.diffused(raw, stream(Purpose.STORE_BATCH, rng.seed, rng.iteration))
+        x0 = self.stored.to_x0(raw, stream(Purpose.STORE_BATCH, rng.seed, rng.iteration))
         labels = None
         if self.stored.labels is not None:
             labels = torch.from_numpy(self.stored.labels[_rows(pieces)]).to(rng.device)

@@ -1,4 +1,4 @@
-"""A split as one array of what is diffused, whatever the number of stores that hold it."""
+"""A split as one array of x_0 (scaled pixels, points or latents), from one store or from several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ocm_core.store.layout import store_path
 from ocm_core.store.shards import ShardedArray
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
-Values32 = Float32[ndarray, "n *dims"]
+X0 = Float32[ndarray, "n *dims"]
 Rows = range | Int[ndarray, " n"]
 
 
@@ -101,15 +101,15 @@ class StoredSplit:
                 gathered[name][chosen] = values[rows[chosen] - self._firsts[holder]]
         return gathered
 
-    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> Values32:
-        """What is diffused; with `noise`, a fresh draw from a kept posterior, else its mean."""
+    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> X0:
+        """x_0; with `noise`, a fresh draw from a stored posterior, else its mean."""
         raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
-        return self.diffused(raw, noise)
+        return self.to_x0(raw, noise)
 
-    def all(self) -> Values32:
+    def all(self) -> X0:
         return self.read(range(len(self)))
 
-    def diffused(self, raw: Raw, noise: np.random.Generator | None = None) -> Values32:
+    def to_x0(self, raw: Raw, noise: np.random.Generator | None = None) -> X0:
         """Grey levels v as 2 v / (levels - 1) - 1; latents as mean + std · n, or mean alone."""
         x = raw["x"].astype(np.float32, copy=False)
         if self.levels is not None:

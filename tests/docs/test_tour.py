@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from ocm_core import covariance
 from ocm_core.diffusion.chains import CHAINS
 from ocm_core.diffusion.schedule import SCHEDULES
-from ocm_core.pipeline.table import STAGES
+from ocm_core.params.resolved import load
+from ocm_core.pipeline.staleness import source_files
+from ocm_core.pipeline.table import STAGES, Task
 from tests.pipeline.conftest import ROOT
 
 PACKAGE = ROOT / "ocm_core"
@@ -36,11 +39,8 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`(\w+)`", cell)
 
 
-LINES = {line: quoted(folders) for line, folders, _ in rows("What may import what")}
-ALLOWED = {
-    line: {line, *re.findall(r"\w+", allowed)} for line, _, allowed in rows("What may import what")
-}
-LINE_OF = {folder: line for line, folders in LINES.items() for folder in folders}
+LINES = [quoted(folders) for folders, _ in rows("What may import what")]
+HEIGHT = {folder: height for height, folders in enumerate(LINES) for folder in folders}
 
 
 def imported(file: Path) -> set[tuple[str, ...]]:
@@ -57,45 +57,78 @@ def folder_of(file: Path) -> str:
     return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("heading", ["Folder by folder", "What may import what"])
-def test_every_folder_is_there_once(heading: str) -> None:
-    column = 0 if heading == "Folder by folder" else 1
-    named = [name for row in rows(heading) for name in quoted(row[column])]
+def edges() -> dict[tuple[str, str], list[str]]:
+    """(importing folder, imported folder) → the files that do it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in FILES:
+        own = folder_of(file)
+        for name in imported(file) if own != "__init__" else ():
+            if name[0] != own:
+                found.setdefault((own, name[0]), []).append(str(file.relative_to(ROOT)))
+    return found
+
+
+def test_every_folder_is_on_the_staircase_once() -> None:
+    named = [folder for line in LINES for folder in line]
     assert len(named) == len(set(named))
     assert set(named) == FOLDERS
 
 
-def test_nothing_imports_what_it_may_not() -> None:
-    surplus = [
-        f"{file.relative_to(ROOT)} imports {'.'.join(name)}"
-        for file in FILES
-        if (own := folder_of(file)) != "__init__"
-        for name in imported(file)
-        if LINE_OF[name[0]] not in ALLOWED[LINE_OF[own]]
-    ]
-    assert surplus == []
-
-
-def test_the_library_takes_only_types_from_the_parameters() -> None:
-    taken = {
-        name[1:]
-        for file in FILES
-        if LINE_OF.get(folder_of(file)) == "library"
-        for name in imported(file)
-        if name[0] == "params"
+def test_nothing_imports_upwards_or_sideways() -> None:
+    wrong = {
+        f"{file} imports {other}"
+        for (own, other), files in edges().items()
+        for file in files
+        if HEIGHT[other] >= HEIGHT[own]
     }
-    assert taken <= {("schema",), ("data_blocks",), ("block",)}
+    assert wrong == set()
 
 
-def test_a_stage_takes_only_the_cells_from_the_pipeline() -> None:
+def test_a_changed_staircase_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above is no tautology: two lines in the wrong order are found."""
+    monkeypatch.setitem(HEIGHT, "diffusion", HEIGHT["covariance"])
+    with pytest.raises(AssertionError, match=r"covariance/.* imports diffusion"):
+        test_nothing_imports_upwards_or_sideways()
+
+
+def test_packages_have_no_cycle() -> None:
+    below: dict[str, set[str]] = {folder: set() for folder in FOLDERS}
+    for own, other in edges():
+        below[own].add(other)
+    order = list(TopologicalSorter(below).static_order())  # raises CycleError
+    assert set(order) == FOLDERS
+
+
+def test_artifacts_and_stages_take_only_the_job_from_the_pipeline() -> None:
     taken = {
         name[1:]
         for file in FILES
-        if folder_of(file) == "stages" and file.name != "_page.py"
+        if folder_of(file) in ("artifacts", "stages") and file.name != "_page.py"
         for name in imported(file)
         if name[0] == "pipeline"
     }
-    assert taken == {("cells",), ("job",)}  # and the type of what it is given
+    assert taken == {("job",)}
+
+
+def test_no_stage_imports_another() -> None:
+    inside = {
+        (file.stem, name[1])
+        for file in FILES
+        if folder_of(file) == "stages"
+        for name in imported(file)
+        if name[0] == "stages"
+    }
+    assert {other for _, other in inside} <= {"_page"}
+
+
+def test_the_walk_to_the_likelihood_is_short_and_real() -> None:
+    section = TOUR.split("## From the noise to the number in the report")[1].split("\n## ")[0]
+    walk = re.findall(r"^\d+\. `(\S+\.py)`", section, re.MULTILINE)
+    assert 8 <= len(walk) <= 12
+    experiment = load("digits")
+    stages = ("evaluate_likelihood", "report")
+    used = {str(file) for stage in stages for file in source_files(experiment, Task(stage, "all"))}
+    assert [file for file in walk if f"ocm_core/{file}" not in used] == []
 
 
 def test_every_stage_is_there_in_the_order_of_the_table() -> None:
@@ -121,5 +154,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_mathematics_names_every_method_chain_schedule_and_distance() -> None:
     names = [*covariance.available(), *CHAINS, *SCHEDULES]
     names += [f"{file.stem}.py" for file in (PACKAGE / "metrics").glob("[!_]*.py")]
-    names.remove("points.py")  # checks of shapes
+    names.remove("checks.py")  # of shapes
     assert [name for name in names if f"`{name}`" not in MATHEMATICS] == []

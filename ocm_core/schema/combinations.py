@@ -53,7 +53,7 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
             if method not in experiment.methods:
                 yield f"{where}.methods: {unknown(method, experiment.methods)}"
         if sampler.last_sigma and experiment.levels is None:
-            yield f"{where}.last_sigma: counts grey levels, and points and latents have none; use null"
+            yield f"{where}.last_sigma: in grey levels, and points and latents have none; use null"
 
 
 def _training(experiment: Experiment) -> Iterator[str]:

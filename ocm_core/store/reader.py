@@ -1,4 +1,4 @@
-"""A split as one array of x_0 (scaled pixels, points or latents), from one store or from several."""
+"""A split as one array of x_0 (scaled pixels, points or latents), from one store or several."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import cifar10_unet
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.decoder import Decoder
@@ -32,12 +32,12 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadTraining:
     denoiser: Denoiser
     x0: Tensor
 
     @classmethod
-    def on(cls, denoiser: Denoiser, kind: str, x0: Tensor) -> Heads:
+    def on(cls, denoiser: Denoiser, kind: str, x0: Tensor) -> HeadTraining:
         heads: dict[str, nn.Module] = {
             label: CovarianceHead(denoiser.network.make_head(kind)) for label in LABELS
         }
@@ -83,7 +83,7 @@ class Heads:
 
 def _time() -> Measured:
     denoiser, _, shape = cifar10_unet()
-    heads = Heads.on(denoiser, "simple", torch.randn(BATCH, *shape))
+    heads = HeadTraining.on(denoiser, "simple", torch.randn(BATCH, *shape))
     compared = interleaved(heads.together, heads.published, REPEATS)
     own = interleaved(heads.together, heads.one_by_one, REPEATS)
     return compared.measured(

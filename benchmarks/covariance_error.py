@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import seconds
 from benchmarks.networks import small_unet
-from benchmarks.timing import seconds
 from ocm_core import covariance
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
@@ -62,7 +62,7 @@ def settings(iterations: int, rate: float, seed: int) -> OptimiserParams:
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeadTrial:
     """A trained score network, training images and images held out."""
 
     denoiser: Denoiser
@@ -147,7 +147,7 @@ def score(seed: int, iterations: int = SCORE_ITERATIONS) -> Denoiser:
 
 
 def _errors(kind: str) -> Measured:
-    trials = [Trial(score(seed), *images(), kind) for seed in range(SEEDS)]
+    trials = [HeadTrial(score(seed), *images(), kind) for seed in range(SEEDS)]
     trained = [trial.iterations_in(BUDGET) for trial in trials]  # timed before it is charged for
 
     def plain(rate: float, seed: int) -> float:

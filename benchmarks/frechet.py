@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.timing import Comparison, interleaved
+from benchmarks.measuring import Comparison, interleaved
 from ocm_core.compat import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import exponent, seconds
 from benchmarks.networks import small_denoiser
-from benchmarks.timing import exponent, seconds
 from ocm_core import covariance
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.decoder import Decoder

@@ -60,7 +60,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Outcome:
     """A benchmark's outcome, as it is written to the file."""
 
     ratio: float | None
@@ -71,7 +71,7 @@ class Measurement:
     details: Mapping[str, Any]
 
     @classmethod
-    def of(cls, benchmark: Benchmark, measured: Measured) -> Measurement:
+    def of(cls, benchmark: Benchmark, measured: Measured) -> Outcome:
         holds = measured.ratio is not None and measured.ratio <= benchmark.target
         return cls(
             measured.ratio, measured.low, measured.high, benchmark.target, holds, measured.details

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved, seconds
 from benchmarks.sampling_head import operations
-from benchmarks.timing import interleaved, seconds
 from ocm_core.planning.gpus import A100
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer as store
@@ -34,7 +34,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Latents:
+class ShuffledLatents:
     """The same latents in both forms."""
 
     streamed: StoredItems
@@ -54,7 +54,7 @@ class Latents:
 
 
 @contextmanager
-def written(count: int = COUNT) -> Iterator[Latents]:
+def written(count: int = COUNT) -> Iterator[ShuffledLatents]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         values = np.random.default_rng(0).standard_normal((count, *SHAPE), dtype=np.float32)
@@ -64,7 +64,7 @@ def written(count: int = COUNT) -> Iterator[Latents]:
         values.tofile(folder / "train.bin")
         mapped = np.memmap(folder / "train.bin", np.float32, "r", shape=values.shape)
         stored = open_split([folder], "train")
-        yield Latents(open_items(stored, buffer=BUFFER, memory_bytes=0), mapped)
+        yield ShuffledLatents(open_items(stored, buffer=BUFFER, memory_bytes=0), mapped)
 
 
 def _time() -> Measured:

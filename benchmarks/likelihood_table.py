@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import small_unet
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import chains
@@ -40,7 +40,7 @@ Cells = Mapping[tuple[str, str], Bound]
 
 
 @dataclass(frozen=True)
-class Counting(Denoiser):
+class CountingDenoiser(Denoiser):
     """A denoiser that notes at which t it is asked."""
 
     asked: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Counting(Denoiser):
         return super().predict(x, t, label)
 
 
-class Free(ScoreNetwork):
+class IdentityNetwork(ScoreNetwork):
     """A network that costs nothing, where only its evaluations count."""
 
     head_kinds = ("simple",)
@@ -63,22 +63,22 @@ class Free(ScoreNetwork):
         return features.hidden
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        return FreeHead()
+        return SquareHead()
 
 
-class FreeHead(nn.Module):
+class SquareHead(nn.Module):
     def forward(self, features: TrunkFeatures) -> Tensor:
         return features.hidden.square()
 
 
 @dataclass(frozen=True)
-class Table:
+class LikelihoodTable:
     denoiser: Denoiser
     x0: Tensor
     chains: Mapping[str, Chain]
 
     @classmethod
-    def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> Table:
+    def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> LikelihoodTable:
         network = denoiser.network
         heads = {name: CovarianceHead(network.make_head("simple")) for name in ("npr", "sn", "ocm")}
         moments = torch.linspace(1, 1e-4, denoiser.schedule.steps + 1, dtype=torch.float64)
@@ -108,9 +108,9 @@ class Table:
 
 def _evaluations() -> Measured:
     counts = []
-    for work in (Table.together, Table.each_cell):
-        counting = Counting(Free(), schedules.linear(1000))
-        work(Table.on(counting, 1, STEPS))
+    for work in (LikelihoodTable.together, LikelihoodTable.each_cell):
+        counting = CountingDenoiser(IdentityNetwork(), schedules.linear(1000))
+        work(LikelihoodTable.on(counting, 1, STEPS))
         counts.append(len(counting.asked))
     together, each = counts
     return Measured.exactly(together / each, evaluations=together, baseline_evaluations=each)
@@ -118,7 +118,7 @@ def _evaluations() -> Measured:
 
 def _time() -> Measured:
     denoiser = Denoiser(small_unet(WIDTH), schedules.linear(SHORT[-1]))
-    table = Table.on(denoiser, IMAGES, SHORT)
+    table = LikelihoodTable.on(denoiser, IMAGES, SHORT)
     compared = interleaved(table.together, table.each_cell, REPEATS, warm=False)
     return compared.measured(images=IMAGES, steps=SHORT, network=f"UNet of width {WIDTH}, 8×8")
 

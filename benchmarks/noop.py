@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.timing import seconds
+from benchmarks.measuring import seconds
 from ocm_core.params.resolved import load
 from ocm_core.pipeline.staleness import states
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.memory import peak_bytes
-from benchmarks.timing import interleaved
+from benchmarks.measuring import interleaved, peak_bytes
 from ocm_core.metrics.precision_recall import (
     BLOCK_BYTES,
     NEIGHBOURS,

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import drawn
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
 from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
@@ -35,7 +35,7 @@ ABOVE = 0.03
 
 
 @dataclass(frozen=True)
-class Step:
+class SamplingStep:
     """One step of a chain, the head's variance scaling the noise or a fixed one."""
 
     denoiser: Denoiser
@@ -43,7 +43,7 @@ class Step:
     noise: Tensor
 
     @classmethod
-    def on(cls, checkpoint: Checkpoint, batch: int) -> Step:
+    def on(cls, checkpoint: Checkpoint, batch: int) -> SamplingStep:
         network = checkpoint.network()
         head = CovarianceHead(network.make_head(checkpoint.head))
         schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
@@ -83,7 +83,7 @@ def _counted(name: str) -> Measured:
 
 
 def _timed(name: str) -> Measured:
-    step = Step.on(CHECKPOINTS[name], TIMED[name])
+    step = SamplingStep.on(CHECKPOINTS[name], TIMED[name])
     drawn(step.denoiser.network), drawn(step.denoiser.heads["ocm"])
     with_head, without = partial(step.run, "ocm"), partial(step.run, "beta")
     timed = interleaved(with_head, without, REPEATS).measured(batch=TIMED[name])

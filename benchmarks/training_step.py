@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.memory import peak_bytes
+from benchmarks.measuring import interleaved, peak_bytes, seconds
 from benchmarks.networks import cifar10_unet, dit_s2
-from benchmarks.timing import interleaved, seconds
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.decoder import Decoder
@@ -35,7 +34,7 @@ Build = Callable[[], tuple[Denoiser, nn.Module, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class Steps:
+class TrainingStep:
     """Both ways on one network, head and set of images, with the same random numbers."""
 
     denoiser: Denoiser
@@ -43,7 +42,7 @@ class Steps:
     x0: Tensor
 
     @classmethod
-    def on(cls, build: Build, batch: int = BATCH) -> Steps:
+    def on(cls, build: Build, batch: int = BATCH) -> TrainingStep:
         denoiser, net, shape = build()
         heads = {"ocm": CovarianceHead(net)}
         return cls(replace(denoiser, heads=heads), heads["ocm"], torch.randn(batch, *shape))
@@ -83,7 +82,7 @@ class Steps:
 
 
 def _time(build: Build) -> Measured:
-    steps = Steps.on(build)
+    steps = TrainingStep.on(build)
     compared = interleaved(steps.ours, steps.published, REPEATS)
     forward = min(seconds(steps.forward) for _ in range(REPEATS))
     return compared.measured(
@@ -96,7 +95,7 @@ def _time(build: Build) -> Measured:
 
 def _memory(build: Build) -> Measured:
     """The trunk's gradients are there before, so that they do not count against the published."""
-    steps = Steps.on(build)
+    steps = TrainingStep.on(build)
     published, plain = peak_bytes(steps.published), peak_bytes(steps.ours)
     recompute_blocks(steps.denoiser.network)
     ours = peak_bytes(steps.ours)

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import ocm_core
 from ocm_core.commands import (
-    bench,
     compare,
     cost,
     doctor,
@@ -50,7 +49,7 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     *(doctor, cost, params, networks, fetch),  # before a run
     *(run, status, verify, sync),  # during it
-    *(sample, compare, index, bench),  # after it
+    *(sample, compare, index),  # after it
 )
 
 

@@ -1,4 +1,4 @@
-"""Downloads that can be interrupted: into `<file>.part`, renamed to `<file>` when it is whole."""
+"""Downloads that can be resumed: into `<file>.part`, renamed to `<file>` when it is complete."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ SCHEMES = ("file", "http", "https")
 CHUNK = 1 << 20
 SECONDS_OF_SILENCE = 60
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
+_HEAD = 512  # bytes, of which a web page's first sign is `<`
 
-Progress = Callable[[int, int | None], None]  # bytes so far, and in all if known
+ByteProgress = Callable[[int, int | None], None]  # bytes so far, and in all if known
 
 
 def google_drive(file_id: str) -> str:
@@ -30,7 +31,7 @@ def google_drive(file_id: str) -> str:
     return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
 
 
-def download(url: str, path: Path, remedy: str, progress: Progress | None = None) -> str:
+def download(url: str, path: Path, remedy: str, progress: ByteProgress | None = None) -> str:
     """Fetch `url` to `path` and return its sha256; continue what an earlier call began."""
     if urlsplit(url).scheme not in SCHEMES:
         raise OcmError(f"{url}: expected a URL that begins with {', '.join(SCHEMES)}")
@@ -46,9 +47,19 @@ def download(url: str, path: Path, remedy: str, progress: Progress | None = None
     return digest
 
 
+def refuse_web_page(path: Path, expected: str, remedy: str) -> None:
+    """Servers answer with a page where they want a sign-in, and it is saved as the file."""
+    with path.open("rb") as file:
+        if file.read(_HEAD).lstrip().startswith(b"<"):
+            raise OcmError(
+                f"{path}: expected {expected}, found a web page (a quota notice or a sign-in, as a"
+                f" rule); {remedy}"
+            )
+
+
 @contextmanager
-def byte_bar(description: str) -> Iterator[Progress]:
-    """Progress in bytes: a bar on a terminal, silence elsewhere."""
+def byte_bar(description: str) -> Iterator[ByteProgress]:
+    """Progress in bytes: as a bar on a terminal, not at all elsewhere."""
     silent = not sys.stderr.isatty()
     with tqdm(desc=description, unit="B", unit_scale=True, disable=silent, leave=False) as bar:
 
@@ -92,7 +103,7 @@ class _Part:
         self.mark.unlink(missing_ok=True)
 
 
-def _transfer(url: str, part: _Part, progress: Progress) -> str:
+def _transfer(url: str, part: _Part, progress: ByteProgress) -> str:
     with _opened(url, part) as response:
         start = part.size
         if not _continues(response, start):

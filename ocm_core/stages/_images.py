@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ocm_core.datasets.interface import Split
-from ocm_core.features.interface import Images
+from ocm_core.features.interface import UInt8Images
 from ocm_core.stages._settings import given
 from ocm_core.stages.sample import Drawn
 
@@ -32,7 +32,7 @@ class DataImages:
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitem__(self, rows: slice) -> Images:
+    def __getitem__(self, rows: slice) -> UInt8Images:
         values = self.split.read(range(*rows.indices(len(self.split))))
         return _spread(torch.from_numpy(values).double(), self.levels)
 
@@ -48,13 +48,13 @@ class SampleImages:
     def __len__(self) -> int:
         return self.drawn.count
 
-    def __getitem__(self, rows: slice) -> Images:
+    def __getitem__(self, rows: slice) -> UInt8Images:
         x = self.drawn.read(range(*rows.indices(len(self))))
         images = self.to_images(x).clamp(-1, 1).double()
         return _spread(((images + 1) / 2 * (self.levels - 1)).round(), self.levels)
 
 
-def _spread(values: Tensor, levels: int) -> Images:
+def _spread(values: Tensor, levels: int) -> UInt8Images:
     return (values * (255 / (levels - 1))).round().to(torch.uint8)
 
 

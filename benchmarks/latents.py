@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.measuring import interleaved, seconds
 from benchmarks.sampling_head import operations
-from ocm_core.planning.gpus import A100
+from ocm_core.planning.roofline import A100
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer as store
 from ocm_core.store.layout import Plan

@@ -24,7 +24,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.transition import Ddpm, transition
 from ocm_core.params.resolved import load
-from ocm_core.planning.units import units
+from ocm_core.planning.network_counts import counts_of
 from ocm_core.rng.noise import SampleNoise
 
 REPEATS = 9
@@ -65,7 +65,7 @@ class SamplingStep:
 
 def operations(name: str) -> tuple[float, float]:
     """Of the network alone, and of its head, for one item."""
-    found = units(name)
+    found = counts_of(name)
     return found.evaluation.of(1).operations, found.head.of(1).operations
 
 

@@ -1,14 +1,20 @@
-"""`docs/cost.md`: all tables, how they are computed, and what they leave out."""
+"""What `ocm cost` prints, and docs/cost.md, which has all tables and says how they are computed."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from ocm_core.planning import tables
-from ocm_core.planning.gpus import A100, GPUS, Precision, Utilisation, time
-from ocm_core.planning.summary import workloads
-from ocm_core.planning.work import Workload
+from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.errors import OcmError, unknown
+from ocm_core.io.atomic import write_text
+from ocm_core.params.resolved import load
+from ocm_core.planning import cost_tables as tables
+from ocm_core.planning.roofline import A100, GPUS, PRECISIONS, Utilisation, roofline_time
+from ocm_core.planning.workload import Workload
 
 FILE = Path("docs/cost.md")
 
@@ -84,6 +90,52 @@ _HOW = """
 """
 
 
+def workloads(names: Sequence[str]) -> list[Workload]:
+    """Of the named experiments of the paper, or of all of them."""
+    for name in names:
+        if name not in CHECKPOINTS:
+            raise OcmError(f"experiment with a published network: {unknown(name, CHECKPOINTS)}")
+    return [Workload.of(load(name)) for name in names or CHECKPOINTS]
+
+
+def as_text(found: Sequence[Workload], use: Utilisation) -> str:
+    parts = [
+        "computed, not measured: "
+        f"{use.peak:.0%} of the peak and {use.bandwidth:.0%} of the bandwidth are assumptions",
+        tables.totals(found, use).terminal(),
+        tables.memory(found).terminal(),
+    ]
+    for workload in found:
+        parts += [
+            workload.experiment.name,
+            tables.single(workload, use).terminal(),
+            tables.stages(workload, use).terminal(),
+        ]
+    return "\n\n".join(parts)
+
+
+def as_json(found: Sequence[Workload], use: Utilisation) -> str:
+    experiments = {w.experiment.name: _experiment(w, use) for w in found}
+    return json.dumps({"utilisation": asdict(use), "experiments": experiments}, indent=2)
+
+
+def _experiment(workload: Workload, use: Utilisation) -> dict[str, Any]:
+    return {
+        "network": asdict(workload.counts),
+        "stages": [
+            {
+                **asdict(work),
+                "operations": work.gpu.operations,
+                "hours": {
+                    gpu.name: {p: roofline_time(work.gpu, gpu, p, use).hours for p in PRECISIONS}
+                    for gpu in GPUS
+                },
+            }
+            for work in workload.stages()
+        ],
+    }
+
+
 def document() -> str:
     found, use = workloads([]), Utilisation()
     gpus = "; ".join(
@@ -111,12 +163,11 @@ def document() -> str:
 
 
 def _bottleneck(found: Sequence[Workload], use: Utilisation) -> str:
-    def hours(workload: Workload, precision: Precision, *stages: str) -> float:
-        work = [w for w in workload.stages() if not stages or w.stage in stages]
-        return sum(time(w.gpu, A100, precision, use).hours for w in work)
-
-    sampling = [hours(w, "tf32", "sample") / hours(w, "tf32") for w in found]
-    ratios = {w.experiment.name: hours(w, "float32") / hours(w, "tf32") for w in found}
+    tf32 = {w.experiment.name: w.hours(A100, "tf32", use) for w in found}
+    sampling = [w.hours(A100, "tf32", use, ["sample"]) / tf32[w.experiment.name] for w in found]
+    ratios = {
+        w.experiment.name: w.hours(A100, "float32", use) / tf32[w.experiment.name] for w in found
+    }
     name = max(ratios, key=lambda name: ratios[name])
     too_large = [row[0] for row in tables.memory(found).rows if tables.TOO_LARGE in " ".join(row)]
     large = ", ".join(f"`{name}`" for name in too_large) or "none"
@@ -126,13 +177,13 @@ def _bottleneck(found: Sequence[Workload], use: Utilisation) -> str:
 
 
 def section(workload: Workload, use: Utilisation) -> str:
-    """One experiment."""
+    """Of one experiment."""
     experiment = workload.experiment
     return "\n".join(
         [
             f"## {experiment.name}",
             f"{experiment.report.summary}\n",
-            tables.units(workload, use).markdown(),
+            tables.single(workload, use).markdown(),
             "",
             tables.stages(workload, use).markdown(),
         ]
@@ -144,4 +195,4 @@ def outdated() -> bool:
 
 
 def write() -> None:
-    FILE.write_text(document(), encoding="utf-8")
+    write_text(FILE, document())

@@ -21,10 +21,10 @@ FILE = Path("docs/cost.md")
 _HEAD = """\
 # What the paper's experiments take on a GPU
 Written by `ocm cost --write`; `ocm cost --check` says whether it is up to date, and
-`ocm cost cifar10_ls --utilisation 0.5` asks otherwise. **Everything here is computed, nothing was
-measured**: operations and bytes are counted on the networks and the code of this repository, and
-turned into hours by the GPUs' data sheets and two assumptions: arithmetic reaches {peak:.0%} of its
-peak, memory {bandwidth:.0%} of its bandwidth.
+`ocm cost cifar10_ls --utilisation 0.5` computes with another assumption. **Everything here is
+computed, nothing was measured**: operations and bytes are counted on the networks and the code of
+this repository, and turned into hours by the GPUs' data sheets and two assumptions: arithmetic
+reaches {peak:.0%} of its peak, memory {bandwidth:.0%} of its bandwidth.
 """
 
 _BOTTLENECK = """
@@ -38,36 +38,37 @@ Where the hours go, on an A100 80 GB in TF32:
 
 _NETWORKS = """
 ## The networks
-One noise prediction of one image (the weights, which a batch shares, not counted), what a head adds
-to its operations, and a training step of all heads of the experiment as a multiple of it:
+One noise prediction for one image (reading the weights, once per batch, is not counted), what a
+head adds to its operations, and a training step of all heads of the experiment as a multiple of it:
 """
 
 _MEMORY = """
 ## Memory
-In float32, and the batch of the parameters beside the largest that fits into 80 GB:
+In float32. The batch sizes are those of the experiment, of the largest that fit into 80 GB:
 """
 
 _HOST = """
 ## The host
-What it has to draw, and to read or write, per second so that one GPU never waits for it:
+Random values to generate and bytes to read or write per second, so that one GPU never waits:
 """
 
 _HOW = """
 ## How it is computed
-- **Operations** are counted while the library's own code (networks, heads, `HeadFitting`, products
-  with the Jacobian) runs on tensors without storage, by PyTorch's formulas for convolutions and
-  matrix products; a multiplication and an addition are two. Nothing else is arithmetic worth
-  counting, but it moves bytes.
-- **Bytes** are what every kernel reads and writes, each operation being a kernel of its own, in
-  float32: more than a compiled network moves. "Fused" counts convolutions and matrix products only,
-  as if all else were part of them. bfloat16 is taken to halve both.
+- **Operations** are counted while the code of the stages (networks, heads, `HeadFitting`,
+  vector-Jacobian products) runs on PyTorch's meta device, by its formulas for convolutions and
+  matrix products; a multiplication and an addition are two. Other operations are not counted as
+  arithmetic, but their bytes are.
+- **Bytes** are read and written by every kernel in float32, each operation being a kernel of its
+  own: an upper bound. "Fused" counts convolutions and matrix products only, as if all else were
+  fused into them. bfloat16 is assumed to halve both.
 - **Time** is a roofline, max(operations / (peak · utilisation), bytes / (bandwidth · utilisation)),
   for each stage as a whole. The limit is the larger of the two; "memory, unless fused" means that
-  the fused bytes would leave it to arithmetic.
+  it would be arithmetic with the fused bytes.
 - **Work** follows from `params/resolved/<name>.yaml`. Training: iterations × batch × (a prediction
-  with a graph, a product with the Jacobian per probe, losses and gradients of the heads). A sample:
-  K predictions, twice as many with guidance, and K - 1 covariances. An image's bound: a prediction
-  and all covariances at each timestep that any chain visits. Moments: T × draws predictions.
+  with a graph, a vector-Jacobian product per probe, losses and gradients of the heads). A sample:
+  K predictions, twice as many with guidance, and K - 1 covariances. The likelihood bound of an
+  image: a prediction and all covariances at each timestep of any chain. Moments: T × draws
+  predictions.
 - **GPUs**, peaks in TFLOP/s: {gpus}.
 - `float32` is PyTorch's default: TF32 in convolutions, full float32 in matrix products. `tf32` is
   `torch.set_float32_matmul_precision("high")`.
@@ -75,18 +76,19 @@ _HOW = """
 ## What it leaves out
 - The utilisations are assumptions. Small maps and small batches reach less than large matrix
   products, and full float32 usually reaches more of its low peak.
-- One GPU that never waits. The host draws all random values, so that they depend on nothing but an
-  index; what that and the disk must deliver is in the table of the host, and a stage that does not
-  overlap them with the GPU takes the sum. The rate of a core: `python -m timeit -s "import numpy as
+- The GPU is assumed never to wait. The host generates all random values, from seed and index; the
+  table of the host says how many, and a stage that does not generate them while the GPU computes
+  takes the sum of both times. How many a core generates: `python -m timeit -s "import numpy as
   np; g = np.random.default_rng()" "g.standard_normal(10**6, dtype=np.float32)"`.
 - Distances between features are computed on the host, in float64: {host} for all cells of
   an experiment.
-- Optimiser, moving average, noise, clipping and the means of steps: a few passes over an image or a
-  head, beside hundreds over a network's maps. Reading and resizing images on the host. The stage
-  `evaluate_cost`, a measurement of seconds.
-- Inception is counted on torchvision's, whose layers have the shapes of clean-fid's.
-- Memory is the most that exists at a time of what a computation makes, beside the weights, without
-  what an allocator and cuDNN take for themselves.
+- Optimiser, moving average, noise, clipping and posterior means: a few passes over an image or a
+  head, beside hundreds over the feature maps of a network. Reading and resizing images on the host. The
+  stage `evaluate_cost`, which takes seconds.
+- Inception's operations are counted on torchvision's network, whose layers have the same shapes as
+  clean-fid's.
+- Memory is the peak of what a computation allocates, in addition to the weights, without the
+  overhead of the allocator and of cuDNN.
 """
 
 

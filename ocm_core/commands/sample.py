@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
     from ocm_core.generate.output import write
-    from ocm_core.generate.request import Wish
+    from ocm_core.generate.request import SampleRequest
 
-    wish = Wish(
+    request = SampleRequest(
         **{
             name: getattr(arguments, name)
             for name in ("method", "steps", "seed", "sampler", "score", "guidance", "label")
@@ -67,12 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model:
         from ocm_core.generate.from_folder import from_folder
 
-        source = from_folder(arguments.model, arguments.head, wish)
+        generator = from_folder(arguments.model, arguments.head, request)
     else:
         from ocm_core.generate.from_experiment import from_experiment
 
-        source = from_experiment(arguments.experiment, wish)
-    files = write(source, arguments.count, arguments.out, arguments.force)
+        generator = from_experiment(arguments.experiment, request)
+    files = write(generator, arguments.count, arguments.out, arguments.force)
     if arguments.json:
         named = {name: None if path is None else str(path) for name, path in vars(files).items()}
         print(as_json({**named, "count": arguments.count}))

@@ -83,8 +83,8 @@ _HOW = """
 - Distances between features are computed on the host, in float64: {host} for all cells of
   an experiment.
 - Optimiser, moving average, noise, clipping and posterior means: a few passes over an image or a
-  head, beside hundreds over the feature maps of a network. Reading and resizing images on the host. The
-  stage `evaluate_cost`, which takes seconds.
+  head, beside hundreds over the feature maps of a network. Reading and resizing images on the
+  host. The stage `evaluate_cost`, which takes seconds.
 - Inception's operations are counted on torchvision's network, whose layers have the same shapes as
   clean-fid's.
 - Memory is the peak of what a computation allocates, in addition to the weights, without the

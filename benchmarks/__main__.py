@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from benchmarks import record, suite
 from benchmarks.page import page
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import write_text
 from ocm_core.report.page import render
 
 EXAMPLES = """examples:
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     merged = record.read() | fresh
     found = {name: merged[name] for name in known if name in merged}
     record.write(found)
-    record.PAGE.write_text(render(page(known, found)), encoding="utf-8")
+    write_text(record.PAGE, render(page(known, found)))
     print(record.as_json(fresh) if arguments.json else suite.table(known, fresh))
     return 0 if all(outcome.holds for outcome in fresh.values()) else 1
 

@@ -1,8 +1,8 @@
 """Shuffled batches of latents: streamed from Zarr, against random rows of a memory map.
 
-And whether the stream could ever starve a GPU: DiT-XL/2's training step, a forward pass and a
-product with its Jacobian (as much again), at an A100's peak of 312 TFLOP/s in bfloat16, which no
-training reaches.
+And whether loading could be slower than the GPU: compared with DiT-XL/2's training step, a forward
+pass and a vector-Jacobian product (the same again), at an A100's peak of 312 TFLOP/s in bfloat16,
+which no training reaches.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class ShuffledLatents:
-    """The same latents in both forms."""
+    """The same latents as a Zarr store and as a memory map."""
 
     streamed: StoredItems
     mapped: np.memmap[tuple[int, ...], np.dtype[np.float32]]
 
     def from_store(self) -> Tensor:
-        """One epoch; the last batch is what a test looks at."""
+        """One epoch; returns the last batch."""
         for iteration in range(len(self.mapped) // BATCH):
             x0, _ = self.streamed.batch(BatchRng(0, iteration, BATCH))
         return x0

@@ -1,9 +1,9 @@
-"""The likelihood table in one pass, against each of its cells by itself.
+"""The likelihoods of all methods and chains computed together, against each one separately.
 
-Six methods and six chains: a cell by itself evaluates the network K times an image, the table in
-one pass at each timestep that some chain visits. The evaluations are counted over the whole table;
-the time is that of a table of a tenth of the length, on a network that is small and yet takes most
-of the time, as real ones do.
+For six methods and six chains. A separate run evaluates the network K times per image; all together
+evaluate it once at each timestep that some chain visits. Evaluations are counted for the full
+chains; time is measured with chains of a tenth of the length, on a small network that takes most of
+the time nevertheless, as real ones do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Cells = Mapping[tuple[str, str], Bound]
 
 @dataclass(frozen=True)
 class CountingDenoiser(Denoiser):
-    """A denoiser that notes at which t it is asked."""
+    """A denoiser that records the timesteps at which it is evaluated."""
 
     asked: list[int] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class CountingDenoiser(Denoiser):
 
 
 class IdentityNetwork(ScoreNetwork):
-    """A network that costs nothing, where only its evaluations count."""
+    """A network that takes no time, for counting evaluations."""
 
     head_kinds = ("simple",)
     out_channels_per_input = 1

@@ -1,4 +1,4 @@
-"""The suite as a page: each figure against its target, the curves of growth, and all numbers."""
+"""reports/benchmarks.html: each figure against its target, scaling curves, and all numbers."""
 
 from __future__ import annotations
 

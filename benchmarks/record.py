@@ -1,4 +1,4 @@
-"""`reports/benchmarks.json`: what was measured, by name; a run of some replaces only theirs."""
+"""reports/benchmarks.json: outcomes by the name of the benchmark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.interface import Outcome
+from ocm_core.io.atomic import write_text
 
 FILE = Path("reports/benchmarks.json")
 PAGE = FILE.with_suffix(".html")
@@ -20,8 +21,7 @@ def read(file: Path = FILE) -> dict[str, Outcome]:
 
 
 def write(found: Mapping[str, Outcome], file: Path = FILE) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(as_json(found) + "\n", encoding="utf-8")
+    write_text(file, as_json(found) + "\n")
 
 
 def as_json(found: Mapping[str, Outcome]) -> str:

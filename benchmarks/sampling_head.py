@@ -1,8 +1,8 @@
 """A sampling step with a head against the same step without, by operations and by time.
 
-Operations are those of the cost model, at the published networks' real sizes. Time needs
-real tensors and is measured where a step takes a second at most. The `complex` head has a bound at
-64×64; that of LSUN, at 256×256, is counted beside it.
+Operations are counted as by `ocm cost`, on the published networks. Time is measured where a step
+takes a second at most. The target of the `complex` head is for 64×64 images; that of LSUN, at
+256×256, is recorded in the details.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ABOVE = 0.03
 
 @dataclass(frozen=True)
 class SamplingStep:
-    """One step of a chain, the head's variance scaling the noise or a fixed one."""
+    """One step of a chain, with the variance of the head or a fixed one."""
 
     denoiser: Denoiser
     x: Tensor
@@ -64,7 +64,7 @@ class SamplingStep:
 
 
 def operations(name: str) -> tuple[float, float]:
-    """Of the network alone, and of its head, for one item."""
+    """For one image: of the network without its head, and of the head."""
     found = counts_of(name)
     return found.evaluation.of(1).operations, found.head.of(1).operations
 

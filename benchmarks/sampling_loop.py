@@ -1,7 +1,7 @@
-"""`sample` of one cell against a plain loop over the same network; and how the network is run.
+"""The sampler against a plain loop over the same network; and ways to run the network.
 
-The plain loop is Ddpm's step written out for the head `ocm`, with noise from torch. Layout,
-precision and compilation are those of the network alone: they are measured without a head.
+The plain loop is a DDPM step written out for the head `ocm`, with noise from torch. Memory layout,
+precision and compilation concern the network only, and are measured without a head.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One OCM training step against the published way, in time and in added memory.
 
 The published way: ε̂ with a graph, the gradient of v·score by automatic differentiation, and the
-head's loss backpropagated through the whole trunk. Ours: the head reads detached features of a
-frozen trunk. Losses and gradients are what is timed; the optimiser is the same in both.
+loss of the head backpropagated through the whole trunk. Here: the head reads detached features of a
+frozen trunk. Losses and gradients are timed; the optimiser is the same in both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Build = Callable[[], tuple[Denoiser, nn.Module, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Both ways on one network, head and set of images, with the same random numbers."""
+    """Both ways with the same network, head, images and random numbers."""
 
     denoiser: Denoiser
     head: nn.Module
@@ -65,7 +65,7 @@ class TrainingStep:
         return loss.detach()
 
     def published(self) -> Tensor:
-        """h ≈ b_t diag H regressed on b_t v ⊙ ∇(v·score); the trunk's weights get gradients too."""
+        """Regress h on b_t v ⊙ ∇(v·score); the weights of the trunk get gradients, too."""
         network, schedule, rng = self.denoiser.network, self.denoiser.schedule, self.rng
         network.requires_grad_(True)
         x0 = self.x0[torch.from_numpy(rng.items(len(self.x0)))]
@@ -94,7 +94,7 @@ def _time(build: Build) -> Measured:
 
 
 def _memory(build: Build) -> Measured:
-    """The trunk's gradients are there before, so that they do not count against the published."""
+    """Gradients of the trunk are allocated before, so that they do not count for the baseline."""
     steps = TrainingStep.on(build)
     published, plain = peak_bytes(steps.published), peak_bytes(steps.ours)
     recompute_blocks(steps.denoiser.network)

@@ -1,8 +1,8 @@
 """Say what is installed, and what an experiment needs, before it starts.
 
-Versions against their pins, devices, memory and disk; of an experiment: its tasks, the published
-files it needs, and the disk and time it will take. Exits with 1 if something that is needed is
-missing.
+Packages against the pinned versions, devices, memory and disk; of an experiment: its tasks, the
+published files it needs, and the disk and time it will take. Exits with 1 if something that is
+needed is missing.
 """
 
 from __future__ import annotations

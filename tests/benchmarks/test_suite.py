@@ -109,7 +109,7 @@ def test_exponent() -> None:
 
 def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> None:
     monkeypatch.setattr(noop, "states", lambda experiment: {"task": "missing"})
-    monkeypatch.setattr(noop.Tool, "run", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(noop.PipelineTool, "run", lambda *_: pytest.fail("started"))
     found = noop._time(noop.TOOLS["snakemake"])
     assert found.ratio is None and "make report" in found.details["not run"]
 
@@ -117,7 +117,7 @@ def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> N
 def test_a_tool_with_something_to_do_is_not_timed(monkeypatch) -> None:
     monkeypatch.setattr(noop, "states", lambda experiment: {"task": "current"})
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(noop.Tool, "run", lambda self, *more: asked.append(more) or "1 job")
+    monkeypatch.setattr(noop.PipelineTool, "run", lambda self, *more: asked.append(more) or "1 job")
     assert noop._time(noop.TOOLS["dvc"]).ratio is None
     assert asked == [("--dry",)]
 

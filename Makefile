@@ -54,7 +54,7 @@ lint: env
 	$(BIN)/ocm params --check
 
 bench: env
-	$(BIN)/ocm bench $(ONLY)
+	$(BIN)/python -m benchmarks $(ONLY)
 
 clean:
 	rm -rf artifacts logs .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis

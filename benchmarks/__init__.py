@@ -1,5 +1,7 @@
 """Benchmarks: ratios measured side by side in one run, each against a stated target.
 
-Baselines are written afresh here from the published description of how a thing is done, on the
-same network and data. `ocm bench` runs the suite; no stage imports any of this.
+`python -m benchmarks` runs them. A file of this folder lists its own in `BENCHMARKS`, and `suite`
+lists the files; `interface` says what a benchmark is, `measuring` how time and memory are taken.
+Baselines are written afresh from the published description, on the same network and data. Nothing
+in `ocm_core` imports this folder, and it is not installed with the package.
 """

@@ -1,9 +1,9 @@
 """The error of a trained head at equal computing time, against exact diagonals at held-out points.
 
-The plain head (published form, zero start, one probe) gets its best learning rate of a grid, chosen
-by the very error that is compared; the tapered head, relative to the mean of its target at each t,
-pays for these means out of the same time. Both use this project's training step, and either kind of
-head that the paper puts on UNets. The error is the mean square of c - c_exact.
+The plain head (as published: initialised to zero, one probe) gets the best learning rate of a grid,
+chosen by the error that is compared. The time that the tapered head takes to estimate the mean of
+its target at each t counts as part of its training. Both use this project's training step, with
+either kind of head that the paper puts on UNets. The error is the mean square of c - c_exact.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import seconds
 from benchmarks.networks import small_unet
-from benchmarks.timing import seconds
 from ocm_core import covariance
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
@@ -62,8 +62,8 @@ def settings(iterations: int, rate: float, seed: int) -> OptimiserParams:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A trained score network, training images and images held out."""
+class HeadTrial:
+    """A trained score network, images to train heads with, and held-out images to test them."""
 
     denoiser: Denoiser
     train: Tensor
@@ -72,7 +72,7 @@ class Trial:
 
     @cached_property
     def points(self) -> list[tuple[Prediction, Tensor]]:
-        """Held-out noisy points at each of the times, and the exact c there."""
+        """Noisy held-out images at each of the timesteps, and the exact c there."""
         exact = cast(PosteriorMethod, covariance.build("exact_diag"))
         draw, schedule = torch.Generator().manual_seed(0), self.denoiser.schedule
         found = []
@@ -127,14 +127,14 @@ class Trial:
 
 
 def images() -> tuple[Tensor, Tensor]:
-    """To train with, and held out."""
+    """For training, and held out."""
     every = torch.from_numpy(load_digits().images).float()[:, None] / 8 - 1
     return every[:-POINTS], every[-POINTS:]
 
 
 @cache
 def score(seed: int, iterations: int = SCORE_ITERATIONS) -> Denoiser:
-    """The digits' network, trained for less long."""
+    """The score network of `digits`, trained for fewer iterations."""
     torch.manual_seed(seed)
     denoiser = Denoiser(small_unet(), schedules.linear(1000))
     train, _ = images()
@@ -147,8 +147,10 @@ def score(seed: int, iterations: int = SCORE_ITERATIONS) -> Denoiser:
 
 
 def _errors(kind: str) -> Measured:
-    trials = [Trial(score(seed), *images(), kind) for seed in range(SEEDS)]
-    trained = [trial.iterations_in(BUDGET) for trial in trials]  # timed before it is charged for
+    trials = [HeadTrial(score(seed), *images(), kind) for seed in range(SEEDS)]
+    trained = [
+        trial.iterations_in(BUDGET) for trial in trials
+    ]  # before the time of any head is counted
 
     def plain(rate: float, seed: int) -> float:
         head = trials[seed].plain(seed)

@@ -1,7 +1,7 @@
 """The Fréchet distance of 2048-dimensional features, against clean-fid's own function.
 
-clean-fid gets means and covariances and takes a matrix root; it has to form them from features
-first, and so have we. Statistics of the real set are made once and are not timed.
+clean-fid takes the square root of a product of covariances. Both times include the mean and
+covariance of the generated set; those of the real set are computed once and are not timed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.timing import Comparison, interleaved
+from benchmarks.measuring import Comparison, interleaved
 from ocm_core.compat import make_torchvision_importable
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 
@@ -26,7 +26,7 @@ REPEATS = 3
 
 
 def features(seed: int, count: int, dimensions: int = DIMENSIONS) -> Tensor:
-    """Correlated, positive on the whole, with a spectrum over decades, as networks have them."""
+    """Correlated, with eigenvalues over several orders of magnitude, like those of networks."""
     draw = torch.Generator().manual_seed(seed)
     mixing = torch.Generator().manual_seed(0)
     basis, _ = torch.linalg.qr(torch.randn(dimensions, dimensions, generator=mixing))
@@ -49,7 +49,7 @@ def _clean_fid() -> Any:
 
 @cache
 def _runs(count: int) -> tuple[Comparison, float, float]:
-    """Seconds, and both distances."""
+    """The times, and both distances."""
     real, generated = Statistics.of(features(1, REAL)), features(2, count)
     found: dict[str, float] = {}
 

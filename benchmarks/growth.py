@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import exponent, seconds
 from benchmarks.networks import small_denoiser
-from benchmarks.timing import exponent, seconds
 from ocm_core import covariance
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
@@ -46,7 +46,7 @@ def sample(
 
 
 def bound(denoiser: Denoiser, count: int) -> None:
-    """Image batches through one likelihood table."""
+    """The likelihood bound of that many images."""
     likelihood = Likelihood(denoiser, {"beta": covariance.build("beta")}, Decoder(17))
     x0 = torch.zeros(BATCH, *SHAPE)
     for first in range(0, count, BATCH):
@@ -55,7 +55,7 @@ def bound(denoiser: Denoiser, count: int) -> None:
 
 
 def _discard(first: int, x: torch.Tensor) -> None:
-    """Time only."""
+    """The samples are not needed: only time is measured."""
 
 
 def _grows(unit: int, work: Callable[[Denoiser, int], None]) -> Measured:

@@ -1,4 +1,4 @@
-"""What a benchmark states beforehand, and what it measures."""
+"""A benchmark with its target, and its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Unit = Literal["of the baseline", "s", "exponent", "difference"]
 class Measured:
     """The figure that is compared with the target, and its range over the repeats.
 
-    A benchmark that could not be run says why, and then never holds.
+    A benchmark that could not be run says why, and counts as failed.
     """
 
     ratio: float | None
@@ -23,7 +23,7 @@ class Measured:
 
     @classmethod
     def exactly(cls, ratio: float, **details: Any) -> Measured:
-        """Counted, not timed."""
+        """Of something that is counted and not timed, so that it has no range."""
         return cls(ratio, ratio, ratio, details)
 
     @classmethod
@@ -40,7 +40,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """It holds where the measured figure is at most the target: less is better in all of them.
+    """A target holds if the measured figure is no larger: smaller is better in all benchmarks.
 
     "At least five times faster" is a ratio of at most 1/5.
     """
@@ -60,8 +60,8 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """A benchmark's outcome, as it is written to the file."""
+class Outcome:
+    """What was measured, and whether the target holds, as written to reports/benchmarks.json."""
 
     ratio: float | None
     low: float | None
@@ -71,7 +71,7 @@ class Measurement:
     details: Mapping[str, Any]
 
     @classmethod
-    def of(cls, benchmark: Benchmark, measured: Measured) -> Measurement:
+    def of(cls, benchmark: Benchmark, measured: Measured) -> Outcome:
         holds = measured.ratio is not None and measured.ratio <= benchmark.target
         return cls(
             measured.ratio, measured.low, measured.high, benchmark.target, holds, measured.details

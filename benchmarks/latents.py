@@ -1,8 +1,8 @@
 """Shuffled batches of latents: streamed from Zarr, against random rows of a memory map.
 
-And whether the stream could ever starve a GPU: DiT-XL/2's training step, a forward pass and a
-product with its Jacobian (as much again), at an A100's peak of 312 TFLOP/s in bfloat16, which no
-training reaches.
+And whether loading could be slower than the GPU: compared with DiT-XL/2's training step, a forward
+pass and a vector-Jacobian product (the same again), at an A100's peak of 312 TFLOP/s in bfloat16,
+which no training reaches.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved, seconds
 from benchmarks.sampling_head import operations
-from benchmarks.timing import interleaved, seconds
-from ocm_core.planning.gpus import A100
+from ocm_core.planning.roofline import A100
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer as store
 from ocm_core.store.layout import StoreLayout
@@ -34,14 +34,14 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Latents:
-    """The same latents in both forms."""
+class ShuffledLatents:
+    """The same latents as a Zarr store and as a memory map."""
 
     streamed: StoredItems
     mapped: np.memmap[tuple[int, ...], np.dtype[np.float32]]
 
     def from_store(self) -> Tensor:
-        """One epoch; the last batch is what a test looks at."""
+        """One epoch; returns the last batch."""
         for iteration in range(len(self.mapped) // BATCH):
             x0, _ = self.streamed.batch(BatchRng(0, iteration, BATCH))
         return x0
@@ -54,7 +54,7 @@ class Latents:
 
 
 @contextmanager
-def written(count: int = COUNT) -> Iterator[Latents]:
+def written(count: int = COUNT) -> Iterator[ShuffledLatents]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         values = np.random.default_rng(0).standard_normal((count, *SHAPE), dtype=np.float32)
@@ -66,7 +66,7 @@ def written(count: int = COUNT) -> Iterator[Latents]:
         values.tofile(folder / "train.bin")
         mapped = np.memmap(folder / "train.bin", np.float32, "r", shape=values.shape)
         stored = open_split([folder], "train")
-        yield Latents(open_items(stored, buffer=BUFFER, memory_bytes=0), mapped)
+        yield ShuffledLatents(open_items(stored, buffer=BUFFER, memory_bytes=0), mapped)
 
 
 def _time() -> Measured:

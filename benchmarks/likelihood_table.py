@@ -1,9 +1,9 @@
-"""The likelihood table in one pass, against each of its cells by itself.
+"""The likelihoods of all methods and chains computed together, against each one separately.
 
-Six methods and six chains: a cell by itself evaluates the network K times an image, the table in
-one pass at each timestep that some chain visits. The evaluations are counted over the whole table;
-the time is that of a table of a tenth of the length, on a network that is small and yet takes most
-of the time, as real ones do.
+For six methods and six chains. A separate run evaluates the network K times per image; all together
+evaluate it once at each timestep that some chain visits. Evaluations are counted for the full
+chains; time is measured with chains of a tenth of the length, on a small network that takes most of
+the time nevertheless, as real ones do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import small_unet
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import chains
@@ -40,8 +40,8 @@ Cells = Mapping[tuple[str, str], Bound]
 
 
 @dataclass(frozen=True)
-class Counting(Denoiser):
-    """A denoiser that notes at which t it is asked."""
+class CountingDenoiser(Denoiser):
+    """A denoiser that records the timesteps at which it is evaluated."""
 
     asked: list[int] = field(default_factory=list)
 
@@ -50,8 +50,8 @@ class Counting(Denoiser):
         return super().predict(x, t, label)
 
 
-class Free(ScoreNetwork):
-    """A network that costs nothing, where only its evaluations count."""
+class IdentityNetwork(ScoreNetwork):
+    """A network that takes no time, for counting evaluations."""
 
     head_kinds = ("simple",)
     out_channels_per_input = 1
@@ -63,22 +63,22 @@ class Free(ScoreNetwork):
         return features.hidden
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        return FreeHead()
+        return SquareHead()
 
 
-class FreeHead(nn.Module):
+class SquareHead(nn.Module):
     def forward(self, features: TrunkFeatures) -> Tensor:
         return features.hidden.square()
 
 
 @dataclass(frozen=True)
-class Table:
+class LikelihoodTable:
     denoiser: Denoiser
     x0: Tensor
     chains: Mapping[str, Chain]
 
     @classmethod
-    def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> Table:
+    def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> LikelihoodTable:
         network = denoiser.network
         heads = {name: CovarianceHead(network.make_head("simple")) for name in ("npr", "sn", "ocm")}
         moments = torch.linspace(1, 1e-4, denoiser.schedule.steps + 1, dtype=torch.float64)
@@ -108,9 +108,9 @@ class Table:
 
 def _evaluations() -> Measured:
     counts = []
-    for work in (Table.together, Table.each_cell):
-        counting = Counting(Free(), schedules.linear(1000))
-        work(Table.on(counting, 1, STEPS))
+    for work in (LikelihoodTable.together, LikelihoodTable.each_cell):
+        counting = CountingDenoiser(IdentityNetwork(), schedules.linear(1000))
+        work(LikelihoodTable.on(counting, 1, STEPS))
         counts.append(len(counting.asked))
     together, each = counts
     return Measured.exactly(together / each, evaluations=together, baseline_evaluations=each)
@@ -118,7 +118,7 @@ def _evaluations() -> Measured:
 
 def _time() -> Measured:
     denoiser = Denoiser(small_unet(WIDTH), schedules.linear(SHORT[-1]))
-    table = Table.on(denoiser, IMAGES, SHORT)
+    table = LikelihoodTable.on(denoiser, IMAGES, SHORT)
     compared = interleaved(table.together, table.each_cell, REPEATS, warm=False)
     return compared.measured(images=IMAGES, steps=SHORT, network=f"UNet of width {WIDTH}, 8×8")
 

@@ -1,4 +1,4 @@
-"""Networks at their real sizes with drawn weights, and their denoisers."""
+"""Networks with random weights, most of them at their published sizes, and their denoisers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _published(checkpoint: Checkpoint) -> tuple[Denoiser, nn.Module, tuple[int, 
 
 
 def small_unet(width: int = 16) -> ScoreNetwork:
-    """That of the digits: two levels, 8×8 grey images."""
+    """The network of `digits`: two levels, 8×8 grey images."""
     network = load("digits").network
     assert isinstance(network, TrunkNetworkParams)
     return drawn(build(network.family, network.config | {"base_channels": width}))
@@ -63,7 +63,7 @@ def small_denoiser() -> Denoiser:
 
 
 def drawn(module: Module) -> Module:
-    """Layers that start at zero are drawn as well, so that nothing computes with zeros."""
+    """Give layers that are initialised to zero random weights, too."""
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.dim() > 1 and not parameter.any():

@@ -1,7 +1,7 @@
-"""Seconds that Snakemake and DVC take to find that nothing is to be done for `digits`.
+"""Seconds that Snakemake and DVC take to find that `digits` is up to date.
 
-Wall-clock time of a process; run only where a dry run says that there is nothing to do, so that a
-benchmark never starts a pipeline.
+Wall-clock time of a process. It is measured only if a dry run says that there is nothing to do, so
+that a benchmark never starts a pipeline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.timing import seconds
+from benchmarks.measuring import seconds
 from ocm_core.params.resolved import load
 from ocm_core.pipeline.staleness import states
 
@@ -24,7 +24,7 @@ REPEATS = 3
 
 
 @dataclass(frozen=True)
-class Tool:
+class PipelineTool:
     arguments: tuple[str, ...]
     dry: str  # the option of a dry run
     idle: str  # what it says when there is nothing to do
@@ -38,13 +38,13 @@ class Tool:
 
 
 TOOLS = {
-    "snakemake": Tool(
+    "snakemake": PipelineTool(
         ("snakemake", "--cores", "1", f"reports/{EXPERIMENT}.html"),
         "--dry-run",
         "Nothing to be done",
         3.0,
     ),
-    "dvc": Tool(
+    "dvc": PipelineTool(
         ("dvc", "repro", f"{EXPERIMENT}-report"),
         "--dry",
         "Data and pipelines are up to date",
@@ -53,7 +53,7 @@ TOOLS = {
 }
 
 
-def _time(tool: Tool) -> Measured:
+def _time(tool: PipelineTool) -> Measured:
     unready = [task for task, state in states(load(EXPERIMENT)).items() if state != "current"]
     if unready:
         reason = f"{len(unready)} tasks of {EXPERIMENT} are missing or stale"

@@ -1,4 +1,4 @@
-"""The suite as a page: each figure against its target, the curves of growth, and all numbers."""
+"""reports/benchmarks.html: each figure against its target, scaling curves, and all numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from benchmarks.interface import Benchmark, Measurement
-from benchmarks.run import number, spread, verdict
+from benchmarks.interface import Benchmark, Outcome
+from benchmarks.suite import number, spread, verdict
 from ocm_core.report.blocks import Figure, Page, Plot, Section, Table
 from ocm_core.report.charts import plain
 from ocm_core.report.style import axis, layout, log_axis, var
 from ocm_core.text import plural
 
 Benchmarks = Mapping[str, Benchmark]
-Found = Mapping[str, Measurement]
+Found = Mapping[str, Outcome]
 
 _RULE = (
     "Everything is measured side by side in one run, ours and the baseline in turn; a ratio is "
@@ -113,7 +113,7 @@ def _shares(found: Found) -> go.Figure:
     return figure
 
 
-def _range(m: Measurement) -> tuple[float | None, float | None, float | None]:
+def _range(m: Outcome) -> tuple[float | None, float | None, float | None]:
     return m.low, m.ratio, m.high
 
 

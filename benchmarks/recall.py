@@ -1,4 +1,4 @@
-"""Precision and recall a block at a time, against all distances at once; and their memory."""
+"""Time and memory of precision and recall, block by block against all distances at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.memory import peak_bytes
-from benchmarks.timing import interleaved
+from benchmarks.measuring import interleaved, peak_bytes
 from ocm_core.metrics.precision_recall import (
     BLOCK_BYTES,
     NEIGHBOURS,
@@ -34,7 +33,7 @@ def by_blocks(real: Tensor, generated: Tensor, block_bytes: int = BLOCK_BYTES) -
 
 
 def at_once(real: Tensor, generated: Tensor) -> PrecisionRecall:
-    """Whole matrices of squared distances in float64, as the blocks have them."""
+    """From whole matrices of squared distances, in float64 like the blocks."""
     x, y = real.double(), generated.double()
     x_radii, y_radii = _radii(x), _radii(y)
     between = _squares(x, y)
@@ -44,13 +43,13 @@ def at_once(real: Tensor, generated: Tensor) -> PrecisionRecall:
 
 
 def _squares(x: Tensor, y: Tensor) -> Tensor:
-    """In one matrix, without further ones of its size: the baseline is to be no straw man."""
+    """In place, so that the baseline is a fair one."""
     products = torch.addmm(y.square().sum(1), x, y.T, alpha=-2)
     return products.add_(x.square().sum(1)[:, None])
 
 
 def _radii(x: Tensor) -> Tensor:
-    """The nearest to each point is the point itself."""
+    """One neighbour more than asked for: the nearest is the point itself."""
     nearest = _squares(x, x).topk(NEIGHBOURS + 1, dim=1, largest=False).values
     return nearest[:, -1]
 
@@ -67,7 +66,7 @@ def _time(count: int) -> Measured:
 
 
 def _memory() -> Measured:
-    """In blocks, whatever their size: the worst of two sizes."""
+    """As a multiple of the block size; the larger of the figures for two sizes."""
     real, generated = points(1, MEMORY_POINTS), points(2, MEMORY_POINTS)
     peaks = {size: peak_bytes(partial(by_blocks, real, generated, size)) for size in BLOCKS}
     whole = peak_bytes(lambda: at_once(real, generated))

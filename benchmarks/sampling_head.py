@@ -1,8 +1,8 @@
 """A sampling step with a head against the same step without, by operations and by time.
 
-Operations are those of the cost model, at the published networks' real sizes. Time needs
-real tensors and is measured where a step takes a second at most. The `complex` head has a bound at
-64×64; that of LSUN, at 256×256, is counted beside it.
+Operations are counted as by `ocm cost`, on the published networks. Time is measured where a step
+takes a second at most. The target of the `complex` head is for 64×64 images; that of LSUN, at
+256×256, is recorded in the details.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import drawn
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
 from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
@@ -24,7 +24,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.transition import Ddpm, transition
 from ocm_core.params.resolved import load
-from ocm_core.planning.units import units
+from ocm_core.planning.network_counts import counts_of
 from ocm_core.rng.noise import SampleNoise
 
 REPEATS = 9
@@ -35,15 +35,15 @@ ABOVE = 0.03
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a chain, the head's variance scaling the noise or a fixed one."""
+class SamplingStep:
+    """One step of a chain, with the variance of the head or a fixed one."""
 
     denoiser: Denoiser
     x: Tensor
     noise: Tensor
 
     @classmethod
-    def on(cls, checkpoint: Checkpoint, batch: int) -> Step:
+    def on(cls, checkpoint: Checkpoint, batch: int) -> SamplingStep:
         network = checkpoint.network()
         head = CovarianceHead(network.make_head(checkpoint.head))
         schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
@@ -64,8 +64,8 @@ class Step:
 
 
 def operations(name: str) -> tuple[float, float]:
-    """Of the network alone, and of its head, for one item."""
-    found = units(name)
+    """For one image: of the network without its head, and of the head."""
+    found = counts_of(name)
     return found.evaluation.of(1).operations, found.head.of(1).operations
 
 
@@ -83,7 +83,7 @@ def _counted(name: str) -> Measured:
 
 
 def _timed(name: str) -> Measured:
-    step = Step.on(CHECKPOINTS[name], TIMED[name])
+    step = SamplingStep.on(CHECKPOINTS[name], TIMED[name])
     drawn(step.denoiser.network), drawn(step.denoiser.heads["ocm"])
     with_head, without = partial(step.run, "ocm"), partial(step.run, "beta")
     timed = interleaved(with_head, without, REPEATS).measured(batch=TIMED[name])

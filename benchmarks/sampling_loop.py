@@ -1,7 +1,7 @@
-"""`sample` of one cell against a plain loop over the same network; and how the network is run.
+"""The sampler against a plain loop over the same network; and ways to run the network.
 
-The plain loop is Ddpm's step written out for the head `ocm`, with noise from torch. Layout,
-precision and compilation are those of the network alone: they are measured without a head.
+The plain loop is a DDPM step written out for the head `ocm`, with noise from torch. Memory layout,
+precision and compilation concern the network only, and are measured without a head.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
+from benchmarks.measuring import interleaved
 from benchmarks.networks import cifar10_unet, small_unet
-from benchmarks.timing import interleaved
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip
 from ocm_core.covariance.learned import CovarianceHead
@@ -36,7 +36,7 @@ AS_IT_IS: dict[str, Any] = {"precision": "float32", "channels_last": False, "com
 
 
 @dataclass(frozen=True)
-class Cell:
+class SamplingLoop:
     denoiser: Denoiser
     shape: tuple[int, ...]
     batch: int
@@ -73,7 +73,7 @@ class Cell:
 def _loop() -> Measured:
     denoiser, net, shape = cifar10_unet()
     able = replace(denoiser, heads={"ocm": CovarianceHead(net)})
-    cell = Cell(able, shape, BATCH, chains.even(1000, STEPS))
+    cell = SamplingLoop(able, shape, BATCH, chains.even(1000, STEPS))
     compared = interleaved(cell.stage, cell.plain, REPEATS)
     return compared.measured(batch=BATCH, steps=STEPS, network="UNet of CIFAR10")
 
@@ -95,7 +95,7 @@ def _execution() -> Measured:
     network = small_unet(SMALL_WIDTH)
     plain = Denoiser(network, schedules.linear(1000))
     shape, chain = (1, 8, 8), chains.even(1000, STEPS)
-    base = Cell(plain, shape, SMALL_BATCH, chain, "beta")
+    base = SamplingLoop(plain, shape, SMALL_BATCH, chain, "beta")
     effects = {
         name: interleaved(replace(base, denoiser=variant).stage, base.stage, REPEATS)
         for name, variant in _variants(plain).items()

@@ -1,8 +1,8 @@
 """One OCM training step against the published way, in time and in added memory.
 
 The published way: ε̂ with a graph, the gradient of v·score by automatic differentiation, and the
-head's loss backpropagated through the whole trunk. Ours: the head reads detached features of a
-frozen trunk. Losses and gradients are what is timed; the optimiser is the same in both.
+loss of the head backpropagated through the whole trunk. Here: the head reads detached features of a
+frozen trunk. Losses and gradients are timed; the optimiser is the same in both.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.interface import Benchmark, Measured
-from benchmarks.memory import peak_bytes
+from benchmarks.measuring import interleaved, peak_bytes, seconds
 from benchmarks.networks import cifar10_unet, dit_s2
-from benchmarks.timing import interleaved, seconds
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
@@ -34,15 +33,15 @@ Build = Callable[[], tuple[Denoiser, nn.Module, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Both ways on one network, head and set of images, with the same random numbers."""
+class TrainingStep:
+    """Both ways with the same network, head, images and random numbers."""
 
     denoiser: Denoiser
     head: nn.Module
     x0: Tensor
 
     @classmethod
-    def on(cls, build: Build, batch: int = BATCH) -> Steps:
+    def on(cls, build: Build, batch: int = BATCH) -> TrainingStep:
         denoiser, net, shape = build()
         heads = {"ocm": CovarianceHead(net)}
         return cls(replace(denoiser, heads=heads), heads["ocm"], torch.randn(batch, *shape))
@@ -65,7 +64,7 @@ class Steps:
         return loss.detach()
 
     def published(self) -> Tensor:
-        """h ≈ b_t diag H regressed on b_t v ⊙ ∇(v·score); the trunk's weights get gradients too."""
+        """Regress h on b_t v ⊙ ∇(v·score); the weights of the trunk get gradients, too."""
         network, schedule, rng = self.denoiser.network, self.denoiser.schedule, self.rng
         network.requires_grad_(True)
         x0 = self.x0[torch.from_numpy(rng.items(len(self.x0)))]
@@ -82,7 +81,7 @@ class Steps:
 
 
 def _time(build: Build) -> Measured:
-    steps = Steps.on(build)
+    steps = TrainingStep.on(build)
     compared = interleaved(steps.ours, steps.published, REPEATS)
     forward = min(seconds(steps.forward) for _ in range(REPEATS))
     return compared.measured(
@@ -94,8 +93,8 @@ def _time(build: Build) -> Measured:
 
 
 def _memory(build: Build) -> Measured:
-    """The trunk's gradients are there before, so that they do not count against the published."""
-    steps = Steps.on(build)
+    """Gradients of the trunk are allocated before, so that they do not count for the baseline."""
+    steps = TrainingStep.on(build)
     published, plain = peak_bytes(steps.published), peak_bytes(steps.ours)
     recompute_blocks(steps.denoiser.network)
     ours = peak_bytes(steps.ours)

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import ocm_core
 from ocm_core.commands import (
-    bench,
     compare,
     cost,
     doctor,
@@ -32,7 +31,7 @@ from ocm_core.errors import OcmError
 
 EXIT_CODES = """exit codes:
   0  fine
-  1  something is wrong with what was asked; stderr (or the output itself) says what
+  1  something is wrong with what was asked; stderr, or the output itself, says what
   2  a mistake in the command line"""
 
 
@@ -50,7 +49,7 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     *(doctor, cost, params, networks, fetch),  # before a run
     *(run, status, verify, sync),  # during it
-    *(sample, compare, index, bench),  # after it
+    *(sample, compare, index),  # after it
 )
 
 
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_place() -> None:
-    """Refuse to work on one checkout with the code of another."""
+    """Refuse to work in one checkout with the code of another."""
     home = Path(ocm_core.__file__).resolve().parents[1]
     if home != Path.cwd().resolve():
         raise OcmError(

@@ -61,8 +61,8 @@ TINY = {
         "train.moments.draws=2",
         f"sample.samplers.ddpm.{ONE}",
         f"sample.samplers.ddim.{ONE}",
-        "sample.samplers.ddpm.methods=[ocm]",
-        "sample.samplers.ddim.methods=[ocm]",
+        "sample.samplers.ddpm.methods=[ocm_relative]",
+        "sample.samplers.ddim.methods=[ocm_relative]",
         "sample.count=5",
         "sample.seeds=[0]",
         "sample.split=[]",
@@ -131,7 +131,7 @@ def read(file: str) -> np.ndarray:
         ("digits", "learned-ddim-delta-K3", "--method delta"),
         ("imagenet256_smoke", "published-ddpm-ocm-K3", "--method ocm"),
         ("imagenet256_smoke", "published-ddpm-ocm-K3-cfg1.5", "--method ocm --guidance 1.5"),
-        ("toy_mog9", "true-ddpm-ocm-K3", "--method ocm"),
+        ("toy_mog9", "true-ddpm-ocm_relative-K3", "--method ocm_relative"),
     ],
 )
 def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
@@ -240,7 +240,7 @@ def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, mad
     name = made("digits")
     text = Path(f"params/resolved/{name}.yaml").read_text()
     Path("params/resolved/bare.yaml").write_text(text.replace(name, "bare", 1))
-    told = refused(capsys, "bare", "--method", "ocm", "--steps", "3")
+    told = refused(capsys, "bare", "--method", "ocm_relative", "--steps", "3")
     assert "artifacts/bare/score/learned: missing" in told
     manifests = [f"artifacts/bare/{stage}/learned/manifest.json" for stage in ("moments", "heads")]
     assert "`snakemake --cores all artifacts/bare/score/" in told

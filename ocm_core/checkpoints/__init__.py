@@ -1,4 +1,9 @@
-"""The published checkpoints: where they are, how they lie on disk, and the one way in.
+"""Published networks: where their files are, how they are laid out, and how they are converted.
 
-`registry` is data; `convert.fetch` takes a file from its source to safetensors with our keys.
+- `registry`: `CHECKPOINTS` describes the six networks of the paper; `checkpoint_named` finds one.
+- `convert`: `fetch` downloads a file, checks it and writes safetensors with this project's keys.
+- `layouts`: how published files nest their weights.
+- `diffusers_folder`: `read_unet` and `read_scheduler`, of a folder that diffusers wrote.
+- `head_file`: `save_heads` and `load_heads`, the covariance heads of a denoiser as one file.
+- `counts`: numbers of parameters beside those of the paper.
 """

@@ -1,12 +1,12 @@
-"""`fetch`: from a published file to safetensors with our keys, every step checked.
+"""`fetch`: from a published file to safetensors with this project's keys, every step checked.
 
-place or download → look at the head → digest → restricted unpickler → layout → keys, shapes and
-dtypes → safetensors. A download that fails any check is removed; a file put there by hand is not.
+A file that is there is taken, any other downloaded; then its first bytes and digest are checked,
+the restricted unpickler opens it, its layout is undone, and keys, shapes and dtypes are compared
+with the network. A download that fails a check is removed; a file put there by hand is not.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,19 +16,21 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.checkpoints.layouts import State, extract, layout_named
-from ocm_core.checkpoints.registry import Checkpoint, Source
+from ocm_core.checkpoints.layouts import StateDict, extract, layout_named
+from ocm_core.checkpoints.registry import Checkpoint, CheckpointSource
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import replacing
+from ocm_core.io.digests import digests_of, sha256_of
 from ocm_core.io.download import ByteProgress, download
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import open_restricted, refuse_other_formats
 from ocm_core.networks.keys import load_published, published_keys
 
 WEIGHTS = "weights.safetensors"
 PROVENANCE = "provenance"  # the metadata entry of the safetensors file
 
-Provenance = dict[str, str | int | bool | None]
+CheckpointProvenance = dict[str, str | int | bool | None]
 
 
 def fetch(
@@ -41,19 +43,18 @@ def fetch(
     url: str | None = None,
     target: Path | None = None,
     progress: ByteProgress | None = None,
-) -> Provenance:
-    """Write the weights to `target`; `file` picks a source, `url` says where else to get it.
+) -> CheckpointProvenance:
+    """Write the weights to `target`, and return where they come from.
 
-    Keys and shapes must be those of `network`: the published one unless another is given.
-
-    A file that already lies in `folder` is taken as it is. What is returned depends on the file and
-    the arguments, and not on how the file came there.
+    `file` picks one of several published files, `url` is another address of it. Keys and shapes
+    must be those of `network`: the published one unless another is given. A file that is in
+    `folder` already is not downloaded, and the provenance that is returned is the same then.
     """
     source = checkpoint.source(file or (None if url else _placed(checkpoint, folder)))
     path = folder / source.file
     by_hand = path.exists()
-    sha256 = _digest(path, "sha256") if by_hand else _download(source, path, url, progress)
-    found = Recorded(sha256, path.stat().st_size)
+    sha256 = sha256_of(path) if by_hand else _download(source, path, url, progress)
+    found = FileRecord(sha256, path.stat().st_size)
     try:
         content = _opened(checkpoint, source, path, found, lock)
         weights = _checked(network or empty_network(checkpoint), source, path, content)
@@ -68,13 +69,13 @@ def fetch(
 
 
 def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
-    """The published network without storage."""
+    """The published network on the meta device, without memory for its weights."""
     with torch.device("meta"):
         return checkpoint.network()
 
 
-def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> State:
-    """The same tensors under our keys; anything but exactly the published list is refused."""
+def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> StateDict:
+    """The tensors under this project's keys; all published ones must be there, and no others."""
     empty = network.to("meta")
     load_published(empty, {key: tensor.to("meta") for key, tensor in state.items()})
     expected = empty.state_dict()
@@ -93,7 +94,9 @@ def _placed(checkpoint: Checkpoint, folder: Path) -> str | None:
     return next((file for file in files if (folder / file).exists()), None)
 
 
-def _download(source: Source, path: Path, url: str | None, progress: ByteProgress | None) -> str:
+def _download(
+    source: CheckpointSource, path: Path, url: str | None, progress: ByteProgress | None
+) -> str:
     address = url or source.url
     if address is None:
         raise OcmError(f"{path}: no direct address is known; {source.remedy(path)}")
@@ -101,9 +104,9 @@ def _download(source: Source, path: Path, url: str | None, progress: ByteProgres
 
 
 def _opened(
-    checkpoint: Checkpoint, source: Source, path: Path, found: Recorded, lock: Lock
+    checkpoint: Checkpoint, source: CheckpointSource, path: Path, found: FileRecord, lock: Lock
 ) -> object:
-    """Digests first; then what the restricted unpickler makes of the file."""
+    """Check the digests, then open the file with the restricted unpickler."""
     remedy = source.remedy(path)
     refuse_other_formats(path, remedy)
     _check_published_digests(source, path, found)
@@ -111,7 +114,9 @@ def _opened(
     return open_restricted(path, remedy, layout_named(source.layout).allowed)
 
 
-def _checked(network: ScoreNetwork, source: Source, path: Path, content: object) -> State:
+def _checked(
+    network: ScoreNetwork, source: CheckpointSource, path: Path, content: object
+) -> StateDict:
     remedy = source.remedy(path)
     state = extract(source.layout, content, path, remedy)
     try:
@@ -120,11 +125,11 @@ def _checked(network: ScoreNetwork, source: Source, path: Path, content: object)
         raise OcmError(f"{path}: {error}; {remedy}") from None
 
 
-def _check_published_digests(source: Source, path: Path, found: Recorded) -> None:
+def _check_published_digests(source: CheckpointSource, path: Path, found: FileRecord) -> None:
     facts: list[tuple[str, object, object]] = [
         ("bytes", source.bytes, found.bytes),
         ("sha256", source.sha256, found.sha256),
-        ("md5", source.md5, _digest(path, "md5") if source.md5 else None),
+        ("md5", source.md5, digests_of(path, "md5")[0] if source.md5 else None),
     ]
     for what, expected, value in facts:
         if expected is not None and expected != value:
@@ -134,19 +139,14 @@ def _check_published_digests(source: Source, path: Path, found: Recorded) -> Non
             )
 
 
-def _write(tensors: State, target: Path, provenance: Provenance) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{target.name}.tmp")
-    try:
+def _write(tensors: StateDict, target: Path, provenance: CheckpointProvenance) -> None:
+    with replacing(target) as temporary:
         save_file(tensors, temporary, metadata={PROVENANCE: json.dumps(provenance)})
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _provenance(
-    checkpoint: Checkpoint, source: Source, found: Recorded, url: str | None
-) -> Provenance:
+    checkpoint: Checkpoint, source: CheckpointSource, found: FileRecord, url: str | None
+) -> CheckpointProvenance:
     return {
         "checkpoint": checkpoint.name,
         "file": source.file,
@@ -160,16 +160,12 @@ def _provenance(
     }
 
 
-def _key(checkpoint: Checkpoint, source: Source) -> str:
+def _key(checkpoint: Checkpoint, source: CheckpointSource) -> str:
     return f"{checkpoint.name}/{source.file}"
 
 
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
 def describe(provenance: Mapping[str, Any]) -> str:
+    """Digest, address and licence in a line."""
     where = provenance["url"] or provenance["page"]
     licence = provenance["licence"] or "none found"
     return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"

@@ -1,4 +1,4 @@
-"""Parameters of the published networks, counted without storage, beside the paper's figures."""
+"""Numbers of parameters of the published networks, beside those that the paper states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ocm_core.networks.keys import count_values
 MILLION = 1e6
 
 
-class Counts(NamedTuple):
+class ParameterCounts(NamedTuple):
     name: str
     family: str
     head: str
@@ -25,13 +25,13 @@ class Counts(NamedTuple):
     paper_millions_with_head: float
 
 
-def counts(checkpoint: Checkpoint) -> Counts:
+def counts(checkpoint: Checkpoint) -> ParameterCounts:
     with torch.device("meta"):
         network = checkpoint.network()
         head = network.make_head(checkpoint.head)
     without = count_values(network)
     total = without + count_values(head)
-    return Counts(
+    return ParameterCounts(
         checkpoint.name,
         checkpoint.family,
         checkpoint.head,
@@ -44,7 +44,7 @@ def counts(checkpoint: Checkpoint) -> Counts:
     )
 
 
-def table(rows: Iterable[Counts]) -> str:
+def table(rows: Iterable[ParameterCounts]) -> str:
     lines = [f"{'':<14}{'family':<12}{'head':<9}{'M':>8}{'paper':>8}{'+ head':>9}{'paper':>8}"]
     lines += [
         f"{row.name:<14}{row.family:<12}{row.head:<9}{row.millions:>8.2f}{row.paper_millions:>8.2f}"

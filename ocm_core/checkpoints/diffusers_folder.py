@@ -1,8 +1,8 @@
 """A folder that diffusers wrote: `UNet2DModel` and scheduler, read without running what is inside.
 
-Both layouts are read: the pipeline's (`unet/`, `scheduler/`), and everything in one folder, as the
-first published ones are. diffusers fills missing weights with random ones and goes on; here a
-folder that does not fit its own configuration is refused.
+Both layouts are read: `unet/` and `scheduler/` as in a pipeline, and all files in one folder as in
+the first published models. diffusers replaces missing weights by random ones; here a folder whose
+weights do not fit its configuration is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_unet(folder: Path) -> UNet2DModel:
 
 
 def read_scheduler(folder: Path) -> DDPMScheduler:
-    """Whatever its kind, what counts here is the noise that it was trained with."""
+    """As a `DDPMScheduler`, whatever its class: only the noise schedule of training is used."""
     place = _part(folder, "scheduler", "scheduler_config.json")
     with _refusals(place):
         config: Mapping[str, Any] = DDPMScheduler.load_config(place)
@@ -67,7 +67,7 @@ def _part(folder: Path, name: str, file: str) -> Path:
 
 @contextmanager
 def _refusals(place: Path) -> Iterator[None]:
-    """One kind of error, with the folder in front, for all that diffusers may raise on a file."""
+    """Turn what diffusers raises on a bad file into one kind of error that names the folder."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

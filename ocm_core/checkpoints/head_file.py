@@ -1,7 +1,7 @@
-"""A denoiser's covariance heads as one safetensors file, and back onto a denoiser like it.
+"""The covariance heads of a denoiser, saved to one safetensors file and loaded again.
 
-Weights and baselines stand under the name of their method; how a raw output is read (the link) is
-metadata, and the kind of head follows from its tensors.
+Weights and baselines have the name of their method as a prefix. The link function, from the raw
+output to a covariance, is metadata; the kind of head follows from the shapes of its tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ocm_core.covariance.learned import LINKS, CovarianceHead
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import replacing
 
 _LINKS = "links"
 
@@ -35,11 +36,12 @@ def save_heads(denoiser: Denoiser, path: Path) -> None:
     }
     names = {link: name for name, link in LINKS.items()}
     links = {label: names[head.link] for label, head in heads.items()}
-    save_file(tensors, path, metadata={_LINKS: json.dumps(links)})
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={_LINKS: json.dumps(links)})
 
 
 def load_heads(denoiser: Denoiser, path: Path) -> Denoiser:
-    """The denoiser with the heads of the file beside those it has."""
+    """The denoiser with the heads of the file added to its own."""
     links, tensors = _read(path)
     heads: dict[str, nn.Module] = dict(denoiser.heads)
     for label, link in links.items():
@@ -64,7 +66,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _fitting(network: ScoreNetwork, tensors: Mapping[str, Tensor], path: Path) -> nn.Module:
-    """The kind of head that has exactly these tensors."""
+    """A new head of the kind whose tensors have these names and shapes."""
     found = {key: value.shape for key, value in tensors.items() if key.startswith("net.")}
     for kind in network.head_kinds:
         net = network.make_head(kind)

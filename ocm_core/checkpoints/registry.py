@@ -1,8 +1,8 @@
-"""The six published models that carry the paper's results, as data.
+"""The six published networks of the paper's experiments, as data.
 
 Addresses and digests are copied from the pages named beside them; what no page states is None.
-A source is one file. The first source of a model is the one that is downloaded; the others are
-taken when they lie in `checkpoints/<name>/` under their name.
+A network may have several sources, one file each: the first is downloaded, unless another one is in
+`checkpoints/<name>/` already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIT = "https://github.com/facebookresearch/DiT"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class CheckpointSource:
     file: str
     layout: str
     page: str  # where the authors point to the file
@@ -60,7 +60,7 @@ class Checkpoint:
     time: TimeConvention
     paper_millions: float
     paper_millions_with_head: float
-    sources: tuple[Source, ...]
+    sources: tuple[CheckpointSource, ...]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Checkpoint:
     def network(self) -> ScoreNetwork:
         return build(self.family, self.config)
 
-    def source(self, file: str | None = None) -> Source:
+    def source(self, file: str | None = None) -> CheckpointSource:
         by_file = {source.file: source for source in self.sources}
         if file is None:
             return self.sources[0]
@@ -80,9 +80,9 @@ class Checkpoint:
         return by_file[file]
 
 
-def _extended(name: str, file_id: str) -> Source:
+def _extended(name: str, file_id: str) -> CheckpointSource:
     """Extended-Analytic-DPM's conversions, which the paper's own README links to as well."""
-    return Source(
+    return CheckpointSource(
         file=f"{name}.pth",
         layout="flat",
         page=EXTENDED,
@@ -92,8 +92,8 @@ def _extended(name: str, file_id: str) -> Source:
     )
 
 
-def _analytic_cifar10(file: str) -> Source:
-    return Source(
+def _analytic_cifar10(file: str) -> CheckpointSource:
+    return CheckpointSource(
         file=file,
         layout="ema_models_states",
         page=ANALYTIC,
@@ -172,7 +172,7 @@ _CELEBA64 = Checkpoint(
     paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
     sources=(
         _extended("celeba64", "1bGQGTsFOnqQ2z3FN5rdkj1FPN1_5nYF4"),
-        Source(
+        CheckpointSource(
             file="ema_celeba.pth",
             layout="flat",
             page=ANALYTIC,
@@ -180,7 +180,7 @@ _CELEBA64 = Checkpoint(
             ema=True,
             url=google_drive("1R_H-fJYXSH79wfSKs9D-fuKQVan5L-GR"),
         ),
-        Source(
+        CheckpointSource(
             file="ddim_celeba64.pth",
             layout="list_with_ema_last",
             page=DDIM,
@@ -213,7 +213,7 @@ _IMAGENET64 = Checkpoint(
     paper_millions=121.06,
     paper_millions_with_head=121.49,
     sources=(
-        Source(
+        CheckpointSource(
             file="imagenet64_uncond_100M_1500K.pt",
             layout="flat",
             page=OPENAI,
@@ -248,7 +248,7 @@ _LSUN_BEDROOM = Checkpoint(
     paper_millions=113.67,
     paper_millions_with_head=114.04,
     sources=(
-        Source(
+        CheckpointSource(
             file="model-2388000.ckpt",
             layout="flat",
             page=CONVERTED,
@@ -286,7 +286,7 @@ _IMAGENET256 = Checkpoint(
     paper_millions=675.13,
     paper_millions_with_head=677.80,
     sources=(
-        Source(
+        CheckpointSource(
             file="DiT-XL-2-256x256.pt",
             layout="flat",
             page=DIT,
@@ -294,7 +294,7 @@ _IMAGENET256 = Checkpoint(
             ema=None,
             url="https://dl.fbaipublicfiles.com/DiT/models/DiT-XL-2-256x256.pt",
         ),
-        Source(
+        CheckpointSource(
             file="training.pt",
             layout="training_with_ema",
             page=DIT,

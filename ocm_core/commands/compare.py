@@ -1,7 +1,7 @@
 """Say which numbers and parameters changed between commits, and if beyond noise.
 
-Between two commits, or between a commit and the working tree; the spread over seeds tells changes
-from noise. What differs is the answer and no failure: exits with 1 only if a commit is not there.
+Between two commits, or between a commit and the working tree; changes are compared with the spread
+over seeds. Exits with 1 only if a commit does not exist, and not if something has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ EXAMPLES = """
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", nargs="?", default="HEAD", help="a commit; HEAD if not given")
     parser.add_argument("after", nargs="?", help="a commit; the working tree if not given")
-    parser.add_argument("--all", action="store_true", help="unchanged and within noise too")
+    parser.add_argument(
+        "--all", action="store_true", help="show unchanged numbers and those within noise, too"
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write it as a page, too")
     add_json(parser)
 

@@ -41,21 +41,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.planning import document, summary
-    from ocm_core.planning.gpus import Utilisation
+    from ocm_core.planning import cost_report
+    from ocm_core.planning.roofline import Utilisation
 
     if arguments.write or arguments.check:
         if arguments.experiment:
             raise OcmError("cost: --write and --check are about all experiments; name none")
-        outdated = document.outdated()
+        outdated = cost_report.outdated()
         if arguments.write:
-            document.write()
+            cost_report.write()
         advice = "brought up to date" if arguments.write else "out of date; run `ocm cost --write`"
-        print(f"{document.FILE}: {advice if outdated else 'up to date'}")
+        print(f"{cost_report.FILE}: {advice if outdated else 'up to date'}")
         return 1 if outdated and arguments.check else 0
     use = Utilisation(arguments.utilisation, arguments.bandwidth)
-    found = summary.workloads(arguments.experiment)
-    print(summary.as_json(found, use) if arguments.json else summary.terminal(found, use))
+    found = cost_report.workloads(arguments.experiment)
+    said = cost_report.as_json if arguments.json else cost_report.as_text
+    print(said(found, use))
     return 0
 
 

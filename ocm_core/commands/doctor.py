@@ -1,8 +1,8 @@
 """Say what is installed, and what an experiment needs, before it starts.
 
-Versions against their pins, devices, memory and disk; of an experiment: its tasks, the published
-files it needs, and the disk and time it will take. Exits with 1 if something that is needed is
-missing.
+Packages against the pinned versions, devices, memory and disk; of an experiment: its tasks, the
+published files it needs, and the disk and time it will take. Exits with 1 if something that is
+needed is missing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.resolved import load
-    from ocm_core.planning.findings import as_json, examine, terminal
+    from ocm_core.planning.diagnosis import as_json, as_text, diagnose
 
-    found = examine(load(arguments.experiment) if arguments.experiment else None)
-    print(as_json(found) if arguments.json else terminal(found))
+    found = diagnose(load(arguments.experiment) if arguments.experiment else None)
+    print(as_json(found) if arguments.json else as_text(found))
     return 1 if found.problems else 0

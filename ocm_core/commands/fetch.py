@@ -1,8 +1,8 @@
-"""Get, check and convert a published checkpoint.
+"""Download, check and convert a published checkpoint.
 
-What already lies in checkpoints/NAME is taken as it is; a download is kept only if digest, keys
-and shapes are right. docs/published.md says which files have to be put there by hand. Exits with 1
-if there is no file, or one that is not the published one.
+A file that is in checkpoints/NAME already is not downloaded; a download is kept only if digest,
+keys and shapes are right. docs/published.md says which files have to be put there by hand. Exits
+with 1 if there is no file, or one that is not the published one.
 """
 
 from __future__ import annotations

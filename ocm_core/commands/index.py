@@ -1,7 +1,7 @@
 """Write reports/index.html: all experiments and their best methods at a glance.
 
-From the metrics of all experiments: their best methods by number of steps, with links to the pages
-that were made.
+For each experiment that has metrics, the best method at each number of steps, and a link to its
+report.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ocm_core.io.atomic import write_text
     from ocm_core.overview.page import FILE, entries, render
 
     found = entries(Path.cwd())
-    FILE.write_text(render(found), encoding="utf-8")
+    write_text(FILE, render(found))
     names = [entry.name for entry in found]
     if arguments.json:
         print(as_json({"page": str(FILE), "experiments": names}))

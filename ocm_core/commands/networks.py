@@ -1,6 +1,6 @@
-"""Count the published networks' parameters.
+"""Count the parameters of the published networks.
 
-Beside the paper's figures, with and without the heads that are added here.
+Without and with a covariance head, beside the numbers of the paper.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Draw samples: a grid as PNG, and all of them as Zarr.
+"""Generate samples: a grid as PNG, and all of them as Zarr.
 
-Of an experiment whose artifacts are there (`snakemake` or `dvc pull`), with any of its methods and
-any number of steps; or of a model that diffusers wrote (--model), with a file of heads. The i-th
-sample of a seed is always the same, and for what the experiment samples itself it is that sample.
-Latents are decoded; the latents themselves are kept, too. Exits with 1 if something is missing,
-and if the files are there already and --force is not given.
+By an experiment whose artifacts are there (`snakemake` or `dvc pull`), with any of its methods and
+any number of steps; or by a model that diffusers wrote (--model), with a file of heads. The i-th
+sample of a seed is always the same, and the same as in the artifacts of the experiment. Latents are
+decoded, and kept as well. Exits with 1 if something is missing, or if the files are there already
+and --force is not given.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     source.add_argument("experiment", nargs="?")
     source.add_argument("--model", type=Path, metavar="FOLDER", help="as save_pretrained wrote it")
     parser.add_argument("--head", type=Path, metavar="FILE", help="as api.save_heads wrote it")
-    parser.add_argument("--method", required=True, metavar="NAME", help="of covariance")
-    parser.add_argument("--steps", type=at_least_one, required=True, metavar="K")
+    parser.add_argument("--method", required=True, metavar="NAME", help="covariance method")
+    parser.add_argument(
+        "--steps", type=at_least_one, required=True, metavar="K", help="length of the chain"
+    )
     parser.add_argument(
         "--sampler", metavar="NAME", help="default: the experiment's first with that method; ddpm"
     )
@@ -43,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=at_least_one, default=64, metavar="N", help="default: 64")
     parser.add_argument("--seed", type=at_least_zero, default=0, metavar="N", help="default: 0")
     parser.add_argument(
-        "--out", type=Path, default=Path("samples"), metavar="FOLDER", help="samples"
+        "--out", type=Path, default=Path("samples"), metavar="FOLDER", help="default: samples"
     )
     parser.add_argument("--force", action="store_true", help="overwrite what is there")
     add_device(parser)
@@ -54,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
     from ocm_core.generate.output import write
-    from ocm_core.generate.request import Wish
+    from ocm_core.generate.request import SampleRequest
 
-    wish = Wish(
+    request = SampleRequest(
         **{
             name: getattr(arguments, name)
             for name in ("method", "steps", "seed", "sampler", "score", "guidance", "label")
@@ -67,12 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model:
         from ocm_core.generate.from_folder import from_folder
 
-        source = from_folder(arguments.model, arguments.head, wish)
+        generator = from_folder(arguments.model, arguments.head, request)
     else:
         from ocm_core.generate.from_experiment import from_experiment
 
-        source = from_experiment(arguments.experiment, wish)
-    files = write(source, arguments.count, arguments.out, arguments.force)
+        generator = from_experiment(arguments.experiment, request)
+    files = write(generator, arguments.count, arguments.out, arguments.force)
     if arguments.json:
         named = {name: None if path is None else str(path) for name, path in vars(files).items()}
         print(as_json({**named, "count": arguments.count}))

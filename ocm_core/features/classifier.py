@@ -1,4 +1,4 @@
-"""Features of a small classifier, trained on the labels of the set that is evaluated.
+"""Features of a small classifier, trained on the labels of the data set that is evaluated.
 
 ImageNet's features say little about 8×8 digits; the last hidden layer of a network that tells
 digits apart says how far samples are from being digits, and which digits are missing.
@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
-from ocm_core.features.interface import Features, Images
+from ocm_core.features.interface import FeatureVectors, UInt8Images
+from ocm_core.io.atomic import replacing
 
 WIDTH = 16
 _SMALLEST_SIDE = 4
@@ -26,10 +27,10 @@ _SIZES = "sizes"  # the metadata entry of the safetensors file
 
 
 class ClassifierNetwork(nn.Module):
-    """Convolutions with means between them, from the images' side down to 4, and two layers.
+    """Convolutions with average pooling, from the side of the images down to 4, and two layers.
 
-    Group norm and SiLU: no statistics of a batch to be kept, and no units that die, which would
-    make the covariance of the features singular.
+    Group norm needs no running statistics; SiLU has no dead units, which would make the covariance
+    of the features singular.
     """
 
     def __init__(self, channels: int, side: int, classes: int, width: int = WIDTH) -> None:
@@ -45,17 +46,17 @@ class ClassifierNetwork(nn.Module):
         self.trunk = nn.Sequential(*layers)
         self.readout = nn.Linear(self.dimension, classes)
 
-    def features(self, images: Images) -> Features:
+    def features(self, images: UInt8Images) -> FeatureVectors:
         expected = (self.sizes["channels"], self.sizes["side"], self.sizes["side"])
         if images.shape[1:] != expected:
             raise OcmError(
                 f"images: expected the classifier's shape {expected}, found"
                 f" {tuple(images.shape[1:])}; train it on the data set that is evaluated"
             )
-        hidden: Features = self.trunk(images.float() / 127.5 - 1)
+        hidden: FeatureVectors = self.trunk(images.float() / 127.5 - 1)
         return hidden
 
-    def forward(self, images: Images) -> Float32[Tensor, "n classes"]:
+    def forward(self, images: UInt8Images) -> Float32[Tensor, "n classes"]:
         logits: Float32[Tensor, "n classes"] = self.readout(self.features(images))
         return logits
 
@@ -75,18 +76,19 @@ class Classifier:
         return self.network.dimension
 
     @torch.no_grad()
-    def features(self, images: Images) -> Features:
+    def features(self, images: UInt8Images) -> FeatureVectors:
         return self.network.features(images.to(self.device))
 
 
 def save(path: Path, network: ClassifierNetwork) -> None:
-    """Weights and sizes in one file."""
+    """Weights, and the sizes as metadata, in one safetensors file."""
     tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
-    save_file(tensors, path, metadata={_SIZES: json.dumps(network.sizes)})
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={_SIZES: json.dumps(network.sizes)})
 
 
 def build(path: Path, device: str) -> Classifier:
-    """From the file that `save` wrote."""
+    """Read the file that `save` wrote."""
     if not path.exists():
         raise OcmError(f"{path}: no such file; train the classifier first")
     with safe_open(path, "pt") as file:

@@ -1,6 +1,6 @@
-"""Training the classifier of `features/classifier.py`, with the loop that trains everything else.
+"""Training the classifier of `features/classifier.py`, with the same loop as score networks.
 
-Apart from the space itself, because images are evaluated without any of this.
+A module of its own, so that evaluating images does not import the training code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ocm_core.features.classifier import ClassifierNetwork
-from ocm_core.features.interface import Images
+from ocm_core.features.interface import UInt8Images
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import held_out_stream, seed_torch
@@ -29,10 +29,10 @@ from ocm_core.training.state import TrainingState
 _HELD_OUT = 0.2
 _BATCH = 500
 
-Labels = Int[Tensor, " n"]
+ClassLabels = Int[Tensor, " n"]
 
 
-class Trained(NamedTuple):
+class TrainedClassifier(NamedTuple):
     network: ClassifierNetwork
     accuracy: float  # on the held-out fifth
     state: TrainingState
@@ -43,8 +43,8 @@ class Classification:
     """Cross entropy of the label given the image."""
 
     network: ClassifierNetwork
-    images: Images
-    labels: Labels
+    images: UInt8Images
+    labels: ClassLabels
 
     @property
     def networks(self) -> Mapping[str, nn.Module]:
@@ -58,15 +58,15 @@ class Classification:
 
 
 def train_classifier(
-    images: Images,
-    labels: Labels,
+    images: UInt8Images,
+    labels: ClassLabels,
     settings: OptimiserParams,
     folder: Path,
     *,
     device: str = "cpu",
     progress: Progress[int] = iter,
-) -> Trained:
-    """Fit four fifths of the images, count on the rest; `folder` keeps the state, for a resume."""
+) -> TrainedClassifier:
+    """Train on four fifths of the images, test on the rest; a later call resumes from `folder`."""
     order = held_out_stream(settings.seed).permutation(len(images))
     held_out, fitted = np.split(order, [round(_HELD_OUT * len(order))])
     seed_torch(settings.seed)
@@ -76,10 +76,14 @@ def train_classifier(
     state = fit(objective, settings, folder, device=device, progress=progress)
     state.use_average()
     network.eval().requires_grad_(False)
-    return Trained(network, accuracy(network, images[held_out], labels[held_out], device), state)
+    return TrainedClassifier(
+        network, accuracy(network, images[held_out], labels[held_out], device), state
+    )
 
 
 @torch.no_grad()
-def accuracy(network: ClassifierNetwork, images: Images, labels: Labels, device: str) -> float:
+def accuracy(
+    network: ClassifierNetwork, images: UInt8Images, labels: ClassLabels, device: str
+) -> float:
     predicted = [network(batch.to(device)).argmax(1).cpu() for batch in torch.split(images, _BATCH)]
     return float((torch.cat(predicted) == labels).double().mean())

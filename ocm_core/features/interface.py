@@ -1,4 +1,4 @@
-"""What a feature space promises, and the one way to run many images through it."""
+"""The interface of feature spaces, and how many images are run through one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ocm_core.errors import OcmError
 
-Images = UInt8[Tensor, "n channel height width"]  # grey or RGB
-Features = Float32[Tensor, "n d"]
+UInt8Images = UInt8[Tensor, "n channel height width"]  # grey or RGB
+FeatureVectors = Float32[Tensor, "n d"]
 
 
 class FeatureSpace(Protocol):
@@ -22,17 +22,17 @@ class FeatureSpace(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    def features(self, images: Images) -> Features:
+    def features(self, images: UInt8Images) -> FeatureVectors:
         """One vector per image; it depends on that image alone."""
         ...
 
 
 class ImageSet(Protocol):
-    """A tensor, or anything longer than memory that reads a slice at a time."""
+    """A tensor, or a set of images that is read from disk a slice at a time."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, rows: slice, /) -> Images: ...
+    def __getitem__(self, rows: slice, /) -> UInt8Images: ...
 
 
 def feature_batches(
@@ -40,8 +40,8 @@ def feature_batches(
     images: ImageSet,
     batch_size: int,
     progress: Callable[[range], Iterable[int]] = iter,
-) -> Iterator[Features]:
-    """The features of all images in order, on the host, a batch at a time."""
+) -> Iterator[FeatureVectors]:
+    """The features of all images in order, on the CPU, a batch at a time."""
     for first in progress(range(0, len(images), batch_size)):
         batch = images[first : first + batch_size]
         _check(batch)
@@ -53,12 +53,12 @@ def extract(
     images: ImageSet,
     batch_size: int,
     progress: Callable[[range], Iterable[int]] = iter,
-) -> Features:
-    """`feature_batches`, as one tensor."""
+) -> FeatureVectors:
+    """The same as one tensor."""
     return torch.cat(list(feature_batches(space, images, batch_size, progress)))
 
 
-def _check(images: Images) -> None:
+def _check(images: UInt8Images) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
         raise OcmError(
             "images: expected uint8 of shape (n, 1 or 3, height, width), found"

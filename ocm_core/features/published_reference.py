@@ -1,8 +1,8 @@
-"""Reference sets as the published evaluator of guided diffusion has them: one .npz file.
+"""The reference files of guided diffusion's evaluator: one .npz file per data set.
 
-`mu` and `sigma` are the statistics of Inception's features over a whole training set, `arr_0` is a
-batch of images for precision and recall. Inception itself resized the images: features that are
-compared with them must be made the same way.
+`mu` and `sigma` are mean and covariance of Inception's features of the whole training set, `arr_0`
+is a batch of images for precision and recall. Inception itself resized the images, so features
+that are compared with these must be computed the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.features.interface import Images
+from ocm_core.features.interface import UInt8Images
 from ocm_core.io.archives import Archive, locate
 from ocm_core.io.packed import no_member, unpacked
 from ocm_core.io.zips import copy_out, open_zip
@@ -45,12 +45,12 @@ class ImageBatch:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def __getitem__(self, rows: slice) -> Images:
+    def __getitem__(self, rows: slice) -> UInt8Images:
         return torch.from_numpy(self.pixels[rows].transpose(0, 3, 1, 2).copy())
 
 
 @dataclass(frozen=True)
-class Reference:
+class PublishedReference:
     statistics: Statistics
     images: ImageBatch
     provenance: dict[str, str]
@@ -62,12 +62,14 @@ def reference_named(name: str) -> Archive:
     return REFERENCES[name]
 
 
-def open_reference(name: str, archives: Path) -> Reference:
-    """From `<archives>/references/`, downloaded if it is not there."""
+def open_reference(name: str, archives: Path) -> PublishedReference:
+    """From `<archives>/references/`; it is downloaded if it is not there."""
     found = locate(reference_named(name), archives)
     folder = unpacked(found, lambda target: _copy_images(found.path, target))
     provenance = {"file": found.path.name, "sha256": found.sha256}
-    return Reference(Statistics.load(found.path), _open(folder / IMAGES, found.path), provenance)
+    return PublishedReference(
+        Statistics.load(found.path), _open(folder / IMAGES, found.path), provenance
+    )
 
 
 def _copy_images(path: Path, target: Path) -> None:

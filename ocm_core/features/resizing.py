@@ -1,7 +1,6 @@
 """Images at the size that a pretrained network expects, by clean-fid's resizer.
 
-It filters before it samples and does not round in between, so that features do not depend on how
-a library shrinks images.
+It antialiases and does not round in between; other libraries resize differently, which changes FID.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from cleanfid.resize import make_resizer
 from jaxtyping import Float32
 from torch import Tensor
 
-from ocm_core.features.interface import Images
+from ocm_core.features.interface import UInt8Images
 
 
-def resized(images: Images, side: int) -> Float32[Tensor, "n 3 side side"]:
+def resized(images: UInt8Images, side: int) -> Float32[Tensor, "n 3 side side"]:
     """Bicubic, grey repeated to RGB, values still 0 … 255."""
     resize = make_resizer("PIL", False, "bicubic", (side, side))
     colour = images.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).cpu().numpy()

@@ -1,6 +1,7 @@
-"""Samples of an experiment, from its artifacts, as the stage `sample` draws them.
+"""Samples by the networks of an experiment, as the stage `sample` generates them.
 
-Any number of steps and any seed will do; where the experiment has them, these are its own samples.
+Any number of steps and any seed can be chosen; for those of the experiment itself, the samples are
+the same as its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
 from ocm_core.errors import OcmError, unknown
-from ocm_core.generate.request import Source, Wish, decoded_as_it_is
+from ocm_core.generate.request import SampleGenerator, SampleRequest, identity
 from ocm_core.params.document import validate
 from ocm_core.params.resolved import load
 from ocm_core.pipeline import table
@@ -32,9 +33,10 @@ from ocm_core.schema.experiment import Experiment
 from ocm_core.store.writer import ShardValues
 
 
-def from_experiment(name: str, wish: Wish) -> Source:
+def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
+    """By the artifacts of the experiment of that name, which must be current."""
     whole = load(name)
-    one = _with_one_cell(whole, wish)
+    one = _with_one_cell(whole, request)
     (cell,) = cells(one)
     needed = _needed(one)
     job = Job(
@@ -43,17 +45,17 @@ def from_experiment(name: str, wish: Wish) -> Source:
         part="all",
         inputs=_current(whole, needed),
         folder=Path(),
-        requested_device=wish.device,
-        threads=wish.threads,
+        requested_device=request.device,
+        threads=request.threads,
     )
     denoiser = executed(
         load_denoiser(job, cell.score, [cell.method]), **one.sample.execution.model_dump()
     )
     chosen = CellSampler(one, denoiser, cell, job.device)
     check_defined(chosen.method, chosen.kernel)
-    _check_label(one, denoiser, wish.label)
-    return Source(
-        name=f"{name}-{store_name(cell)}-seed{cell.seed}" + _suffix(wish),
+    _check_label(one, denoiser, request.label)
+    return SampleGenerator(
+        name=f"{name}-{store_name(cell)}{request.suffix}",
         shape=one.shape,
         image_shape=None if one.data.levels is None else one.data.shape,
         levels=one.data.levels or 0,
@@ -61,12 +63,12 @@ def from_experiment(name: str, wish: Wish) -> Source:
         labelled=denoiser.network.conditional,
         steps=cell.steps,
         batch_size=one.sample.batch_size,
-        draw=_Draw(chosen, wish.label),
+        draw=_Draw(chosen, request.label),
         attributes={
             "experiment": name,
             **{key: getattr(cell, key) for key in ("score", "method", "steps", "guidance", "seed")},
             "sampler": {"name": cell.sampler, **chosen.sampler.model_dump(include=_OF_SAMPLER)},
-            "label": wish.label,
+            "label": request.label,
             "digests": _digests(name, needed),
         },
     )
@@ -89,25 +91,27 @@ class _Draw:
         return values if labels is None else {**values, "label": labels.cpu().numpy()}
 
 
-def _with_one_cell(experiment: Experiment, wish: Wish) -> Experiment:
-    """The experiment as it would be if this were all that it sampled; so its rules hold here."""
+def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:
+    """The experiment with this request as all that it samples, checked by the usual rules."""
     samplers, scores = experiment.sample.samplers, experiment.network.scores
-    if wish.method not in experiment.methods:
-        raise OcmError(f"--method of {experiment.name}: {unknown(wish.method, experiment.methods)}")
-    own = (label for label, sampler in samplers.items() if wish.method in sampler.methods)
-    sampler = wish.sampler or next(own, next(iter(samplers)))
+    if request.method not in experiment.methods:
+        raise OcmError(
+            f"--method of {experiment.name}: {unknown(request.method, experiment.methods)}"
+        )
+    own = (label for label, sampler in samplers.items() if request.method in sampler.methods)
+    sampler = request.sampler or next(own, next(iter(samplers)))
     if sampler not in samplers:
         raise OcmError(f"--sampler of {experiment.name}: {unknown(sampler, samplers)}")
-    score = wish.score or ("learned" if "learned" in scores else scores[0])
+    score = request.score or ("learned" if "learned" in scores else scores[0])
     if score not in scores:
         raise OcmError(f"--score of {experiment.name}: {unknown(score, scores)}")
     tree: dict[str, Any] = experiment.model_dump()
     tree["network"]["scores"] = [score]
     chosen = tree["sample"]["samplers"][sampler] | {
-        "methods": [wish.method],
-        "grids": [{"steps": [wish.steps], "guidance": [wish.guidance]}],
+        "methods": [request.method],
+        "grids": [{"steps": [request.steps], "guidance": [request.guidance]}],
     }
-    tree["sample"] |= {"samplers": {sampler: chosen}, "seeds": [wish.seed], "split": []}
+    tree["sample"] |= {"samplers": {sampler: chosen}, "seeds": [request.seed], "split": []}
     return validate(tree, Path(f"ocm sample {experiment.name}"))
 
 
@@ -117,7 +121,7 @@ def _needed(one: Experiment) -> list[table.Task]:
 
 
 def _current(experiment: Experiment, needed: list[table.Task]) -> dict[str, Path]:
-    """The folders of what is needed, or how to make all that is missing or stale at once."""
+    """The folders of the needed artifacts; if any is not current, how to make all of them."""
     found = {task: state(experiment, task) for task in needed}
     old = {task: how for task, how in found.items() if how != "current"}
     if old:
@@ -140,18 +144,14 @@ def _check_label(experiment: Experiment, denoiser: Denoiser, label: int | None) 
 
 def _decoder(job: Job) -> Decode:
     if not job.experiment.encode.latent:
-        return decoded_as_it_is
+        return identity
     from ocm_core.artifacts.autoencoder import decoder  # imports diffusers, which takes its time
 
     return decoder(job)
 
 
-def _suffix(wish: Wish) -> str:
-    return "" if wish.label is None else f"-label{wish.label}"
-
-
 def _digests(name: str, needed: list[table.Task]) -> dict[str, str]:
-    """sha256 of the networks and tables: checkpoint, heads, moments, autoencoder."""
+    """sha256 of checkpoint, heads, moments and autoencoder."""
     return {
         f"{task}/{file}": entry["sha256"]
         for task in needed

@@ -1,4 +1,4 @@
-"""Samples of a model that diffusers wrote, with a file of heads: `ocm_core/api.py` as a command."""
+"""Samples by a model that diffusers wrote, with a file of heads, by means of `ocm_core/api.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ocm_core import api, covariance
 from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError, unknown
-from ocm_core.generate.request import Source, Wish, decoded_as_it_is
+from ocm_core.generate.request import SampleGenerator, SampleRequest, identity
+from ocm_core.io.digests import sha256_of
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.pipeline.job import found_device
-from ocm_core.pipeline.manifests import file_digest
 from ocm_core.rng.noise import draw_labels
 from ocm_core.samplers.ancestral import Watcher
 from ocm_core.store.writer import ShardValues
@@ -24,32 +24,33 @@ LEVELS = 256
 BATCH = 64
 
 
-def from_folder(folder: Path, heads: Path | None, wish: Wish) -> Source:
-    if wish.score is not None or wish.guidance != 1.0:
+def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> SampleGenerator:
+    """`folder` as `save_pretrained` wrote it, `heads` as `api.save_heads` did."""
+    if request.score is not None or request.guidance != 1.0:
         raise OcmError("--score and --guidance belong to experiments; leave them out with --model")
-    sampler: Any = wish.sampler or "ddpm"
+    sampler: Any = request.sampler or "ddpm"
     if sampler not in api.KERNELS:
         raise OcmError(f"--sampler: {unknown(sampler, api.KERNELS)}")
-    check_defined(covariance.build(wish.method), api.KERNELS[sampler])
-    torch.set_num_threads(wish.threads)
-    denoiser = api.load(folder, found_device(wish.device))
+    check_defined(covariance.build(request.method), api.KERNELS[sampler])
+    torch.set_num_threads(request.threads)
+    denoiser = api.load(folder, found_device(request.device))
     if heads is not None:
         denoiser = api.load_heads(denoiser, heads)
-    _check_method(denoiser, wish.method)
+    _check_method(denoiser, request.method)
     network = cast(DiffusersUNet, denoiser.network)
     shape = _shape(network, folder)
-    _check_label(network, wish.label)
+    _check_label(network, request.label)
 
     def draw(rows: range, watch: Watcher) -> ShardValues:
-        labels = _labels(network, wish, rows)
+        labels = _labels(network, request, rows)
         x = api.sample(
             denoiser,
             shape,
-            wish.method,
-            steps=wish.steps,
+            request.method,
+            steps=request.steps,
             count=len(rows),
             first=rows.start,
-            seed=wish.seed,
+            seed=request.seed,
             sampler=sampler,
             labels=labels,
             batch_size=len(rows),
@@ -58,31 +59,31 @@ def from_folder(folder: Path, heads: Path | None, wish: Wish) -> Source:
         values = {"x": x.cpu().numpy()}
         return values if labels is None else {**values, "label": labels.numpy()}
 
-    suffix = "" if wish.label is None else f"-label{wish.label}"
-    return Source(
-        name=f"{folder.resolve().name}-{sampler}-{wish.method}-K{wish.steps}-seed{wish.seed}{suffix}",
+    run = f"{sampler}-{request.method}-K{request.steps}"
+    return SampleGenerator(
+        name=f"{folder.resolve().name}-{run}{request.suffix}",
         shape=shape,
         image_shape=shape,
         levels=LEVELS,
-        to_images=decoded_as_it_is,
+        to_images=identity,
         labelled=network.conditional,
-        steps=wish.steps,
+        steps=request.steps,
         batch_size=BATCH,
         draw=draw,
         attributes={
             "model": folder.resolve().name,
-            "method": wish.method,
-            "steps": wish.steps,
-            "seed": wish.seed,
+            "method": request.method,
+            "steps": request.steps,
+            "seed": request.seed,
             "sampler": sampler,
-            "label": wish.label,
+            "label": request.label,
             "digests": _digests(folder, heads),
         },
     )
 
 
 def _check_method(denoiser: Denoiser, method: str) -> None:
-    """What it needs is at hand, said before the first step."""
+    """Raise before the first step if the method needs what is not there."""
     match covariance.describe(method, {}).needs:
         case "head" if method not in denoiser.heads:
             known = ", ".join(denoiser.heads) or "none"
@@ -114,15 +115,15 @@ def _check_label(network: DiffusersUNet, label: int | None) -> None:
         raise OcmError(f"--label {label}: expected 0 to {network.classes - 1}")
 
 
-def _labels(network: DiffusersUNet, wish: Wish, rows: range) -> Tensor | None:
+def _labels(network: DiffusersUNet, request: SampleRequest, rows: range) -> Tensor | None:
     if network.classes is None:
         return None
-    if wish.label is not None:
-        return torch.full((len(rows),), wish.label)
-    return draw_labels(wish.seed, rows, network.classes)
+    if request.label is not None:
+        return torch.full((len(rows),), request.label)
+    return draw_labels(request.seed, rows, network.classes)
 
 
 def _digests(folder: Path, heads: Path | None) -> dict[str, str]:
     weights = sorted(folder.rglob("*.safetensors"))
-    own = {file.relative_to(folder).as_posix(): file_digest(file) for file in weights}
-    return own if heads is None else {**own, "heads": file_digest(heads)}
+    own = {file.relative_to(folder).as_posix(): sha256_of(file) for file in weights}
+    return own if heads is None else {**own, "heads": sha256_of(heads)}

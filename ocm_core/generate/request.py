@@ -1,4 +1,4 @@
-"""What is asked for, and a model that is ready to give it."""
+"""A request for samples, and a model that is ready to generate them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ocm_core.store.writer import ShardValues
 
 
 @dataclass(frozen=True)
-class Wish:
-    """None leaves a choice to the experiment or the model."""
+class SampleRequest:
+    """The options of `ocm sample`; None leaves a choice to the experiment or the model."""
 
     method: str
     steps: int
@@ -28,22 +28,29 @@ class Wish:
     device: Device = "auto"
     threads: int = 1
 
+    @property
+    def suffix(self) -> str:
+        """The end of the files' names."""
+        label = "" if self.label is None else f"-label{self.label}"
+        return f"-seed{self.seed}{label}"
 
-def decoded_as_it_is(x: Tensor) -> Tensor:
+
+def identity(x: Tensor) -> Tensor:
+    """Decode what is an image already."""
     return x
 
 
 @dataclass(frozen=True)
-class Source:
-    """Sample i is a function of i and of what `attributes` says, which the store keeps."""
+class SampleGenerator:
+    """A model with a sampler. `attributes` say all that a sample depends on beside its index."""
 
     name: str  # of the files
-    shape: tuple[int, ...]  # of what is diffused
-    image_shape: tuple[int, ...] | None  # None: points
+    shape: tuple[int, ...]  # of a sample: a point, an image or latents
+    image_shape: tuple[int, ...] | None  # None: samples are points and no images
     levels: int  # grey levels of the images
     to_images: Decode
-    labelled: bool
+    labelled: bool  # the model is conditional on classes
     steps: int
     batch_size: int
-    draw: Callable[[range, Watcher], ShardValues]  # `x`, and `label` where there are classes
+    draw: Callable[[range, Watcher], ShardValues]  # `x`, and `label` if labelled
     attributes: Mapping[str, Any]

@@ -1,33 +1,28 @@
-"""Published archives: where they are, what they must be, and where a file put by hand belongs.
+"""Published archives of data sets: found where they were put by hand or downloaded, and checked.
 
-Nothing is opened before its digests are right: those that are published, and the one that the
-first sight of a file recorded in `datasets.lock.json`. Each kind of data declares its own archives,
-so that a word about one does not make the others stale.
+Nothing is opened before its digests are right: those that are published, and the one that the lock
+file has from the first time. Each data set declares its own archives in its own module, so that an
+edit of one does not make the artifacts of the others stale.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from ocm_core.errors import OcmError
-from ocm_core.io.download import byte_bar, download
-from ocm_core.io.lock import Lock, Recorded
-
-CHUNK = 1 << 22
+from ocm_core.io.atomic import alone_in, write_text
+from ocm_core.io.digests import digests_of
+from ocm_core.io.download import byte_bar, download, refuse_web_page
+from ocm_core.io.lock import FileRecord, Lock
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """One file, at `<archives>/<kind>/<file>`. What nobody states is None."""
+    """One file, at `<archives>/<kind>/<file>`; None where no page states a fact."""
 
     kind: str
     file: str
@@ -45,13 +40,15 @@ class Archive:
 
 @dataclass(frozen=True)
 class Located:
+    """An archive that is there and has been checked."""
+
     path: Path
     sha256: str
 
 
 @dataclass(frozen=True)
-class Digests:
-    """Of a file as it was at some time; in `<file>.checked.json`, so that it is read whole once."""
+class CheckedDigests:
+    """Kept in `<file>.checked.json`, so that a large file is read for its digests only once."""
 
     bytes: int
     mtime_ns: int
@@ -60,7 +57,7 @@ class Digests:
 
 
 def locate(archive: Archive, archives: Path) -> Located:
-    """The file, checked: the one that lies there, or else downloaded."""
+    """The checked file: the one that is there, or else a download."""
     path = archives / archive.kind / archive.file
     if archive.url is None and not path.exists():
         raise OcmError(f"{path}: not there, and cannot be downloaded; {archive.remedy(path)}")
@@ -78,17 +75,6 @@ def locate(archive: Archive, archives: Path) -> Located:
             raise
 
 
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process downloads to or unpacks in `folder`."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _checked(archive: Archive, path: Path, lock: Lock) -> Located:
     remedy = archive.remedy(path)
 
@@ -100,49 +86,38 @@ def _checked(archive: Archive, path: Path, lock: Lock) -> Located:
 
     remembered = _remembered(path)
     if remembered is None:
-        _refuse_pages(path, remedy)
+        refuse_web_page(path, "an archive", remedy)
     agree("bytes", archive.bytes, path.stat().st_size)  # before hours of reading
     found = remembered or _digests(path)
     agree("md5", archive.md5, found.md5)
     agree("sha256", archive.sha256, found.sha256)
-    key, record = f"{archive.kind}/{archive.file}", Recorded(found.sha256, found.bytes)
+    key, record = f"{archive.kind}/{archive.file}", FileRecord(found.sha256, found.bytes)
     lock.check(key, record, path, remedy)
     lock.record(key, record)
     if remembered is None:
-        _note(path).write_text(json.dumps(asdict(found)))
+        write_text(_note(path), json.dumps(asdict(found)))
     return Located(path, found.sha256)
 
 
-def _refuse_pages(path: Path, remedy: str) -> None:
-    with path.open("rb") as file:
-        if file.read(512).lstrip().startswith(b"<"):
-            raise OcmError(
-                f"{path}: expected an archive, found a web page (a quota notice or a sign-in, as a"
-                f" rule); {remedy}"
-            )
-
-
-def _remembered(path: Path) -> Digests | None:
-    """What an earlier look found, if the file has not been touched since."""
+def _remembered(path: Path) -> CheckedDigests | None:
+    """The digests of an earlier call, if the file has not been touched since."""
     if not _note(path).exists():
         return None
     try:
-        noted = TypeAdapter(Digests).validate_json(_note(path).read_text())
+        noted = TypeAdapter(CheckedDigests).validate_json(_note(path).read_text())
     except ValidationError:
-        return None  # it was cut off while being written, and saves nothing but time
+        return None  # it only saves time: read the file again
     now = path.stat()
     return noted if (noted.bytes, noted.mtime_ns) == (now.st_size, now.st_mtime_ns) else None
 
 
-def _digests(path: Path) -> Digests:
+def _digests(path: Path) -> CheckedDigests:
     before = path.stat()
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file, byte_bar(f"digest of {path.name}") as progress:
-        while chunk := file.read(CHUNK):
-            sha256.update(chunk)
-            md5.update(chunk)
-            progress(file.tell(), before.st_size)
-    return Digests(before.st_size, before.st_mtime_ns, sha256.hexdigest(), md5.hexdigest())
+    with byte_bar(f"digest of {path.name}") as progress:
+        sha256, md5 = digests_of(
+            path, "sha256", "md5", progress=lambda done: progress(done, before.st_size)
+        )
+    return CheckedDigests(before.st_size, before.st_mtime_ns, sha256, md5)
 
 
 def _note(path: Path) -> Path:

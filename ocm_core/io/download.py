@@ -1,4 +1,4 @@
-"""Downloads that can be interrupted: into `<file>.part`, renamed to `<file>` when it is whole."""
+"""Downloads that can be resumed: into `<file>.part`, renamed to `<file>` when it is complete."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ SCHEMES = ("file", "http", "https")
 CHUNK = 1 << 20
 SECONDS_OF_SILENCE = 60
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
+_HEAD = 512  # bytes, of which a web page's first sign is `<`
 
 ByteProgress = Callable[[int, int | None], None]  # bytes so far, and in all if known
 
@@ -46,9 +47,19 @@ def download(url: str, path: Path, remedy: str, progress: ByteProgress | None = 
     return digest
 
 
+def refuse_web_page(path: Path, expected: str, remedy: str) -> None:
+    """Servers answer with a page where they want a sign-in, and it is saved as the file."""
+    with path.open("rb") as file:
+        if file.read(_HEAD).lstrip().startswith(b"<"):
+            raise OcmError(
+                f"{path}: expected {expected}, found a web page (a quota notice or a sign-in, as a"
+                f" rule); {remedy}"
+            )
+
+
 @contextmanager
 def byte_bar(description: str) -> Iterator[ByteProgress]:
-    """Progress in bytes: a bar on a terminal, silence elsewhere."""
+    """Progress in bytes: as a bar on a terminal, not at all elsewhere."""
     silent = not sys.stderr.isatty()
     with tqdm(desc=description, unit="B", unit_scale=True, disable=silent, leave=False) as bar:
 

@@ -1,50 +1,51 @@
-"""`checkpoints.lock.json`: what each published file was when it was first fetched.
+"""Lock files: the digest that each published file had when it was first fetched.
 
-Nobody publishes sha256 digests for these files. The first fetch that ends well records one, the
-lock is committed, and from then on a file that differs is refused before anything opens it.
+Most authors publish no sha256. The first fetch that succeeds records one, the lock file
+(`checkpoints.lock.json`, `datasets.lock.json`) is committed, and then a file that differs is
+refused before anything opens it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import alone_in, write_text
+from ocm_core.io.digests import sha256_of
 
 LOCK_FILE = Path("checkpoints.lock.json")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class FileRecord:
     sha256: str
     bytes: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileRecord:
+        return cls(sha256_of(path), path.stat().st_size)
 
 
 @dataclass(frozen=True)
 class Lock:
     path: Path = LOCK_FILE
 
-    def recorded(self, key: str) -> Recorded | None:
+    def recorded(self, key: str) -> FileRecord | None:
         return self._entries().get(key)
 
-    def record(self, key: str, found: Recorded) -> None:
-        with self._sole_writer():
+    def record(self, key: str, found: FileRecord) -> None:
+        with alone_in(self.path.parent):  # files may be fetched by several processes at a time
             entries = self._entries()
             if entries.get(key) == found:
                 return
             values = {name: asdict(entry) for name, entry in (entries | {key: found}).items()}
-            temporary = self.path.with_name(f"{self.path.name}.tmp")
-            temporary.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
-            temporary.replace(self.path)
+            write_text(self.path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
-    def check(self, key: str, found: Recorded, path: Path, remedy: str) -> None:
+    def check(self, key: str, found: FileRecord, path: Path, remedy: str) -> None:
         expected = self.recorded(key)
         if expected is None or expected == found:
             return
@@ -54,21 +55,11 @@ class Lock:
             f" have replaced their file, delete the entry {key!r} from {self.path}"
         )
 
-    @contextmanager
-    def _sole_writer(self) -> Iterator[None]:
-        """Checkpoints may be fetched side by side, and all of them write here."""
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
-    def _entries(self) -> dict[str, Recorded]:
+    def _entries(self) -> dict[str, FileRecord]:
         if not self.path.exists():
             return {}
         try:
-            return TypeAdapter(dict[str, Recorded]).validate_json(self.path.read_text())
+            return TypeAdapter(dict[str, FileRecord]).validate_json(self.path.read_text())
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise OcmError(

@@ -1,5 +1,4 @@
-"""What is done with any archive: damage told in one way, names that lead outside refused, and
-folders with what is unpacked from it, which are whole or not there."""
+"""What tar and zip files have in common: errors about damage, and folders of unpacked files."""
 
 from __future__ import annotations
 
@@ -13,13 +12,15 @@ from tarfile import TarError
 from zipfile import BadZipFile
 
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Located, alone_in
+from ocm_core.io.archives import Located
+from ocm_core.io.atomic import alone_in
 
 DAMAGE = (BadGzipFile, BadZipFile, EOFError, TarError, zlib.error)
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
+    """Whatever a damaged archive raises becomes one error that names the file."""
     try:
         yield
     except DAMAGE as error:
@@ -30,6 +31,7 @@ def whole(path: Path) -> Iterator[None]:
 
 
 def refuse_outside(path: Path, name: str) -> None:
+    """A member must not be unpacked to a place outside of the folder."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
         raise OcmError(
@@ -43,7 +45,7 @@ def no_member(path: Path, name: str) -> OcmError:
 
 
 def unpacked(archive: Located, make: Callable[[Path], None]) -> Path:
-    """The folder that `make` fills from the archive, once for all processes and all times."""
+    """The folder that `make` fills from the archive: complete or not there, and made only once."""
     folder = archive.path.parent / "unpacked" / f"{archive.path.name}-{archive.sha256[:16]}"
     with alone_in(archive.path.parent):
         if not folder.exists():

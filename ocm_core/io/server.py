@@ -1,4 +1,7 @@
-"""A folder served on the loopback: generated files are downloaded the way published ones are."""
+"""A folder served over HTTP on the loopback address.
+
+Experiments that make their own checkpoint download it like a published one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tar files: small members read in one pass, or an index by which images are read at random."""
+"""Tar files: some members read in one pass, or an index for reading images in any order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
 
 
 def indexed(archive: Located, suffix: str) -> Index:
-    """The files that end in `suffix`, sorted by name; tars inside the tar are looked into."""
+    """The files that end in `suffix`, sorted by name; tars inside the tar are searched, too."""
 
     def make(folder: Path) -> None:
         with archive.path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""Opening a published file: the restricted unpickler, and nothing else, after a look at its head.
+"""PyTorch files, opened by the restricted unpickler only.
 
-A checkpoint is a program until proven otherwise. What the restricted unpickler refuses is refused
-here too; there is no second way in.
+A pickle can run any program when it is opened. What the restricted unpickler refuses is an error;
+there is no option to load it anyway.
 """
 
 from __future__ import annotations
@@ -16,25 +16,21 @@ from re import search
 import torch
 
 from ocm_core.errors import OcmError
+from ocm_core.io.download import refuse_web_page
 
 ZIP, PICKLE = b"PK\x03\x04", b"\x80"
-HEAD = 512
 
 
 def refuse_other_formats(path: Path, remedy: str) -> None:
-    """Read the first bytes only: a page or an unfinished archive is told from a checkpoint."""
+    """By the first bytes: a web page or half a download is no checkpoint."""
+    refuse_web_page(path, "a PyTorch file", remedy)
     with path.open("rb") as file:
-        head = file.read(HEAD)
-    if head.lstrip().startswith(b"<"):
-        raise OcmError(
-            f"{path}: expected a PyTorch file, found a web page (a quota notice or a sign-in, as a"
-            f" rule); {remedy}"
-        )
+        head = file.read(8)
     if head.startswith(ZIP):
         if not zipfile.is_zipfile(path):
             raise OcmError(f"{path}: expected a whole PyTorch file, found its beginning; {remedy}")
     elif not head.startswith(PICKLE):
-        raise OcmError(f"{path}: expected a PyTorch file, found {head[:8]!r} at its head; {remedy}")
+        raise OcmError(f"{path}: expected a PyTorch file, found {head!r} at its head; {remedy}")
 
 
 def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:

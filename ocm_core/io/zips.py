@@ -1,4 +1,4 @@
-"""Members of a zip file, read where they lie or copied out one by one."""
+"""Zip files: members read in any order, or copied out one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_zip(path: Path) -> ZipFile:
 
 
 def copy_out(path: Path, opened: ZipFile, name: str, target: Path) -> None:
-    """To a name of ours, whatever the member is called."""
+    """To `target`, whatever the member is called."""
     with whole(path), opened.open(name) as source, target.open("wb") as file:
         shutil.copyfileobj(source, file, 1 << 20)
 

@@ -26,7 +26,7 @@ _BLOCKS = {"down_block_types": "DownEncoderBlock2D", "up_block_types": "UpDecode
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
     """`where` names the file or the parameter in messages; keys that begin with _ are notes.
 
-    The types of the blocks may be left out; diffusers' own default is good for one level only.
+    The types of the blocks may be left out: diffusers' own default has one level only.
     """
     if config.get("_class_name", CLASS) != CLASS:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
@@ -52,5 +52,5 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
 
 
 def downsampling(config: Mapping[str, Any]) -> int:
-    """How many pixels a latent is wide: every level but the last halves the image."""
+    """The side of an image over that of its latents: every level but the last halves it."""
     return int(2 ** (len(config["block_out_channels"]) - 1))

@@ -1,7 +1,8 @@
-"""Images to latents, in the form in which the store keeps them.
+"""Images to latents, as the stage `encode` stores them.
 
-`mean` keeps the posterior's mean; `sample` one draw, with noise that belongs to the item; `keep`
-mean and standard deviation, from which every batch draws afresh. All of them are scaled.
+Of the autoencoder's posterior, `mean` stores the mean; `sample` one sample, whose noise depends on
+seed and index only; `keep` mean and standard deviation, so that training draws a new sample each
+time. All of them are scaled.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class LatentEncoding:
         }
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
-        """`rows` are the images' places in their split."""
+        """`rows` are the indices of the images in their split."""
         parts = list(self._batches(images))
         mean, std = (np.concatenate(part) for part in zip(*parts, strict=True))
         if self.posterior == "mean":

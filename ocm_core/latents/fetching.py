@@ -1,14 +1,13 @@
-"""The published autoencoders, by pinned revision, and how they are fetched and checked.
+"""The published autoencoders at pinned revisions, fetched and checked.
 
-place or download → look at the head → digest → keys and shapes → copy. Downloads that fail any
-check are removed; files put there by hand are not. Revisions and digests are copied from public
-projects that pin these files; a digest that none of them states is None, and the lock records it at
-the first fetch.
+A file that is there is taken, any other downloaded; then digest, keys and shapes are checked, and
+both files copied. A download that fails a check is removed; a file that was put there by hand is
+not. Revisions and digests are copied from public projects that pin these files; where none states a
+digest it is None, and the lock file records it at the first fetch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -18,12 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.io.download import ByteProgress, download
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.atomic import replacing
+from ocm_core.io.download import ByteProgress, download, refuse_web_page
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
 
 _HUB = "https://huggingface.co"
-Provenance = dict[str, str | dict[str, str]]
+VaeProvenance = dict[str, str | dict[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +83,12 @@ def fetch_vae(
     expected: Mapping[str, Any],
     url: str | None = None,
     progress: ByteProgress | None = None,
-) -> Provenance:
-    """Copy configuration and weights to `target`; `url` says where else the two files lie.
+) -> VaeProvenance:
+    """Copy configuration and weights to `target`; `url` is another address of the two files.
 
-    `expected` is what an experiment was planned with: configuration keys that the file must agree
-    with. Files that already lie in `folder` are taken as they are. What is returned depends on the
-    files and the arguments, and not on how the files came there.
+    `expected` are the configuration keys of the experiment, with which the file must agree. Files
+    that are in `folder` already are not downloaded, and the provenance that is returned is the same
+    then.
     """
     paths = [folder / CONFIG, folder / WEIGHTS]
     downloaded = [path for path in paths if not path.exists()]
@@ -103,7 +103,8 @@ def fetch_vae(
             path.unlink(missing_ok=True)
         raise
     for path in paths:
-        _copy(path, target / path.name)
+        with replacing(target / path.name) as temporary:
+            shutil.copyfile(path, temporary)
         lock.record(_key(vae, path), found[path.name])
     return {
         "autoencoder": vae.name,
@@ -115,15 +116,10 @@ def fetch_vae(
     }
 
 
-def _checked(vae: PublishedVae, path: Path, lock: Lock) -> Recorded:
-    """The digest, after a look at the head and a comparison with what is known of the file."""
-    with path.open("rb") as file:
-        if file.read(512).lstrip().startswith(b"<"):
-            raise OcmError(
-                f"{path}: found a web page (a sign-in or a notice, as a rule); {vae.remedy(path)}"
-            )
-        file.seek(0)
-        found = Recorded(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
+def _checked(vae: PublishedVae, path: Path, lock: Lock) -> FileRecord:
+    """The file's digest, if it is the published one and that of the lock file."""
+    refuse_web_page(path, "a file of the autoencoder", vae.remedy(path))
+    found = FileRecord.of(path)
     expected = vae.sha256[path.name]
     if expected not in (None, found.sha256):
         raise OcmError(
@@ -146,13 +142,3 @@ def _check_config(vae: Vae, expected: Mapping[str, Any], path: Path) -> None:
 
 def _key(vae: PublishedVae, path: Path) -> str:
     return f"{vae.name}/{path.name}"
-
-
-def _copy(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{target.name}.tmp")
-    try:
-        shutil.copyfile(path, temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)

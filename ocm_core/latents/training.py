@@ -1,6 +1,6 @@
 """Training a small autoencoder, for experiments that have no published one.
 
-The loss of an image x is ‖x - x̂‖² + w KL(q(z|x) ‖ N(0, I)), with x̂ decoded from a draw of q.
+The loss of an image x is ‖x - x̂‖² + w KL(q(z|x) ‖ N(0, I)), with x̂ decoded from a sample of q.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class VaeFitting:
 
 @torch.no_grad()
 def measured_scaling(model: AutoencoderKL, images: Batch, batch_size: int) -> float:
-    """1 / standard deviation of z ~ q(z|x) over images, channels and places.
+    """1 / standard deviation of z ~ q(z|x) over images, channels and pixels.
 
-    Var z = Var m + E s², with (m, s) of the posterior.
+    Var z = Var m + E s², with mean m and standard deviation s of the posterior.
     """
     means, variances = [], []
     for start in range(0, len(images), batch_size):

@@ -1,7 +1,7 @@
 """A trained autoencoder in diffusers' folder format, as a map between images and scaled latents.
 
-With (m, s) mean and standard deviation of the posterior: latents are (m - shift) · scale and their
-standard deviation is s · scale, so that x_0 has about unit variance.
+With mean m and standard deviation s of the posterior, latents are (m - shift) · scale with standard
+deviation s · scale, so that the data of the diffusion model have about unit variance.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import replacing, write_text
 from ocm_core.latents.autoencoder import CLASS, AutoencoderKL, downsampling, new_autoencoder
 from ocm_core.networks.keys import load_published
 
@@ -26,19 +27,19 @@ CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 # how diffusers named the layers of the attention block when the first autoencoders were published
 _FORMER_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
-Images = Float32[Tensor, "n c h w"]  # in [-1, 1]
-Latents = Float32[Tensor, "n d h/f w/f"]
-Precision = Literal["float32", "bfloat16"]
+VaeImages = Float32[Tensor, "n c h w"]  # in [-1, 1]
+VaeLatents = Float32[Tensor, "n d h/f w/f"]
+VaePrecision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
 class Vae:
     model: AutoencoderKL
-    precision: Precision = "float32"
+    precision: VaePrecision = "float32"
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", precision: Precision = "float32") -> Vae:
-        """Strict: the folder holds exactly the tensors that its own configuration asks for."""
+    def load(cls, folder: Path, device: str = "cpu", precision: VaePrecision = "float32") -> Vae:
+        """The folder must hold exactly the tensors that its own configuration asks for."""
         model = new_autoencoder(_read_config(folder / CONFIG), str(folder / CONFIG))
         try:
             load_published(model, _read_weights(folder / WEIGHTS))
@@ -65,7 +66,7 @@ class Vae:
         return int(self.model.config["latent_channels"])
 
     @torch.no_grad()
-    def encode(self, images: Images) -> tuple[Latents, Latents]:
+    def encode(self, images: VaeImages) -> tuple[VaeLatents, VaeLatents]:
         """Mean and standard deviation of the posterior, scaled."""
         self._check(images, int(self.model.config["in_channels"]), self.downsampling)
         with self._autocast():
@@ -74,8 +75,8 @@ class Vae:
         return (mean - self.shift_factor) * self.scaling_factor, std * self.scaling_factor
 
     @torch.no_grad()
-    def decode(self, latents: Latents) -> Images:
-        """As the network gives them: a little outside [-1, 1] here and there."""
+    def decode(self, latents: VaeLatents) -> VaeImages:
+        """Not clipped: some values are a little outside [-1, 1]."""
         self._check(latents, self.channels, 1)
         z = latents.to(self.model.device) / self.scaling_factor + self.shift_factor
         with self._autocast():
@@ -100,10 +101,10 @@ def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> No
     """In the format that `Vae.load` and diffusers read, the same bytes for the same weights."""
     arguments = {key: value for key, value in model.config.items() if not key.startswith("_")}
     config = {"_class_name": CLASS, **arguments, "scaling_factor": scaling_factor}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
     tensors = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS)
+    with replacing(folder / WEIGHTS) as temporary:
+        save_file(tensors, temporary)
 
 
 def _read_config(file: Path) -> Mapping[str, Any]:

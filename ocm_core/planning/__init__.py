@@ -1,5 +1,9 @@
-"""What there is and what there is not, before anything starts.
+"""What an experiment needs and costs, found out before it starts.
 
-Read in this order: `machine` (versions and devices), `files` (published ones that an experiment
-needs), `disk` (what it will write), `times` (what earlier runs took), `findings` (all of it).
+For `ocm doctor`: `diagnosis.diagnose` collects what `machine` (versions and devices),
+`published_files` and `disk_space` find, and how long earlier runs took.
+
+For `ocm cost`: `cost_report` prints the hours on a GPU. `operation_counts` counts what a
+computation does, `network_counts` applies it to the networks of an experiment, `workload.Workload`
+adds up its stages, `roofline` turns counts into hours, and `cost_tables` lays them out.
 """

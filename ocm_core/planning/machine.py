@@ -1,4 +1,4 @@
-"""This machine and this environment: versions against their pins, devices, memory, disk."""
+"""This computer: packages against the pinned versions, devices, memory, disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ PINS = Path("requirements.txt")
 
 
 @dataclass(frozen=True)
-class Package:
+class PinnedPackage:
+    """A line of requirements.txt, and what is installed."""
+
     name: str
     pinned: str
-    installed: str | None  # None: it is not
+    installed: str | None
 
     @property
     def differs(self) -> bool:
@@ -31,7 +33,9 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Device:
+class Accelerator:
+    """A GPU."""
+
     name: str
     memory: int | None  # bytes; None: shared with the system
 
@@ -45,11 +49,11 @@ class Machine:
     cores: int
     memory: int
     free_disk: int
-    devices: tuple[Device, ...]  # beside the CPU
+    devices: tuple[Accelerator, ...]  # other than the CPU
 
 
-def packages(pins: Path = PINS) -> list[Package]:
-    return [Package(name, pinned, _installed(name)) for name, pinned in _pins(pins)]
+def packages(pins: Path = PINS) -> list[PinnedPackage]:
+    return [PinnedPackage(name, pinned, _installed(name)) for name, pinned in _pins(pins)]
 
 
 def machine() -> Machine:
@@ -84,11 +88,11 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _devices() -> Iterator[Device]:
+def _devices() -> Iterator[Accelerator]:
     import torch
 
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
-        yield Device(f"cuda:{index} {properties.name}", properties.total_memory)
+        yield Accelerator(f"cuda:{index} {properties.name}", properties.total_memory)
     if torch.backends.mps.is_available():
-        yield Device("mps", None)
+        yield Accelerator("mps", None)

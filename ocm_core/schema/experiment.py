@@ -217,7 +217,7 @@ class GuidanceParams(Params):
 
 
 class ExecutionParams(Params):
-    """How the network is run; `ocm bench` measures what each choice brings."""
+    """How the network is run; `make bench` measures what each choice brings."""
 
     precision: Literal["float32", "tf32", "bfloat16"]  # tf32: matrix products, on GPUs that can
     channels_last: bool

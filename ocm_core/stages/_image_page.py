@@ -13,7 +13,7 @@ from ocm_core.artifacts.images import image_reader
 from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.eight_bit import EightBitSplit
-from ocm_core.features.interface import Images
+from ocm_core.features.interface import UInt8Images
 from ocm_core.report import images, published
 from ocm_core.report.blocks import Page
 from ocm_core.report.cost import Cost
@@ -79,7 +79,7 @@ def _data_images(job: Job) -> Levels:
     return _levels(EightBitSplit(split, require(data.levels))[:_SHOWN])
 
 
-def _levels(pixels: Images) -> Levels:
+def _levels(pixels: UInt8Images) -> Levels:
     """Grey images without their channel, colours last."""
     array = pixels.permute(0, 2, 3, 1).numpy()
     return array[..., 0] if array.shape[-1] == 1 else array

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ocm_core.artifacts.score import SCORE_FILE, trunk
-from ocm_core.checkpoints.convert import Provenance, fetch
+from ocm_core.checkpoints.convert import CheckpointProvenance, fetch
 from ocm_core.checkpoints.registry import FOLDER, Checkpoint, checkpoint_named
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.io.download import byte_bar
@@ -34,7 +34,9 @@ def run(job: Job) -> None:
     job.note(provenance=provenance)
 
 
-def _published(job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice) -> Provenance:
+def _published(
+    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice
+) -> CheckpointProvenance:
     with byte_bar(entry.name) as progress:
         return fetch(
             entry,
@@ -50,7 +52,7 @@ def _published(job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choic
 
 def _from_this_machine(
     job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice
-) -> Provenance:
+) -> CheckpointProvenance:
     """The same way, from a server of our own: its file has no published digest and no lock."""
     source = replace(entry.source(choice.file), md5=None)
     downloads = job.folder / "download"

@@ -10,7 +10,7 @@ from ocm_core.checkpoints.registry import FOLDER
 from ocm_core.io.download import byte_bar
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
-from ocm_core.latents.fetching import Provenance, PublishedVae, fetch_vae, vae_named
+from ocm_core.latents.fetching import PublishedVae, VaeProvenance, fetch_vae, vae_named
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import VaeParams
 
@@ -25,7 +25,7 @@ def run(job: Job) -> None:
     job.note(provenance=get(job, entry, choice))
 
 
-def _published(job: Job, entry: PublishedVae, choice: VaeParams) -> Provenance:
+def _published(job: Job, entry: PublishedVae, choice: VaeParams) -> VaeProvenance:
     with byte_bar(entry.name) as progress:
         return fetch_vae(
             entry,
@@ -38,7 +38,7 @@ def _published(job: Job, entry: PublishedVae, choice: VaeParams) -> Provenance:
         )
 
 
-def _from_this_machine(job: Job, entry: PublishedVae, choice: VaeParams) -> Provenance:
+def _from_this_machine(job: Job, entry: PublishedVae, choice: VaeParams) -> VaeProvenance:
     """The same way, from a server of our own: its files have no published digest and no lock."""
     unknown = replace(entry, sha256=dict.fromkeys(entry.sha256))
     downloads = job.folder / "download"

@@ -16,7 +16,12 @@ from ocm_core.artifacts.dataset import ARCHIVES, open_data
 from ocm_core.artifacts.feature_space import load_space
 from ocm_core.artifacts.reference import save_reference
 from ocm_core.datasets.eight_bit import EightBitSplit
-from ocm_core.features.interface import Features, FeatureSpace, ImageSet, feature_batches
+from ocm_core.features.interface import (
+    FeatureSpace,
+    FeatureVectors,
+    ImageSet,
+    feature_batches,
+)
 from ocm_core.features.published_reference import open_reference
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
@@ -32,7 +37,7 @@ def run(job: Job) -> None:
     published = settings.reference and open_reference(settings.reference, ARCHIVES)
     images = published.images if published else _training_images(job)
     chosen = _chosen(len(images), settings.manifold_images, settings.seed)
-    kept: list[Features] = []
+    kept: list[FeatureVectors] = []
     batches = _keeping(_batches(job, space, images), chosen, kept)
     if published:
         statistics = published.statistics
@@ -54,7 +59,7 @@ def _training_images(job: Job) -> EightBitSplit:
     return EightBitSplit(data.splits["train"], require(data.levels))
 
 
-def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[Features]:
+def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[FeatureVectors]:
     size = require(job.experiment.evaluate.features).batch_size
     return feature_batches(
         space, images, size, lambda firsts: job.progress(firsts, "features of the reference set")
@@ -69,8 +74,8 @@ def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
 
 
 def _keeping(
-    batches: Iterator[Features], chosen: np.ndarray, kept: list[Features]
-) -> Iterator[Features]:
+    batches: Iterator[FeatureVectors], chosen: np.ndarray, kept: list[FeatureVectors]
+) -> Iterator[FeatureVectors]:
     """Pass the batches on, and keep the rows that are chosen."""
     first = 0
     for batch in batches:

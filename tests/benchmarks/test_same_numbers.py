@@ -16,10 +16,10 @@ from benchmarks import (
     recall,
     sampling_loop,
 )
-from benchmarks.all_heads import LABELS, Heads
-from benchmarks.memory import peak_bytes
+from benchmarks.all_heads import LABELS, HeadTraining
+from benchmarks.measuring import peak_bytes
 from benchmarks.networks import DIT_S2, drawn, small_denoiser
-from benchmarks.training_step import Steps
+from benchmarks.training_step import TrainingStep
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
@@ -56,7 +56,7 @@ def seeded() -> None:
 @pytest.mark.parametrize("build_network", [unet, dit])
 def test_published_training_step(build_network) -> None:
     """One loss, and one gradient of the head; ours alone leaves the trunk without any."""
-    steps = Steps.on(build_network, batch=3)
+    steps = TrainingStep.on(build_network, batch=3)
     ours, our_gradients = steps.ours(), gradients(steps.head)
     assert all(p.grad is None for p in steps.denoiser.network.parameters())
     theirs, their_gradients = steps.published(), gradients(steps.head)
@@ -68,7 +68,7 @@ def test_published_training_step(build_network) -> None:
 
 @pytest.mark.parametrize("build_network", [unet, dit])
 def test_recomputing_changes_memory_and_no_bit(build_network) -> None:
-    steps = Steps.on(build_network, batch=3)
+    steps = TrainingStep.on(build_network, batch=3)
     plain, plain_gradients = steps.ours(), gradients(steps.head)
     kept = peak_bytes(steps.ours)
     gradients(steps.head)
@@ -81,7 +81,7 @@ def test_recomputing_changes_memory_and_no_bit(build_network) -> None:
 
 def test_heads_together_one_by_one_and_as_published() -> None:
     denoiser, _, shape = unet()
-    heads = Heads.on(denoiser, "simple", torch.randn(4, *shape))
+    heads = HeadTraining.on(denoiser, "simple", torch.randn(4, *shape))
     together, alone, published = heads.together(), heads.one_by_one(), heads.published()
     for label in LABELS:
         assert torch.equal(together[label], alone[label])
@@ -90,7 +90,7 @@ def test_heads_together_one_by_one_and_as_published() -> None:
 
 def test_likelihood_table_and_its_cells() -> None:
     denoiser = Denoiser(small_denoiser().network, schedules.linear(100))
-    table = likelihood_table.Table.on(denoiser, images=2, steps=(3, 10))
+    table = likelihood_table.LikelihoodTable.on(denoiser, images=2, steps=(3, 10))
     together, each = table.together(), table.each_cell()
     assert together.keys() == each.keys() and len(together) == 12
     for cell, bound in together.items():
@@ -106,7 +106,7 @@ def test_evaluations_are_those_of_the_issue() -> None:
 def test_plain_loop_of_sampling() -> None:
     denoiser, net, shape = unet()
     able = replace(denoiser, heads={"ocm": CovarianceHead(net)})
-    cell = sampling_loop.Cell(able, shape, 2, chains.even(1000, 5))
+    cell = sampling_loop.SamplingLoop(able, shape, 2, chains.even(1000, 5))
     normals = [torch.randn(2, *shape) for _ in range(5)]
     drawn_before = iter(normals)
     ours = cell.stage(Replay(normals))
@@ -130,7 +130,7 @@ def test_latents_of_the_store_are_those_of_the_map(monkeypatch) -> None:
     monkeypatch.setattr(latents, "BATCH", 64)
     with latents.written(count=256) as both:
         whole = torch.cat(
-            [both.streamed.batch(latents.Draws(0, i, 64))[0] for i in range(4)]
+            [both.streamed.batch(latents.BatchRng(0, i, 64))[0] for i in range(4)]
         ).flatten(1)
         mapped = torch.from_numpy(both.mapped[:].copy()).flatten(1)
         assert both.from_store().shape == both.from_map().shape == (64, *latents.SHAPE)
@@ -142,7 +142,9 @@ def test_covariance_error_is_the_distance_to_exact_diagonals(kind: str, monkeypa
     """A head that gives nothing yet says c = 1, or its baseline."""
     monkeypatch.setattr(covariance_error, "TIMES", (5, 400))
     monkeypatch.setattr(covariance_error, "POINTS", 2)
-    trial = covariance_error.Trial(covariance_error.score(0, 2), *covariance_error.images(), kind)
+    trial = covariance_error.HeadTrial(
+        covariance_error.score(0, 2), *covariance_error.images(), kind
+    )
     exact = torch.stack([c for _, c in trial.points])
     assert exact.shape == (len(covariance_error.TIMES), *trial.held_out.shape)
     expected = float((1 - exact).square().mean())

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import noop, suite
+from benchmarks.__main__ import main
 from benchmarks.growth import exponent
-from benchmarks.interface import Benchmark, Measured, Measurement
+from benchmarks.interface import Benchmark, Measured, Outcome
+from benchmarks.measuring import Comparison, interleaved
 from benchmarks.page import page
-from benchmarks.run import measured, row
-from benchmarks.timing import Comparison, interleaved
-from ocm_core.cli import main
+from benchmarks.suite import row, run
 from ocm_core.errors import OcmError
 from ocm_core.report.page import render
 from tests.report.markup import assert_ids_are_unique
@@ -32,8 +32,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Benchmar
         "bad": benchmark("bad", Measured(0.7, 0.6, 0.8)),
         "absent": benchmark("absent", Measured.not_run("no artifacts")),
     }
-    monkeypatch.setattr(suite, "suite", lambda: found)
-    monkeypatch.setattr("ocm_core.cli._check_place", lambda: None)
+    monkeypatch.setattr(suite, "all_benchmarks", lambda: found)
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -44,7 +43,7 @@ def recorded() -> dict[str, dict[str, object]]:
 
 
 def test_record_and_exit_code(fakes, capsys) -> None:
-    assert main(["bench"]) == 1
+    assert main([]) == 1
     entries = recorded()
     assert list(entries) == ["good", "bad", "absent"]
     assert all(entry.keys() == KEYS for entry in entries.values())
@@ -55,31 +54,31 @@ def test_record_and_exit_code(fakes, capsys) -> None:
 
 
 def test_only_the_named_are_replaced(fakes, capsys) -> None:
-    main(["bench"])
+    main([])
     capsys.readouterr()
     fakes["good"] = benchmark("good", Measured.exactly(0.1))
-    assert main(["bench", "good", "--json"]) == 0
+    assert main(["good", "--json"]) == 0
     entries = recorded()
     assert (entries["good"]["ratio"], entries["bad"]["ratio"]) == (0.1, 0.7)
     assert json.loads(capsys.readouterr().out) == {"good": entries["good"]}
 
 
 def test_an_entry_that_is_no_longer_in_the_suite_is_dropped(fakes) -> None:
-    main(["bench"])
+    main([])
     del fakes["bad"]
-    main(["bench", "good"])
+    main(["good"])
     assert list(recorded()) == ["good", "absent"]
 
 
 def test_an_unknown_name_is_refused(fakes) -> None:
     with pytest.raises(OcmError, match="good"):
         suite.chosen(["goood"])
-    assert main(["bench", "goood"]) == 1
+    assert main(["goood"]) == 1
     assert not Path("reports").exists()
 
 
 def test_the_page(fakes) -> None:
-    found = {b.name: m for b, m in measured(list(fakes.values()))}
+    found = {b.name: m for b, m in run(list(fakes.values()))}
     html = render(page(fakes, found))
     assert_ids_are_unique(html)
     assert "1 target of 3 hold" in html and "not run: no artifacts" in html
@@ -87,7 +86,7 @@ def test_the_page(fakes) -> None:
 
 @pytest.mark.parametrize(("ratio", "holds"), [(0.5, True), (0.500001, False), (None, False)])
 def test_a_target_holds_up_to_itself(ratio: float | None, holds: bool) -> None:
-    found = Measurement.of(benchmark("x", Measured(0, 0, 0)), Measured(ratio, ratio, ratio))
+    found = Outcome.of(benchmark("x", Measured(0, 0, 0)), Measured(ratio, ratio, ratio))
     assert found.holds is holds
 
 
@@ -110,7 +109,7 @@ def test_exponent() -> None:
 
 def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> None:
     monkeypatch.setattr(noop, "states", lambda experiment: {"task": "missing"})
-    monkeypatch.setattr(noop.Tool, "run", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(noop.PipelineTool, "run", lambda *_: pytest.fail("started"))
     found = noop._time(noop.TOOLS["snakemake"])
     assert found.ratio is None and "make report" in found.details["not run"]
 
@@ -118,13 +117,13 @@ def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> N
 def test_a_tool_with_something_to_do_is_not_timed(monkeypatch) -> None:
     monkeypatch.setattr(noop, "states", lambda experiment: {"task": "current"})
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(noop.Tool, "run", lambda self, *more: asked.append(more) or "1 job")
+    monkeypatch.setattr(noop.PipelineTool, "run", lambda self, *more: asked.append(more) or "1 job")
     assert noop._time(noop.TOOLS["dvc"]).ratio is None
     assert asked == [("--dry",)]
 
 
 def test_every_row_of_the_targets_has_its_benchmarks() -> None:
-    names = list(suite.suite())
+    names = list(suite.all_benchmarks())
     rows = (
         "training_step",
         "training_memory",
@@ -145,5 +144,5 @@ def test_every_row_of_the_targets_has_its_benchmarks() -> None:
 
 
 def test_rows_of_the_terminal(fakes) -> None:
-    (_, found), *_ = measured([fakes["good"]])
+    (_, found), *_ = run([fakes["good"]])
     assert row(fakes["good"], found)[2:] == ("≤ 0.5", "0.4", "0.3 … 0.6", "holds")

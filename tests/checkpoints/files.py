@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocm_core.checkpoints.registry import Checkpoint, Source, checkpoint_named
+from ocm_core.checkpoints.registry import Checkpoint, CheckpointSource, checkpoint_named
 from ocm_core.networks.keys import export_published
 
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 
 TINY: dict[str, dict[str, Any]] = {
     "iddpm_unet": {
@@ -42,17 +42,17 @@ def tiny(name: str) -> Checkpoint:
     return replace(entry, arguments=arguments, sources=sources)
 
 
-def weights(checkpoint: Checkpoint, seed: int = 0) -> State:
+def weights(checkpoint: Checkpoint, seed: int = 0) -> StateDict:
     generator = torch.Generator().manual_seed(seed)
     shapes = {key: tensor.shape for key, tensor in export_published(checkpoint.network()).items()}
     return {key: torch.randn(shape, generator=generator) for key, shape in shapes.items()}
 
 
-def _other(state: State) -> State:
+def _other(state: StateDict) -> StateDict:
     return {key: tensor + 1 for key, tensor in state.items()}
 
 
-WRITERS: dict[str, Callable[[State], object]] = {
+WRITERS: dict[str, Callable[[StateDict], object]] = {
     "flat": lambda state: state,
     "models_states": lambda state: {"it": 7, "models_states": {"eps_model": state}},
     "ema_models_states": lambda state: {
@@ -78,7 +78,7 @@ WRITERS: dict[str, Callable[[State], object]] = {
 }
 
 
-def write(source: Source, state: State, path: Path, legacy: bool = False) -> Path:
+def write(source: CheckpointSource, state: StateDict, path: Path, legacy: bool = False) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(WRITERS[source.layout](state), path, _use_new_zipfile_serialization=not legacy)
     return path

@@ -16,17 +16,17 @@ from safetensors.torch import load_file
 from ocm_core.checkpoints.convert import PROVENANCE, WEIGHTS, fetch
 from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint
 from ocm_core.cli import main
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.networks.keys import export_published
 
-from .files import State, tiny, weights, write
+from .files import StateDict, tiny, weights, write
 from .server import Served, serve
 
 SOURCES = [(name, source.file) for name, entry in CHECKPOINTS.items() for source in entry.sources]
 every_source = pytest.mark.parametrize(("name", "file"), SOURCES)
 
 
-def assert_converted(checkpoint: Checkpoint, file: Path, expected: State) -> None:
+def assert_converted(checkpoint: Checkpoint, file: Path, expected: StateDict) -> None:
     network = checkpoint.network()
     network.load_state_dict(load_file(file))
     exported = export_published(network)
@@ -102,8 +102,8 @@ def test_provenance_does_not_depend_on_how_the_file_came(folder: Path, lock: Loc
 def test_records_made_side_by_side_are_all_kept(lock: Lock) -> None:
     keys = [f"some/{i}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda key: lock.record(key, Recorded(key, 1)), keys))
-    assert [lock.recorded(key) for key in keys] == [Recorded(key, 1) for key in keys]
+        list(pool.map(lambda key: lock.record(key, FileRecord(key, 1)), keys))
+    assert [lock.recorded(key) for key in keys] == [FileRecord(key, 1) for key in keys]
 
 
 def test_the_command_fetches_into_the_documented_place(

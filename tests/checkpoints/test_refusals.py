@@ -17,10 +17,10 @@ from ocm_core.checkpoints.convert import WEIGHTS, fetch
 from ocm_core.checkpoints.layouts import LAYOUTS, extract
 from ocm_core.checkpoints.registry import Checkpoint
 from ocm_core.errors import OcmError
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import open_restricted
 
-from .files import WRITERS, State, tiny, weights, write
+from .files import WRITERS, StateDict, tiny, weights, write
 from .server import Served, serve
 
 
@@ -30,11 +30,11 @@ def checkpoint() -> Checkpoint:
 
 
 @pytest.fixture
-def state(checkpoint: Checkpoint) -> State:
+def state(checkpoint: Checkpoint) -> StateDict:
     return weights(checkpoint)
 
 
-def body_of(checkpoint: Checkpoint, state: State, tmp_path: Path) -> bytes:
+def body_of(checkpoint: Checkpoint, state: StateDict, tmp_path: Path) -> bytes:
     return write(checkpoint.source(), state, tmp_path / "made" / "x.pth").read_bytes()
 
 
@@ -59,9 +59,9 @@ def refused(checkpoint: Checkpoint, body: bytes, folder: Path, lock: Lock, match
 
 
 def test_another_digest_than_the_recorded_one(
-    checkpoint: Checkpoint, state: State, folder: Path, tmp_path: Path, lock: Lock
+    checkpoint: Checkpoint, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
-    lock.record("celeba64/celeba64.pth", Recorded("0" * 64, 5))
+    lock.record("celeba64/celeba64.pth", FileRecord("0" * 64, 5))
     message = refused(
         checkpoint, body_of(checkpoint, state, tmp_path), folder, lock, "expected sha256 0{64}"
     )
@@ -71,13 +71,13 @@ def test_another_digest_than_the_recorded_one(
 def test_the_digest_is_checked_before_the_file_is_opened(
     checkpoint: Checkpoint, folder: Path, lock: Lock
 ) -> None:
-    lock.record("celeba64/celeba64.pth", Recorded("0" * 64, 5))
+    lock.record("celeba64/celeba64.pth", FileRecord("0" * 64, 5))
     refused(checkpoint, b"\x80\x02no pickle at all", folder, lock, "expected sha256 0{64}")
 
 
 @pytest.mark.parametrize("what", ["md5", "sha256", "bytes"])
 def test_another_digest_than_the_published_one(
-    what: str, checkpoint: Checkpoint, state: State, folder: Path, tmp_path: Path, lock: Lock
+    what: str, checkpoint: Checkpoint, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
     wrong = {"md5": "1" * 32, "sha256": "1" * 64, "bytes": 11}[what]
     checkpoint = replace(checkpoint, sources=(replace(checkpoint.source(), **{what: wrong}),))
@@ -91,7 +91,7 @@ def test_a_truncated_file(
     legacy: bool,
     share: float,
     checkpoint: Checkpoint,
-    state: State,
+    state: StateDict,
     folder: Path,
     tmp_path: Path,
     lock: Lock,
@@ -124,7 +124,7 @@ class Malicious:
 @pytest.mark.parametrize("form", ["zip", "legacy", "bare"])
 @pytest.mark.parametrize("name", ["celeba64", "imagenet256"])
 def test_a_pickle_that_runs_code_does_not_run(
-    form: str, name: str, state: State, folder: Path, tmp_path: Path, lock: Lock
+    form: str, name: str, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
     checkpoint, marker = tiny(name), tmp_path / "marker"
     file = tmp_path / "evil.pt"
@@ -148,7 +148,7 @@ def test_only_the_training_layout_may_hold_a_namespace(tmp_path: Path) -> None:
 
 
 def test_missing_extra_and_misshapen_keys_are_named(
-    checkpoint: Checkpoint, state: State, folder: Path, tmp_path: Path, lock: Lock
+    checkpoint: Checkpoint, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
     del state["mid.attn_1.q.weight"]
     state["surplus.weight"] = torch.zeros(1)
@@ -160,7 +160,7 @@ def test_missing_extra_and_misshapen_keys_are_named(
 
 
 def test_another_dtype_is_refused(
-    checkpoint: Checkpoint, state: State, folder: Path, tmp_path: Path, lock: Lock
+    checkpoint: Checkpoint, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
     state["conv_in.bias"] = state["conv_in.bias"].half()
     body = body_of(checkpoint, state, tmp_path)
@@ -220,7 +220,7 @@ def test_a_source_without_an_address_says_where_to_look(
 
 
 def test_a_refused_file_leaves_earlier_weights_alone(
-    checkpoint: Checkpoint, state: State, folder: Path, lock: Lock
+    checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock
 ) -> None:
     path = write(checkpoint.source(), state, folder / checkpoint.source().file)
     fetch(checkpoint, folder, lock)
@@ -231,7 +231,7 @@ def test_a_refused_file_leaves_earlier_weights_alone(
     assert hashlib.sha256((folder / WEIGHTS).read_bytes()).digest() == before
 
 
-def test_a_broken_lock_is_named(checkpoint: Checkpoint, state: State, folder: Path, lock: Lock):
+def test_a_broken_lock_is_named(checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock):
     write(checkpoint.source(), state, folder / checkpoint.source().file)
     for text in ("{", '{"celeba64/celeba64.pth": {"sha256": "0"}}'):
         lock.path.write_text(text)

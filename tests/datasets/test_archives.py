@@ -17,7 +17,7 @@ import pytest
 from ocm_core.errors import OcmError
 from ocm_core.io import archives as library
 from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.lock import Lock, Recorded
+from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.packed import unpacked
 
 from ..checkpoints.server import Served, serve
@@ -102,7 +102,7 @@ def test_another_digest_than_the_published_one(what: str, archives: Path) -> Non
 
 def test_another_digest_than_the_recorded_one(archives: Path) -> None:
     archives.mkdir()
-    Lock(archives.parent / "datasets.lock.json").record("some/some.zip", Recorded("0" * 64, 5))
+    Lock(archives.parent / "datasets.lock.json").record("some/some.zip", FileRecord("0" * 64, 5))
     message = refused(SOME, BODY, archives, "expected sha256 0{64}")
     assert "delete the entry 'some/some.zip'" in message
 

@@ -16,7 +16,7 @@ from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
 from ocm_core.features import classifier, efficientnet_lite0, inception
 from ocm_core.features.classifier import Classifier, ClassifierNetwork
-from ocm_core.features.classifier_training import Trained, train_classifier
+from ocm_core.features.classifier_training import TrainedClassifier, train_classifier
 from ocm_core.features.efficientnet_lite0 import EfficientNetLite0
 from ocm_core.features.interface import extract, feature_batches
 from ocm_core.features.resizing import resized
@@ -223,15 +223,15 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedClassifier:
     return train_classifier(*digits(), settings(400), tmp_path_factory.mktemp("classifier"))
 
 
-def test_the_classifier_tells_digits_apart(trained: Trained) -> None:
+def test_the_classifier_tells_digits_apart(trained: TrainedClassifier) -> None:
     assert trained.accuracy >= 0.97
 
 
-def test_distances_in_its_space_order_sets_as_they_should(trained: Trained) -> None:
+def test_distances_in_its_space_order_sets_as_they_should(trained: TrainedClassifier) -> None:
     space = Classifier(trained.network, "cpu")
     found, labels = extract(space, digits()[0], 500), digits()[1]
     assert found.shape == (1797, 64)
@@ -242,7 +242,7 @@ def test_distances_in_its_space_order_sets_as_they_should(trained: Trained) -> N
     assert 0 < 5 * same < no_sevens < noise / 3
 
 
-def test_the_classifier_survives_a_file(trained: Trained, tmp_path: Path) -> None:
+def test_the_classifier_survives_a_file(trained: TrainedClassifier, tmp_path: Path) -> None:
     classifier.save(tmp_path / "classifier.safetensors", trained.network)
     space = classifier.build(tmp_path / "classifier.safetensors", "cpu")
     some = digits()[0][:10]

@@ -11,26 +11,25 @@ import pytest
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.cli import main
 from ocm_core.params.resolved import load
-from ocm_core.planning.counting import NOTHING, Batched, Count
-from ocm_core.planning.document import FILE, section
-from ocm_core.planning.gpus import A100, GPUS, H100, Utilisation, time
-from ocm_core.planning.summary import hours, workloads
-from ocm_core.planning.times import computed
-from ocm_core.planning.units import Units
-from ocm_core.planning.work import Workload
+from ocm_core.planning.cost_report import FILE, section, workloads
+from ocm_core.planning.diagnosis import gpu_hours
+from ocm_core.planning.network_counts import NetworkCounts
+from ocm_core.planning.operation_counts import NOTHING, BatchCount, OperationCount
+from ocm_core.planning.roofline import A100, GPUS, H100, Utilisation, roofline_time
+from ocm_core.planning.workload import Workload
 
 FULL = Utilisation(1.0, 1.0)
 TRACED = ("celeba64", "imagenet256")  # pixels, and latents with guidance
 
 
-def unit(size: float) -> Batched:
-    return Batched(NOTHING, Count(convolutions=size))
+def unit(size: float) -> BatchCount:
+    return BatchCount(NOTHING, OperationCount(convolutions=size))
 
 
 def workload(name: str) -> Workload:
     """Evaluations count as 1, heads as 1e-3, products as 1e-6, training as 1e3."""
     parts = {"evaluation": unit(1), "head": unit(1e-3), "product": unit(1e-6)}
-    return Workload(load(name), Units(1, 1, training=unit(1e3), probes=1, **parts))
+    return Workload(load(name), NetworkCounts(1, 1, training=unit(1e3), probes=1, **parts))
 
 
 def test_samples_are_counted_cell_by_cell():
@@ -70,14 +69,14 @@ def test_training_and_moments():
 
 
 def test_the_roofline():
-    work = Count(convolutions=156e12, products=19.5e12, bytes=2.039e12, least_bytes=1e12)
-    assert time(work, A100, "float32", FULL).arithmetic == pytest.approx(2.0)
-    assert time(work, A100, "float32", FULL).bottleneck == "arithmetic"
-    found = time(work, A100, "bfloat16", Utilisation(0.5, 0.25))
+    work = OperationCount(convolutions=156e12, products=19.5e12, bytes=2.039e12, least_bytes=1e12)
+    assert roofline_time(work, A100, "float32", FULL).arithmetic == pytest.approx(2.0)
+    assert roofline_time(work, A100, "float32", FULL).bottleneck == "arithmetic"
+    found = roofline_time(work, A100, "bfloat16", Utilisation(0.5, 0.25))
     assert found.arithmetic == pytest.approx(2 * (156 + 19.5) / 312)
     assert (found.traffic, found.seconds) == (pytest.approx(2.0), pytest.approx(2.0))
     assert found.bottleneck == "memory, unless fused"
-    assert time(replace(work, least_bytes=2e12), H100, "tf32", FULL).bottleneck == "memory"
+    assert roofline_time(replace(work, least_bytes=2e12), H100, "tf32", FULL).bottleneck == "memory"
     assert all(g.float32 < g.tf32 < g.bfloat16 for g in GPUS)
 
 
@@ -92,14 +91,14 @@ def test_the_document_is_up_to_date(name):
 
 def test_a_training_step_is_two_predictions():
     (found,) = workloads(["celeba64"])
-    step, one = found.units.training.each.operations, found.units.evaluation.each.operations
+    step, one = found.counts.training.each.operations, found.counts.evaluation.each.operations
     assert 2 * one < step < 2.1 * one
 
 
 def test_the_doctor_can_say_hours():
-    assert computed("digits") == {}
-    found = hours("celeba64")
-    assert found is not None and found == computed("celeba64")
+    assert gpu_hours("digits") == {}
+    found, (workload,) = gpu_hours("celeba64"), workloads(["celeba64"])
+    assert found["H100"] == workload.hours(H100, "float32", Utilisation())
     assert found["A100 80 GB"] > found["H100"] > 0
 
 
@@ -108,7 +107,7 @@ def test_the_command(capsys):
     found = json.loads(capsys.readouterr().out)["experiments"]["celeba64"]
     stages = {stage["stage"]: stage for stage in found["stages"]}
     (at_default,) = (w for w in workloads(["celeba64"])[0].stages() if w.stage == "sample")
-    half = time(at_default.gpu, A100, "tf32", Utilisation()).arithmetic / 7200
+    half = roofline_time(at_default.gpu, A100, "tf32", Utilisation()).arithmetic / 7200
     assert stages["sample"]["hours"]["A100 80 GB"]["tf32"] == pytest.approx(half)
     assert main(["cost", "celeba64"]) == 0
     assert "computed, not measured" in capsys.readouterr().out

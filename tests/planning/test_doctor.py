@@ -15,7 +15,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located
 from ocm_core.params.resolved import load
 from ocm_core.pipeline.table import Task, tasks
-from ocm_core.planning import disk, files, times
+from ocm_core.planning import diagnosis, disk_space, published_files
 from ocm_core.planning.machine import packages
 from ocm_core.schema.experiment import Experiment
 
@@ -28,8 +28,8 @@ def nothing_here(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr("ocm_core.pipeline.manifests.ROOT", tmp_path / "artifacts")
     monkeypatch.setattr("ocm_core.checkpoints.registry.FOLDER", tmp_path / "checkpoints")
     monkeypatch.setattr("ocm_core.features.inception.FOLDER", tmp_path / "checkpoints/inception")
-    monkeypatch.setattr(files, "ARCHIVES", tmp_path / "datasets")
-    monkeypatch.setattr(times, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(published_files, "ARCHIVES", tmp_path / "datasets")
+    monkeypatch.setattr(diagnosis, "LOGS", tmp_path / "logs")
     return tmp_path
 
 
@@ -69,7 +69,7 @@ def test_the_archives_are_those_that_the_reader_asks_for(experiment, monkeypatch
     monkeypatch.setattr(module, "locate", locate)
     with pytest.raises(Exception):  # noqa: B017 - it then opens a file that is not there
         module.open_data(experiment.data, tmp_path)
-    ours = files.archives_of(experiment)
+    ours = published_files.archives_of(experiment)
     assert {archive.file for archive in ours} == {archive.file for archive in asked}
 
 
@@ -77,7 +77,7 @@ def test_the_latents_of_imagenet_are_planned_without_touching_it(nothing_here, c
     experiment = load("imagenet256")
     assert experiment.encode.latent.posterior == "keep" and not experiment.encode.flips
     item = 2 * 4 * 4 * 32 * 32 + 8 + 8  # mean and deviation, the label, the index
-    size, shards = disk.encode_bytes(experiment), disk.encode_shards(experiment)
+    size, shards = disk_space.encode_bytes(experiment), disk_space.encode_shards(experiment)
     assert 1_281_167 * item <= size < 1.001 * 1_281_167 * item
     assert -(-1_281_167 // 4096) <= shards < -(-1_281_167 // 4096) + experiment.encode.jobs
     assert f"encode, {shards} shards" in doctor(capsys, "imagenet256")[1]
@@ -91,29 +91,29 @@ def test_pixels_and_points_take_their_size(name):
     labels = 8 if experiment.data.classes else 0
     item = prod(experiment.shape) * (1 if experiment.levels else 4) + labels + 8  # and its index
     partly_filled = 2 * experiment.encode.chunk  # the last chunk of each split
-    assert items * item <= disk.encode_bytes(experiment) < (items + partly_filled) * item
+    assert items * item <= disk_space.encode_bytes(experiment) < (items + partly_filled) * item
 
 
 def test_samples_take_four_bytes_a_value():
     experiment = load("digits")
     waiting = all_of(experiment, "missing")
-    whole = disk.to_write(experiment, waiting)["sample"]
+    whole = disk_space.to_write(experiment, waiting)["sample"]
     assert whole == len(cells(experiment)) * experiment.sample.count * 64 * 4
     parts = [task for task in waiting if task.stage == "sample"]
-    rest = disk.to_write(experiment, waiting | {parts[0]: "current"})["sample"]
-    assert rest == whole - disk.sample_bytes(experiment, parts[0])
-    assert disk.to_write(experiment, all_of(experiment, "current")) == {}
+    rest = disk_space.to_write(experiment, waiting | {parts[0]: "current"})["sample"]
+    assert rest == whole - disk_space.sample_bytes(experiment, parts[0])
+    assert disk_space.to_write(experiment, all_of(experiment, "current")) == {}
 
 
 def test_only_what_is_still_read_is_needed(nothing_here):
     experiment = load("cifar10_ls")
     current = all_of(experiment, "current")
-    assert files.needed(experiment, current) == []
+    assert published_files.needed_files(experiment, current) == []
     stale = current | {Task("encode", "all"): "stale: made with other parameters"}
-    assert [file.path.name for file in files.needed(experiment, stale)] == [
+    assert [file.path.name for file in published_files.needed_files(experiment, stale)] == [
         "cifar-10-binary.tar.gz"
     ]
-    missing = files.needed(experiment, all_of(experiment, "missing"))
+    missing = published_files.needed_files(experiment, all_of(experiment, "missing"))
     assert [file.path.name for file in missing] == [
         "cifar10_ls.pth",
         "inception-2015-12-05.pt",
@@ -128,7 +128,8 @@ def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here):
     for file in (by_hand, archive):
         file.parent.mkdir(parents=True)
         file.write_bytes(b"12345")
-    states = {f.path: f.state for f in files.needed(experiment, all_of(experiment, "missing"))}
+    found = published_files.needed_files(experiment, all_of(experiment, "missing"))
+    states = {file.path: file.state for file in found}
     assert states[by_hand] == "in place"
     assert states[archive] == "5 bytes instead of 170052171"
 
@@ -163,7 +164,7 @@ def test_times_are_those_of_earlier_runs(nothing_here, capsys):
     file = nothing_here / "logs/digits/score/learned.benchmark.tsv"
     file.parent.mkdir(parents=True)
     file.write_text("s\th:m:s\n150.0\t0:02:30\n")
-    assert times.measured("digits", Task("score", "learned")) == 150.0
+    assert diagnosis.earlier_seconds("digits", Task("score", "learned")) == 150.0
     said = doctor(capsys, "digits")[1]
     others = len(tasks(load("digits"))) - 1
     assert f"2.5 min for 1 task one by one; {others} tasks unknown here" in said

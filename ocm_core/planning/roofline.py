@@ -1,4 +1,4 @@
-"""GPUs as their data sheets have them, and the roofline: hours from operations and bytes.
+"""The roofline model: hours on a GPU from operations and bytes, by the GPU's data sheet.
 
 time = max(Σ operations / (peak · utilisation), bytes / (bandwidth · its utilisation))
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ocm_core.planning.counting import Count
+from ocm_core.planning.operation_counts import OperationCount
 
-Precision = Literal["float32", "tf32", "bfloat16"]
-PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+GpuPrecision = Literal["float32", "tf32", "bfloat16"]
+PRECISIONS: tuple[GpuPrecision, ...] = ("float32", "tf32", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Dense peaks in FLOP/s, bytes, bytes per second."""
+    """Peaks of dense arithmetic in FLOP/s, memory in bytes, its bandwidth in bytes per second."""
 
     name: str
     float32: float
@@ -37,15 +37,15 @@ A100, H100 = GPUS[1:]
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Assumptions: the shares of the peak and of the bandwidth that are reached."""
+    """The shares of the peak and of the bandwidth that are reached: assumptions."""
 
     peak: float = 0.35
     bandwidth: float = 0.70
 
 
 @dataclass(frozen=True)
-class Time:
-    """Seconds of arithmetic and of memory traffic, the latter unfused and fused."""
+class RooflineTime:
+    """Seconds of arithmetic, and of memory traffic without and with fused operations."""
 
     arithmetic: float
     traffic: float
@@ -66,11 +66,13 @@ class Time:
         return "memory" if self.least_traffic > self.arithmetic else "memory, unless fused"
 
 
-def time(count: Count, gpu: Gpu, precision: Precision, use: Utilisation) -> Time:
+def roofline_time(
+    count: OperationCount, gpu: Gpu, precision: GpuPrecision, use: Utilisation
+) -> RooflineTime:
     """`float32` is PyTorch's default: TF32 in convolutions, full float32 in matrix products."""
     products = getattr(gpu, precision)
     convolutions = gpu.tf32 if precision == "float32" else products
     arithmetic = (count.convolutions / convolutions + count.products / products) / use.peak
     size = 0.5 if precision == "bfloat16" else 1.0
     rate = gpu.bandwidth * use.bandwidth
-    return Time(arithmetic, size * count.bytes / rate, size * count.least_bytes / rate)
+    return RooflineTime(arithmetic, size * count.bytes / rate, size * count.least_bytes / rate)

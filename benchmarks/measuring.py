@@ -1,23 +1,30 @@
-"""Side by side: A B A B …, so that a slow spell of the machine falls on both.
+"""How time and memory are measured.
 
-The clock is the process's CPU time, since other processes may run beside; everything timed by it
-runs in one thread (`single_thread`). Wall-clock time is asked for where the work is done elsewhere.
+Ours and the baseline take turns (A B A B …), so that a slow spell of the machine falls on both. The
+clock is the CPU time of the process, since other processes may run at the same time; what it times
+runs in one thread (`single_thread`). Work that is done in other processes is timed by the wall
+clock. Memory is the peak that the work adds, as torch's profiler records it.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.interface import Measured
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler prints a line at each start
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
@@ -75,3 +82,16 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     """k of time ∝ size^k, by least squares on logarithms."""
     slope, _ = np.polyfit(np.log(sizes), np.log(times), 1)
     return float(slope)
+
+
+def peak_bytes(work: Work) -> int:
+    """The most that `work` holds at a time, beyond what exists before it (weights, gradients).
+
+    The profiler notes each allocation on the CPU and each release; their running sum has the peak.
+    """
+    work()  # what is allocated once and kept is not counted
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work()
+    recorded = profiled.profiler.kineto_results.events()
+    events = sorted((e for e in recorded if e.name() == "[memory]"), key=lambda e: e.start_ns())
+    return max(accumulate((int(event.nbytes()) for event in events), initial=0))

@@ -1,9 +1,10 @@
-"""The units of work of an experiment, counted on its own networks and by the library's own code."""
+"""Operations of an experiment's networks for one item, counted on the code that the stages run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from typing import cast
 
 import torch
@@ -13,13 +14,15 @@ from ocm_core import covariance
 from ocm_core.artifacts.heads import new_head
 from ocm_core.artifacts.score import new_denoiser, new_score
 from ocm_core.artifacts.trained import frozen
+from ocm_core.compat import make_torchvision_importable
 from ocm_core.covariance.learned import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.networks.keys import count_values
 from ocm_core.params.resolved import load
-from ocm_core.planning.counting import Batched, batched
+from ocm_core.planning.operation_counts import BatchCount, count_batch
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch, Labels, Times
@@ -27,10 +30,11 @@ from ocm_core.training.batches import DroppedLabels, InMemory, Items, Unlabelled
 from ocm_core.training.head_fitting import HeadFitting
 
 META = "meta"
+_INCEPTION_SIDE = 299  # pixels
 
 
-class CountedDenoiser(Denoiser):
-    """On tensors without storage there are no values to check, and there is no autocast."""
+class MetaDenoiser(Denoiser):
+    """On the meta device, where there are no values to check and no autocast."""
 
     def evaluate(
         self, x: Batch, t: Times, label: Labels
@@ -47,25 +51,25 @@ class CountedDenoiser(Denoiser):
 
 
 @dataclass(frozen=True)
-class Units:
-    """What is done to one item of a batch, once."""
+class NetworkCounts:
+    """What the score network and its heads do for a batch."""
 
     parameters: int  # of the score network
     head_parameters: int  # of one head
-    evaluation: Batched  # the noise prediction
-    head: Batched  # a covariance from the features
-    product: Batched  # with the Jacobian, where the graph is at hand
-    training: Batched  # of all heads: prediction with a graph, products, losses, gradients
-    probes: int  # products with the Jacobian in `training`
+    evaluation: BatchCount  # noise prediction
+    head: BatchCount  # covariance from the features of the trunk
+    product: BatchCount  # vector-Jacobian product, after a prediction with a graph
+    training: BatchCount  # a step of all heads: prediction with a graph, products, gradients
+    probes: int  # vector-Jacobian products in `training`
 
 
 @cache
-def units(name: str) -> Units:
-    """Of an experiment, by name."""
-    return count(load(name))
+def counts_of(name: str) -> NetworkCounts:
+    """Of the experiment of that name."""
+    return count_networks(load(name))
 
 
-def count(experiment: Experiment) -> Units:
+def count_networks(experiment: Experiment) -> NetworkCounts:
     methods = {
         label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
         for label, method in experiment.methods.items()
@@ -75,17 +79,17 @@ def count(experiment: Experiment) -> Units:
         network = frozen(new_score(experiment, experiment.network.scores[-1]), META)
         heads = {label: new_head(experiment, label, network, None) for label in methods}
     known = new_denoiser(experiment, network)
-    denoiser = CountedDenoiser(network, known.schedule, known.time, heads)
+    denoiser = MetaDenoiser(network, known.schedule, known.time, heads)
     predict = partial(_predict, denoiser, experiment)
     label = next(iter(methods))
-    evaluation = batched(lambda n: torch.no_grad()(partial(predict, n)))
-    head = batched(lambda n: torch.no_grad()(partial(predict(n).head, label)))
-    product = batched(lambda n: partial(_product, predict(n, graph=True)))
-    # further probes are further products, and need not be traced
+    evaluation = count_batch(lambda n: torch.no_grad()(partial(predict, n)))
+    head = count_batch(lambda n: torch.no_grad()(partial(predict(n).head, label)))
+    product = count_batch(lambda n: partial(_product, predict(n, graph=True)))
+    # further probes are further products: there is no need to run them
     single = {name: _with_one_probe(method) for name, method in methods.items()}
-    traced = batched(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
+    traced = count_batch(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
     probes = [vars(method)["probes"] for method in methods.values() if method.trains_on_jacobian]
-    return Units(
+    return NetworkCounts(
         parameters=count_values(network),
         head_parameters=count_values(heads[label]),
         evaluation=evaluation,
@@ -115,7 +119,7 @@ def _product(prediction: Prediction) -> Tensor:
 def _fitting(
     denoiser: Denoiser, methods: dict[str, LearnedMethod], experiment: Experiment
 ) -> HeadFitting:
-    """As the stage `heads` has it, on two items."""
+    """As in the stage `heads`, on two items."""
     x0, labels = torch.zeros(2, *experiment.shape), torch.zeros(2, dtype=torch.int64)
     items: Items = Unlabelled(InMemory(x0))
     if denoiser.network.conditional:
@@ -130,3 +134,32 @@ def _train(fitting: HeadFitting, batch: int) -> None:
     torch.autograd.backward(torch.stack([loss.sum() for loss in losses.values()]).sum())
     for head in fitting.networks.values():
         head.zero_grad(set_to_none=True)
+
+
+@cache
+def autoencoder(name: str) -> tuple[BatchCount, BatchCount] | None:
+    """Encoding and decoding, if the experiment of that name has an autoencoder."""
+    experiment = load(name)
+    latent = experiment.encode.latent
+    if latent is None:
+        return None
+    with torch.device(META):
+        model = frozen(new_autoencoder(latent.vae.config, f"encode.latent of {name}"), META)
+    pixels, code = experiment.data.shape, experiment.shape
+    return (
+        count_batch(lambda n: partial(model.encode, torch.empty(n, *pixels, device=META))),
+        count_batch(lambda n: partial(model.decode, torch.empty(n, *code, device=META))),
+    )
+
+
+@cache
+def inception() -> BatchCount:
+    """On torchvision's network, whose layers have the shapes of those in clean-fid's file."""
+    make_torchvision_importable()
+    module = import_module("torchvision.models.inception")
+    with torch.device(META):
+        model = frozen(module.Inception3(aux_logits=False, init_weights=False), META)
+    model.fc = torch.nn.Identity()
+    return count_batch(
+        lambda n: partial(model, torch.empty(n, 3, _INCEPTION_SIDE, _INCEPTION_SIDE, device=META))
+    )

@@ -1,4 +1,4 @@
-"""The cost of experiments as tables: for the document and for the terminal alike."""
+"""The tables of `ocm cost` and of docs/cost.md."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ocm_core.cells import Cell, cells
-from ocm_core.planning.counting import Count
-from ocm_core.planning.gpus import A100, GPUS, H100, PRECISIONS, Gpu, Precision, Utilisation, time
-from ocm_core.planning.work import Work, Workload, probes_of
+from ocm_core.planning.operation_counts import NOTHING, OperationCount
+from ocm_core.planning.roofline import (
+    A100,
+    GPUS,
+    H100,
+    PRECISIONS,
+    Gpu,
+    GpuPrecision,
+    Utilisation,
+    roofline_time,
+)
+from ocm_core.planning.workload import StageWork, Workload, probes_of
 from ocm_core.text import text_table
 
 TOO_LARGE = "too large"
-SHOWN: tuple[tuple[Gpu, Precision], ...] = ((A100, "tf32"), (H100, "bfloat16"))
+SHOWN: tuple[tuple[Gpu, GpuPrecision], ...] = ((A100, "tf32"), (H100, "bfloat16"))
 
 
 @dataclass(frozen=True)
-class Table:
+class CostTable:
     heads: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
@@ -28,28 +37,30 @@ class Table:
         return "\n".join(text_table(self.heads, self.rows, right=self.heads[1:]))
 
 
-def totals(workloads: Sequence[Workload], use: Utilisation) -> Table:
+def totals(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
     kinds = [(gpu, precision) for gpu in GPUS for precision in PRECISIONS]
     heads = [f"{gpu.name}, {precision}" for gpu, precision in kinds]
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
-        work = workload.stages()
-        hours = [_number(_hours(work, gpu, precision, use)) for gpu, precision in kinds]
+        hours = [_number(workload.hours(gpu, precision, use)) for gpu, precision in kinds]
         rows.append((workload.experiment.name, *hours))
-    return Table(("GPU hours", *heads), rows)
+    return CostTable(("GPU hours", *heads), rows)
 
 
-def shares(workloads: Sequence[Workload], use: Utilisation) -> Table:
-    """Where the hours go on an A100: into which stage, and into the longest chains of it."""
+def shares(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
+    """How the hours on an A100 divide among the stages, and how many the longest chains take."""
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
-        work, longest = workload.stages(), max(c.steps for c in cells(workload.experiment))
-        whole = _hours(work, A100, "tf32", use)
-        by_stage = {w.stage: _hours([w], A100, "tf32", use) / whole for w in work}
+        whole = workload.hours(A100, "tf32", use)
+        by_stage = {
+            work.stage: roofline_time(work.gpu, A100, "tf32", use).hours / whole
+            for work in workload.stages()
+        }
         count = workload.experiment.sample.count
+        longest = max(cell.steps for cell in cells(workload.experiment))
         chosen = [cell for cell in cells(workload.experiment) if cell.steps == longest]
-        long = sum((workload.drawing(cell) * count for cell in chosen), Count())
-        part = time(long, A100, "tf32", use).hours / whole
+        long = sum((workload.one_sample(cell) * count for cell in chosen), NOTHING)
+        part = roofline_time(long, A100, "tf32", use).hours / whole
         rest = 1 - sum(by_stage.get(stage, 0.0) for stage in _LARGE)
         rows.append(
             (
@@ -59,43 +70,43 @@ def shares(workloads: Sequence[Workload], use: Utilisation) -> Table:
                 f"{_percent(part)} (K = {longest})",
             )
         )
-    return Table(("share of the hours", *_LARGE, "all else", "the longest chains"), rows)
+    return CostTable(("share of the hours", *_LARGE, "all else", "the longest chains"), rows)
 
 
 _LARGE = ("heads", "sample", "evaluate_likelihood", "evaluate_images")
 
 
-def networks(workloads: Sequence[Workload]) -> Table:
+def networks(workloads: Sequence[Workload]) -> CostTable:
     heads = (
         *("network of", "parameters, M", "GFLOP", "in convolutions", "MB", "MB, fused"),
         *("FLOP / byte", "head", "training step"),
     )
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
-        units, each = workload.units, workload.units.evaluation.each
+        counts, each = workload.counts, workload.counts.evaluation.each
         rows.append(
             (
                 workload.experiment.name,
-                f"{units.parameters / 1e6:.2f}",
+                f"{counts.parameters / 1e6:.2f}",
                 f"{each.operations / 1e9:.1f}",
                 _percent(each.convolutions / each.operations),
                 f"{each.bytes / 1e6:,.0f}",
                 f"{each.least_bytes / 1e6:,.0f}",
                 f"{each.operations / each.bytes:.0f}",
-                f"+ {100 * units.head.each.operations / each.operations:.3f} %",
-                f"× {units.training.each.operations / each.operations:.2f}",
+                f"+ {100 * counts.head.each.operations / each.operations:.3f} %",
+                f"× {counts.training.each.operations / each.operations:.2f}",
             )
         )
-    return Table(heads, rows)
+    return CostTable(heads, rows)
 
 
-def memory(workloads: Sequence[Workload]) -> Table:
-    """The batches of the parameters, beside the largest that an 80 GB card holds."""
+def memory(workloads: Sequence[Workload]) -> CostTable:
+    """The batch sizes of the experiment, beside the largest that 80 GB hold."""
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
-        units, train = workload.units, workload.experiment.train
-        room = A100.memory - 4 * units.parameters
-        most, most_trained = units.evaluation.fitting(room), units.training.fitting(room)
+        counts, train = workload.counts, workload.experiment.train
+        room = A100.memory - 4 * counts.parameters
+        most, most_trained = counts.evaluation.fitting(room), counts.training.fitting(room)
         sample, methods = workload.experiment.sample, workload.experiment.methods
         probed = any(probes_of(methods[c.method]) for c in cells(workload.experiment))
         most_sampled = most_trained if probed else most  # products need the graph
@@ -103,9 +114,9 @@ def memory(workloads: Sequence[Workload]) -> Table:
         rows.append(
             (
                 workload.experiment.name,
-                f"{4 * units.parameters / 1e9:.2f}",
-                f"{units.evaluation.each.memory / 1e6:.0f}",
-                f"{units.training.each.memory / 1e6:.0f}",
+                f"{4 * counts.parameters / 1e9:.2f}",
+                f"{counts.evaluation.each.memory / 1e6:.0f}",
+                f"{counts.training.each.memory / 1e6:.0f}",
                 _of(-(-train.heads.batch_size // train.heads.accumulate), most_trained),
                 _of(sample.batch_size * (2 if sample.guided else 1), most_sampled),
                 _of(train.moments.batch_size, most) if has_moments else "–",
@@ -115,83 +126,80 @@ def memory(workloads: Sequence[Workload]) -> Table:
         *("", "weights, GB", "an evaluation, MB", "a training item, MB"),
         *("training: batch of most", "sampling: batch of most", "moments: batch of most"),
     )
-    return Table(heads, rows)
+    return CostTable(heads, rows)
 
 
-def host(workloads: Sequence[Workload], use: Utilisation) -> Table:
-    """What a host has to deliver per second so that one GPU never waits."""
+def host(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
+    """What the host must deliver per second so that one GPU never waits."""
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
         for work in workload.stages():
             if work.stage not in ("heads", "sample", "evaluate_likelihood"):
                 continue
-            seconds = [time(work.gpu, gpu, kind, use).seconds for gpu, kind in SHOWN]
+            seconds = [roofline_time(work.gpu, gpu, kind, use).seconds for gpu, kind in SHOWN]
             drawn = [f"{work.drawn / each / 1e6:.1f}" for each in seconds]
             disk = [f"{work.disk / each / 1e6:.2f}" for each in seconds]
             rows.append((f"{workload.experiment.name}: {work.stage}", *drawn, *disk))
     kinds = [f"{gpu.name}, {precision}" for gpu, precision in SHOWN]
     drawn_heads = [f"10⁶ random values / s, {kind}" for kind in kinds]
-    return Table(("", *drawn_heads, *(f"disk, MB / s, {kind}" for kind in kinds)), rows)
+    return CostTable(("", *drawn_heads, *(f"disk, MB / s, {kind}" for kind in kinds)), rows)
 
 
-def units(workload: Workload, use: Utilisation) -> Table:
-    """A training step, samples of the shortest and the longest chain, an image's bound."""
+def single(workload: Workload, use: Utilisation) -> CostTable:
+    """One training step, one sample of the shortest and the longest chain, one image's bound."""
     kinds = [(f"{gpu.name}, {precision}", gpu, precision) for gpu, precision in SHOWN]
     times = [head for name, *_ in kinds for head in (f"ms, {name}", f"limit, {name}")]
     rows: list[tuple[str, ...]] = []
-    for name, count in _units(workload):
-        found = [time(count, gpu, precision, use) for _, gpu, precision in kinds]
+    for name, count in _single(workload):
+        found = [roofline_time(count, gpu, precision, use) for _, gpu, precision in kinds]
         shown = [cell for t in found for cell in (_number(1e3 * t.seconds), t.bottleneck)]
         size = (_number(count.operations / 1e9), _number(count.bytes / 1e9))
         rows.append((name, *size, _number(count.least_bytes / 1e9), *shown))
-    return Table(("one", "GFLOP", "GB", "GB, fused", *times), rows)
+    return CostTable(("one", "GFLOP", "GB", "GB, fused", *times), rows)
 
 
-def _units(workload: Workload) -> Iterator[tuple[str, Count]]:
+def _single(workload: Workload) -> Iterator[tuple[str, OperationCount]]:
     experiment, methods = workload.experiment, workload.experiment.methods
     settings = experiment.train.heads
     learned = sum(method.needs == "head" for method in methods.values())
-    heads = f"{learned} head{'s' * (learned > 1)}, {workload.units.probes} probe"
-    heads += "s" * (workload.units.probes > 1)
+    heads = f"{learned} head{'s' * (learned > 1)}, {workload.counts.probes} probe"
+    heads += "s" * (workload.counts.probes > 1)
     yield f"training step, batch {settings.batch_size} ({heads})", workload.training_step()
     own = [cell for cell in cells(experiment) if cell.sampler == "ddpm" and cell.method == "ocm"]
     for cell in dict.fromkeys((min(own, key=_length), max(own, key=_length))):
         guided = ", guided" if cell.guidance != 1.0 else ""
-        yield f"sample by `ocm`, K = {cell.steps}{guided}", workload.drawing(cell)
+        yield f"sample by `ocm`, K = {cell.steps}{guided}", workload.one_sample(cell)
     if experiment.evaluate.likelihood:
         image, evaluations = workload.likelihood_image()
         yield f"NLL image, all cells ({evaluations:,} evaluations)", image
 
 
-def stages(workload: Workload, use: Utilisation) -> Table:
+def stages(workload: Workload, use: Utilisation) -> CostTable:
     kinds = [(gpu, precision) for gpu in (A100, H100) for precision in PRECISIONS]
     rows = [_stage(work, kinds, use) for work in workload.stages()]
-    work = workload.stages()
-    whole = [_number(_hours(work, gpu, kind, use)) for gpu, kind in kinds]
-    size = _size(sum((w.gpu for w in work), Count()))
+    whole = [_number(workload.hours(gpu, kind, use)) for gpu, kind in kinds]
+    size = _size(sum((work.gpu for work in workload.stages()), NOTHING))
     rows.append(("all", *size, *whole, "", ""))
     hours = [f"h, {gpu.name}, {precision}" for gpu, precision in kinds]
     limits = [f"limit, {gpu.name}, {precision}" for gpu, precision in SHOWN]
-    return Table(("stage", "PFLOP", "TB", *hours, *limits), rows)
+    return CostTable(("stage", "PFLOP", "TB", *hours, *limits), rows)
 
 
-def _stage(work: Work, kinds: Sequence[tuple[Gpu, Precision]], use: Utilisation) -> tuple[str, ...]:
+def _stage(
+    work: StageWork, kinds: Sequence[tuple[Gpu, GpuPrecision]], use: Utilisation
+) -> tuple[str, ...]:
     if not work.gpu.operations:
         return (work.stage, "0", "0", *("0" for _ in kinds), *("disk" for _ in SHOWN))
-    hours = [_number(time(work.gpu, gpu, kind, use).hours) for gpu, kind in kinds]
-    limits = [time(work.gpu, gpu, kind, use).bottleneck for gpu, kind in SHOWN]
+    hours = [_number(roofline_time(work.gpu, gpu, kind, use).hours) for gpu, kind in kinds]
+    limits = [roofline_time(work.gpu, gpu, kind, use).bottleneck for gpu, kind in SHOWN]
     return (work.stage, *_size(work.gpu), *hours, *limits)
-
-
-def _hours(work: Sequence[Work], gpu: Gpu, precision: Precision, use: Utilisation) -> float:
-    return sum(time(w.gpu, gpu, precision, use).hours for w in work)
 
 
 def _length(cell: Cell) -> int:
     return cell.steps
 
 
-def _size(count: Count) -> tuple[str, str]:
+def _size(count: OperationCount) -> tuple[str, str]:
     return _number(count.operations / 1e15), _number(count.bytes / 1e12)
 
 
@@ -204,7 +212,7 @@ def _percent(share: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, and no fewer before the point."""
+    """Three digits, and all of those before the point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.2g}"

@@ -1,7 +1,7 @@
-"""The bytes that an experiment is still to write where they can be told from its parameters.
+"""The disk space of an experiment's stores of data and samples, from its parameters.
 
-Stores are not compressed, so theirs are exact but for metadata. Networks, heads and features are
-not counted; nor is DVC's cache, which holds a copy of what is recorded in it.
+Stores are not compressed, so sizes are exact but for metadata. Networks, heads and features are not
+counted, nor is DVC's cache, which holds a second copy.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from ocm_core.cells import cells_of
 from ocm_core.pipeline.table import Task
-from ocm_core.planning.files import ARCHIVES
+from ocm_core.planning.published_files import ARCHIVES
 from ocm_core.schema.datasets import Imagenet64Data
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.layout import StoreLayout, ranges
 
-_FLOAT32 = 4
+FLOAT32 = 4  # bytes
 
-_ITEMS = {  # counted by tensorflow/datasets (ImageNet) and other public readers of the archives
+_ITEMS = {  # as tensorflow/datasets (ImageNet) and other public readers of the archives count them
     "cifar10": {"train": 50_000, "test": 10_000},
     "celeba64": {"train": 162_770, "test": 19_962},
     "imagenet64/png": {"train": 1_281_149, "test": 49_999},
@@ -30,7 +30,9 @@ _ITEMS = {  # counted by tensorflow/datasets (ImageNet) and other public readers
 }
 
 
-class Split(NamedTuple):
+class SplitSize(NamedTuple):
+    """Of one split of a data set."""
+
     items: int
     labelled: bool
 
@@ -46,7 +48,7 @@ def to_write(experiment: Experiment, states: Mapping[Task, str]) -> dict[str, in
 
 def sample_bytes(experiment: Experiment, task: Task) -> int:
     cells = len(cells_of(experiment, task.part))
-    return cells * experiment.sample.count * prod(experiment.shape) * _FLOAT32
+    return cells * experiment.sample.count * prod(experiment.shape) * FLOAT32
 
 
 def encode_bytes(experiment: Experiment) -> int:
@@ -58,29 +60,38 @@ def encode_shards(experiment: Experiment) -> int:
 
 
 def encode_plans(experiment: Experiment) -> Iterator[StoreLayout]:
-    """The stores of all splits, by all jobs."""
+    """Of the stores that the jobs of `encode` write, of all splits."""
     settings, latent, levels = experiment.encode, experiment.encode.latent, experiment.levels
-    for name, split in splits(experiment).items():
-        count = split.items * (2 if settings.flips and name == "train" else 1)
+    known = splits(experiment)
+    for name, count in stored_items(experiment).items():
         for items in ranges(count, settings.jobs, settings.shard):
             yield StoreLayout(
                 items=items,
                 shape=experiment.shape,
                 dtype="float32" if levels is None else "uint8",
                 levels=levels,
-                labelled=split.labelled,
+                labelled=known[name].labelled,
                 spread=latent is not None and latent.posterior == "keep",
                 chunk=settings.chunk,
                 shard=settings.shard,
             )
 
 
-def splits(experiment: Experiment) -> dict[str, Split]:
-    """From the data themselves where they are at hand, else from the published counts."""
+def stored_items(experiment: Experiment) -> dict[str, int]:
+    """By split; training images may be stored a second time, flipped."""
+    flips = 2 if experiment.encode.flips else 1
+    return {
+        name: split.items * (flips if name == "train" else 1)
+        for name, split in splits(experiment).items()
+    }
+
+
+def splits(experiment: Experiment) -> dict[str, SplitSize]:
+    """By the data set itself, or by the known counts where it is a published archive."""
     data = experiment.data
     if not data.archived:
         opened = import_module(f"ocm_core.datasets.{data.kind}").open_data(data, ARCHIVES)
-        return {n: Split(len(s), s.labels is not None) for n, s in opened.splits.items()}
+        return {n: SplitSize(len(s), s.labels is not None) for n, s in opened.splits.items()}
     key = f"{data.kind}/{data.release}" if isinstance(data, Imagenet64Data) else data.kind
     wanted = getattr(data, "splits", _ITEMS[key])
-    return {name: Split(_ITEMS[key][name], data.classes > 0) for name in wanted}
+    return {name: SplitSize(_ITEMS[key][name], data.classes > 0) for name in wanted}

@@ -1,32 +1,36 @@
-"""All that the doctor finds, as text and as JSON, and the part of it that stands in the way."""
+"""What `ocm doctor` says: the computer, what an experiment needs, and what is missing."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from ocm_core.pipeline.staleness import states
-from ocm_core.planning.disk import encode_shards, to_write
-from ocm_core.planning.files import IN_PLACE, PublishedFile, needed
-from ocm_core.planning.machine import Machine, Package, machine, packages
-from ocm_core.planning.times import computed, measured
+from ocm_core.pipeline.table import Task
+from ocm_core.planning.disk_space import encode_shards, to_write
+from ocm_core.planning.machine import Machine, PinnedPackage, machine, packages
+from ocm_core.planning.published_files import IN_PLACE, NeededFile, needed_files
 from ocm_core.schema.experiment import Experiment
 from ocm_core.text import plural, text_table
+
+LOGS = Path("logs")
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """Of one experiment: what there is, and what it will take."""
+    """What there is of an experiment already, and what the rest will take."""
 
     name: str
     states: dict[str, str]  # by task
-    files: tuple[PublishedFile, ...]
+    files: tuple[NeededFile, ...]
     bytes: dict[str, int]  # still to be written, by stage
     shards: int  # that `encode` writes
-    seconds: dict[str, float | None]  # of earlier runs of the tasks that are not current
-    gpu_hours: dict[str, float]  # of the whole experiment on one GPU, computed
+    seconds: dict[str, float | None]  # that tasks which are not current took in an earlier run
+    gpu_hours: dict[str, float]  # of the whole experiment by GPU; empty: not computed
 
     @property
     def problems(self) -> list[str]:
@@ -35,14 +39,14 @@ class Prospect:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Diagnosis:
     machine: Machine
-    packages: tuple[Package, ...]
+    packages: tuple[PinnedPackage, ...]
     prospect: Prospect | None
 
     @property
     def problems(self) -> list[str]:
-        """What is missing and needed: with any of it, starting is in vain."""
+        """What keeps the experiment from running to its end."""
         found = [f"{p}; run `make env`" for p in self.packages if p.installed is None]
         if self.prospect is None:
             return found
@@ -52,28 +56,30 @@ class Findings:
         return [*found, *self.prospect.problems]
 
 
-def examine(experiment: Experiment | None) -> Findings:
+def diagnose(experiment: Experiment | None) -> Diagnosis:
     prospect = None if experiment is None else _prospect(experiment)
-    return Findings(machine(), tuple(packages()), prospect)
+    return Diagnosis(machine(), tuple(packages()), prospect)
 
 
-def as_json(findings: Findings) -> str:
-    return json.dumps({**asdict(findings), "problems": findings.problems}, indent=2, default=str)
+def as_json(diagnosis: Diagnosis) -> str:
+    return json.dumps({**asdict(diagnosis), "problems": diagnosis.problems}, indent=2, default=str)
 
 
-def terminal(findings: Findings) -> str:
-    parts = [list(_machine(findings))]
-    if findings.prospect:
-        parts += _experiment(findings.prospect)
-    said = plural(len(findings.problems), "problem")
-    parts.append([f"{said}:", *findings.problems] if findings.problems else ["nothing is missing"])
+def as_text(diagnosis: Diagnosis) -> str:
+    parts = [list(_machine(diagnosis))]
+    if diagnosis.prospect:
+        parts += _experiment(diagnosis.prospect)
+    said = plural(len(diagnosis.problems), "problem")
+    parts.append(
+        [f"{said}:", *diagnosis.problems] if diagnosis.problems else ["nothing is missing"]
+    )
     return "\n\n".join("\n  ".join(lines) for lines in parts)
 
 
 def _prospect(experiment: Experiment) -> Prospect:
     found = states(experiment)
     waiting = [task for task, state in found.items() if state != "current"]
-    files = needed(experiment, found)
+    files = needed_files(experiment, found)
     fetched = sum(file.bytes or 0 for file in files if file.found is None and file.address)
     return Prospect(
         name=experiment.name,
@@ -81,13 +87,36 @@ def _prospect(experiment: Experiment) -> Prospect:
         files=tuple(files),
         bytes=({"download": fetched} if fetched else {}) | to_write(experiment, found),
         shards=encode_shards(experiment),
-        seconds={str(task): measured(experiment.name, task) for task in waiting},
-        gpu_hours=computed(experiment.name),
+        seconds={str(task): earlier_seconds(experiment.name, task) for task in waiting},
+        gpu_hours=gpu_hours(experiment.name),
     )
 
 
-def _machine(findings: Findings) -> Iterator[str]:
-    here = findings.machine
+def earlier_seconds(experiment: str, task: Task) -> float | None:
+    """That the task took in its last run here, by Snakemake's benchmark file."""
+    file = LOGS / experiment / task.stage / f"{task.part}.benchmark.tsv"
+    if not file.exists():
+        return None
+    with file.open(newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    return float(rows[-1]["s"]) if rows else None
+
+
+def gpu_hours(name: str) -> dict[str, float]:
+    """Of a whole experiment in float32, as `ocm cost` computes them; of published networks only."""
+    from ocm_core.checkpoints.registry import CHECKPOINTS  # imports the networks
+
+    if name not in CHECKPOINTS:
+        return {}
+    from ocm_core.planning.cost_report import workloads
+    from ocm_core.planning.roofline import A100, H100, Utilisation
+
+    (workload,) = workloads([name])
+    return {gpu.name: workload.hours(gpu, "float32", Utilisation()) for gpu in (A100, H100)}
+
+
+def _machine(diagnosis: Diagnosis) -> Iterator[str]:
+    here = diagnosis.machine
     build = f"CUDA {here.cuda}" if here.cuda else "without CUDA"
     yield f"Python {here.python}, torch {here.torch} ({build}), {here.system}"
     room = f"{_size(here.memory)} of memory, {_size(here.free_disk)} of disk free"
@@ -96,9 +125,9 @@ def _machine(findings: Findings) -> Iterator[str]:
         yield device.name + (f", {_size(device.memory)}" if device.memory else "")
     if not here.devices:
         yield "no GPU: everything runs on the CPU"
-    differing = [package for package in findings.packages if package.differs]
-    alike = len(findings.packages) - len(differing)
-    yield f"{plural(alike, 'package')} of {len(findings.packages)} as requirements.txt pins them"
+    differing = [package for package in diagnosis.packages if package.differs]
+    alike = len(diagnosis.packages) - len(differing)
+    yield f"{plural(alike, 'package')} of {len(diagnosis.packages)} as requirements.txt pins them"
     yield from map(str, differing)
 
 
@@ -126,7 +155,7 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
 
 
 def _waiting(prospect: Prospect) -> Iterator[tuple[str, str, str, str]]:
-    """Tasks of one stage and in one state are one row; `ocm status` names each."""
+    """One row per stage and state; `ocm status` lists each task."""
     groups: dict[tuple[str, str], list[float | None]] = {}
     for task, seconds in prospect.seconds.items():
         key = (task.partition("/")[0], prospect.states[task])
@@ -139,7 +168,7 @@ def _waiting(prospect: Prospect) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _total(prospect: Prospect) -> str:
-    """Seconds of jobs: those that run side by side take less by the clock."""
+    """The sum over tasks, which is more than the time of a run with several at once."""
     known = [seconds for seconds in prospect.seconds.values() if seconds is not None]
     unknown = len(prospect.seconds) - len(known)
     if not known:

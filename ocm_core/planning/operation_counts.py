@@ -1,8 +1,8 @@
-"""Operations and bytes of a computation, counted while it runs on tensors without storage.
+"""Operations and bytes of a computation, counted while it runs on the meta device.
 
 PyTorch's own formulas give the operations; bytes are what every operation reads and writes when
-each is a kernel of its own. Counts are linear in the batch, so that two traces tell what a batch
-shares (weights) and what each item adds.
+each is a kernel of its own. Counts are linear in the batch size, so two runs tell what a batch
+shares (the weights) from what each item adds.
 """
 
 from __future__ import annotations
@@ -33,78 +33,85 @@ _ALLOCATIONS = {
 
 
 @dataclass(frozen=True)
-class Count:
-    """A multiplication and an addition are two operations; bytes are those of float32."""
+class OperationCount:
+    """A multiplication and an addition are two operations; bytes are for float32."""
 
     convolutions: float = 0.0  # operations in convolutions
     products: float = 0.0  # operations in matrix products
-    bytes: float = 0.0  # read and written by all kernels: at most
-    least_bytes: float = 0.0  # by convolutions and products alone, all else fused into them
-    memory: float = 0.0  # the most that exists at a time of what the computation makes
+    bytes: float = 0.0  # read and written if each operation is a kernel of its own
+    least_bytes: float = 0.0  # the same if all else is fused into convolutions and products
+    memory: float = 0.0  # peak of the bytes that the computation allocates
 
     @property
     def operations(self) -> float:
         return self.convolutions + self.products
 
-    def __add__(self, other: Count) -> Count:
-        """One after the other."""
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Count)}
-        return Count(**sums | {"memory": max(self.memory, other.memory)})
+    def __add__(self, other: OperationCount) -> OperationCount:
+        """Both, one after the other."""
+        sums = {
+            f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(OperationCount)
+        }
+        return OperationCount(**sums | {"memory": max(self.memory, other.memory)})
 
-    def __mul__(self, times: float) -> Count:
-        """As often as that, one after the other."""
-        scaled = {f.name: times * getattr(self, f.name) for f in fields(Count)}
-        return Count(**scaled | {"memory": self.memory})
+    def __mul__(self, times: float) -> OperationCount:
+        """Repeated, one after the other."""
+        scaled = {f.name: times * getattr(self, f.name) for f in fields(OperationCount)}
+        return OperationCount(**scaled | {"memory": self.memory})
 
 
-NOTHING = Count()
+NOTHING = OperationCount()
 
 
 @dataclass(frozen=True)
-class Batched:
-    """Of a batch: `shared` once, `each` for every item."""
+class BatchCount:
+    """Counts of a batch: `shared` once, `each` for every item."""
 
-    shared: Count
-    each: Count
+    shared: OperationCount
+    each: OperationCount
 
-    def then(self, other: Batched, times: int) -> Batched:
-        """This, and after it the other so many times."""
-        return Batched(self.shared + other.shared * times, self.each + other.each * times)
+    def then(self, other: BatchCount, times: int) -> BatchCount:
+        """This, followed by the other so many times."""
+        return BatchCount(self.shared + other.shared * times, self.each + other.each * times)
 
-    def of(self, batch: int) -> Count:
+    def of(self, batch: int) -> OperationCount:
         return _by_field(lambda shared, each: shared + batch * each, self.shared, self.each)
 
-    def per_item(self, batch: int) -> Count:
-        """One item's part of a batch; memory is the whole batch's, which is there at once."""
+    def per_item(self, batch: int) -> OperationCount:
+        """The share of one item in a batch; memory stays that of the whole batch."""
         whole = self.of(batch)
         return whole * (1 / batch)
 
     def fitting(self, room: float) -> int:
-        """The largest batch that needs no more memory than `room`."""
+        """The largest batch size that needs no more memory than `room`."""
         return max(0, int((room - self.shared.memory) // self.each.memory))
 
 
-def counted(work: Callable[[], object]) -> Count:
+def count_operations(work: Callable[[], object]) -> OperationCount:
+    """What `work` does when it is called."""
     with _Counter() as counter:
         work()
-    totals: Count = counter.totals
+    totals: OperationCount = counter.totals
     return totals
 
 
-def batched(prepare: Callable[[int], Callable[[], object]]) -> Batched:
-    """`prepare(n)` gives the work on a batch of n; what it does beforehand is not counted."""
-    one, two = counted(prepare(1)), counted(prepare(2))
+def count_batch(prepare: Callable[[int], Callable[[], object]]) -> BatchCount:
+    """`prepare(n)` returns the work on a batch of n items; what `prepare` does is not counted."""
+    one, two = count_operations(prepare(1)), count_operations(prepare(2))
     each = _by_field(lambda first, second: second - first, one, two)
-    return Batched(_by_field(lambda first, more: first - more, one, each), each)
+    return BatchCount(_by_field(lambda first, more: first - more, one, each), each)
 
 
-def _by_field(function: Callable[[float, float], float], one: Count, other: Count) -> Count:
-    names = [f.name for f in fields(Count)]
-    return Count(**{name: function(getattr(one, name), getattr(other, name)) for name in names})
+def _by_field(
+    function: Callable[[float, float], float], one: OperationCount, other: OperationCount
+) -> OperationCount:
+    names = [f.name for f in fields(OperationCount)]
+    return OperationCount(
+        **{name: function(getattr(one, name), getattr(other, name)) for name in names}
+    )
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """FlopCounterMode's sums without its tracking of modules, which `autograd.grad` breaks."""
+    """torch's FlopCounterMode without its tracking of modules, which `autograd.grad` breaks."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -124,11 +131,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind in _ALLOCATIONS or not (made or func._schema.is_mutable):  # or it is a view
             return out
         moved = sum(_bytes(tensor) for tensor in (*inputs, *outputs))
-        found = Count(bytes=moved)
+        found = OperationCount(bytes=moved)
         if kind in flop_registry:
             operations = flop_registry[kind](*args, **(kwargs or {}), out_val=out)
             kinds = "convolutions" if kind in _CONVOLUTIONS else "products"
-            found = Count(bytes=moved, least_bytes=moved, **{kinds: operations})
+            found = OperationCount(bytes=moved, least_bytes=moved, **{kinds: operations})
         self.totals = self.totals + found
         return out
 
@@ -138,12 +145,12 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
             self._alive[storage] = size
             self._memory += size
-        if self._memory > self.totals.memory:  # as far as is known: look who has gone since
+        if self._memory > self.totals.memory:  # an upper bound: subtract what was freed since
             gone = [s for s in self._alive if s.expired()]  # type: ignore[no-untyped-call]
             for storage in gone:
                 del self._alive[storage]
             self._memory = sum(self._alive.values())
-            self.totals = self.totals + Count(memory=self._memory)
+            self.totals = self.totals + OperationCount(memory=self._memory)
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -151,5 +158,5 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """An expanded tensor is read as often as it is long, but from the cache."""
+    """An expanded tensor is read from memory once, and then from the cache."""
     return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,7 +1,8 @@
-"""What the stages of an experiment do, by its parameters: on the GPU, on the host, on the disk."""
+"""What each stage of an experiment does on GPU, host and disk, from its parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -9,42 +10,47 @@ from ocm_core.cells import Cell, cells
 from ocm_core.diffusion import chains
 from ocm_core.errors import OcmError
 from ocm_core.pipeline.table import tasks
-from ocm_core.planning.counting import NOTHING, Count
-from ocm_core.planning.disk import encode_bytes, sample_bytes, splits
-from ocm_core.planning.images import autoencoder, inception
-from ocm_core.planning.units import Units, units
+from ocm_core.planning.disk_space import (
+    FLOAT32,
+    encode_bytes,
+    sample_bytes,
+    splits,
+    stored_items,
+)
+from ocm_core.planning.network_counts import NetworkCounts, autoencoder, counts_of, inception
+from ocm_core.planning.operation_counts import NOTHING, OperationCount
+from ocm_core.planning.roofline import Gpu, GpuPrecision, Utilisation, roofline_time
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment, MethodParams
 
-_FLOAT32 = 4
-_FEATURES = 2048  # values of Inception's features
-_FREE = ("beta", "beta_tilde", "delta", "iddpm", "analytic")  # covariances that run no network
+_FEATURES = 2048  # dimensions of Inception's features
+_FREE = ("beta", "beta_tilde", "delta", "iddpm", "analytic")  # these run no further network
 
 
 @dataclass(frozen=True)
-class Work:
-    """Of one stage, all its tasks together."""
+class StageWork:
+    """All tasks of one stage together."""
 
     stage: str
-    gpu: Count = NOTHING
-    drawn: float = 0.0  # random values that the host draws and hands over
+    gpu: OperationCount = NOTHING
+    drawn: float = 0.0  # random values that the host generates for the GPU
     host: float = 0.0  # float64 operations on the host
     disk: float = 0.0  # bytes read from stores or written to them
 
 
 @dataclass(frozen=True)
 class Workload:
-    """An experiment with its units: each method of it yields one stage's work."""
+    """An experiment and the counts of its networks; one method per stage."""
 
     experiment: Experiment
-    units: Units
+    counts: NetworkCounts
 
     @classmethod
     def of(cls, experiment: Experiment) -> Workload:
-        return cls(experiment, units(experiment.name))
+        return cls(experiment, counts_of(experiment.name))
 
-    def stages(self) -> list[Work]:
-        """Those that compute, in the order of the graph."""
+    def stages(self) -> list[StageWork]:
+        """Those that compute, in the order in which they run."""
         present = {task.stage for task in tasks(self.experiment)}
         work = (
             self.encode(),
@@ -58,82 +64,87 @@ class Workload:
         )
         return [found for found in work if found.stage in present]
 
+    def hours(
+        self, gpu: Gpu, precision: GpuPrecision, use: Utilisation, stages: Sequence[str] = ()
+    ) -> float:
+        """Of the whole experiment, or of some of its stages."""
+        chosen = [work for work in self.stages() if not stages or work.stage in stages]
+        return sum(roofline_time(work.gpu, gpu, precision, use).hours for work in chosen)
+
     @property
     def values(self) -> int:
-        """Of what is diffused."""
+        """Of one point, image or latent of the diffusion process."""
         return prod(self.experiment.shape)
 
-    def encode(self) -> Work:
+    def encode(self) -> StageWork:
         found, latent = NOTHING, self.experiment.encode.latent
         networks = autoencoder(self.experiment.name)
         if latent and networks:
-            flips = 2 if self.experiment.encode.flips else 1
-            counts = {name: split.items for name, split in splits(self.experiment).items()}
-            images = sum(n * (flips if name == "train" else 1) for name, n in counts.items())
+            images = sum(stored_items(self.experiment).values())
             found = networks[0].per_item(latent.batch_size) * images
-        return Work("encode", found, disk=encode_bytes(self.experiment))
+        return StageWork("encode", found, disk=encode_bytes(self.experiment))
 
-    def moments(self) -> Work:
+    def moments(self) -> StageWork:
         settings, steps = self.experiment.train.moments, self.experiment.schedule.steps
         drawn = steps * settings.draws * self.values
-        found = self.units.evaluation.per_item(settings.batch_size) * (settings.draws * steps)
-        return Work("moments", found, drawn)
+        found = self.counts.evaluation.per_item(settings.batch_size) * (settings.draws * steps)
+        return StageWork("moments", found, drawn)
 
-    def heads(self) -> Work:
+    def heads(self) -> StageWork:
         settings = self.experiment.train.heads
-        drawn = settings.batch_size * self.values * (1 + self.units.probes)
+        drawn = settings.batch_size * self.values * (1 + self.counts.probes)
         read = settings.batch_size * self.item_bytes
-        passes = settings.iterations * settings.accumulate  # each draws the whole batch
+        passes = settings.iterations * settings.accumulate  # each micro-batch draws the whole batch
         step = self.training_step() * settings.iterations
-        return Work("heads", step, drawn * passes, disk=read * passes)
+        return StageWork("heads", step, drawn * passes, disk=read * passes)
 
-    def training_step(self) -> Count:
+    def training_step(self) -> OperationCount:
         settings = self.experiment.train.heads
         batch = -(-settings.batch_size // settings.accumulate)
-        return self.units.training.of(batch) * settings.accumulate
+        return self.counts.training.of(batch) * settings.accumulate
 
-    def sample(self) -> Work:
+    def sample(self) -> StageWork:
         count, gpu, drawn = self.experiment.sample.count, NOTHING, 0.0
         for cell in cells(self.experiment):
-            gpu += self.drawing(cell) * count
+            gpu += self.one_sample(cell) * count
             probes = probes_of(self.experiment.methods[cell.method])
             drawn += count * self.values * (cell.steps + (cell.steps - 1) * probes)
         parts = [task for task in tasks(self.experiment) if task.stage == "sample"]
         disk = sum(sample_bytes(self.experiment, task) for task in parts)
-        return Work("sample", gpu, drawn, disk=disk)
+        return StageWork("sample", gpu, drawn, disk=disk)
 
-    def drawing(self, cell: Cell) -> Count:
-        """One sample; the last step shows the mean and asks for no covariance."""
+    def one_sample(self, cell: Cell) -> OperationCount:
+        """The last step of a chain returns the mean and needs no covariance."""
         sample = self.experiment.sample
         guided = cell.guidance != 1.0
         batch = min(sample.batch_size, sample.count)
         branches = 2 if guided and sample.guidance.covariance == "guided" else 1
         rows = 2 if guided else 1
-        evaluation = self.units.evaluation.per_item(rows * batch) * (rows * cell.steps)
-        look = self.step_covariance(self.experiment.methods[cell.method], batch)
+        evaluation = self.counts.evaluation.per_item(rows * batch) * (rows * cell.steps)
+        variance = self.step_covariance(self.experiment.methods[cell.method], batch)
         if guided and probes_of(self.experiment.methods[cell.method]):
-            look += self.units.evaluation.per_item(batch)  # each branch once more, with its graph
-        return evaluation + look * (branches * (cell.steps - 1))
+            variance += self.counts.evaluation.per_item(batch)  # once more per branch, with a graph
+        return evaluation + variance * (branches * (cell.steps - 1))
 
-    def step_covariance(self, method: MethodParams, batch: int) -> Count:
-        """What a covariance takes beyond the noise prediction, for one item."""
+    def step_covariance(self, method: MethodParams, batch: int) -> OperationCount:
+        """Of one item, beyond the noise prediction."""
         if method.needs == "head":
-            return self.units.head.per_item(batch)
+            return self.counts.head.per_item(batch)
         if probes := probes_of(method):
-            return self.units.product.per_item(batch) * probes
+            return self.counts.product.per_item(batch) * probes
         if method.kind not in _FREE:
             raise OcmError(f"the cost of a covariance of kind {method.kind!r} is not counted")
         return NOTHING
 
-    def reference(self) -> Work:
+    def reference(self) -> StageWork:
         settings = require(self.experiment.evaluate.features)
         images = splits(self.experiment)["train"].items
         points = min(images, settings.manifold_images or images)
         network = inception().per_item(settings.batch_size) * images
-        return Work("reference", network, host=_FEATURES * points * (points + 1))
+        return StageWork("reference", network, host=_FEATURES * points * (points + 1))
 
-    def evaluate_images(self) -> Work:
-        """Distances within each set of samples, a half of them, and to the reference."""
+    def evaluate_images(self) -> StageWork:
+        """Features; distances within each set of samples (each pair once) and to the reference."""
         settings, sample = require(self.experiment.evaluate.features), self.experiment.sample
         latent, networks = self.experiment.encode.latent, autoencoder(self.experiment.name)
         image = inception().per_item(settings.batch_size)
@@ -143,25 +154,27 @@ class Workload:
         points = min(images, settings.manifold_images or images)
         own = min(sample.count, settings.manifold_images or sample.count)
         count = len(cells(self.experiment))
-        return Work(
+        return StageWork(
             "evaluate_images",
             image * (count * sample.count),
             host=count * _FEATURES * (own * (own + 1) + 2 * own * points),
-            disk=count * sample.count * self.values * _FLOAT32,
+            disk=count * sample.count * self.values * FLOAT32,
         )
 
-    def evaluate_likelihood(self) -> Work:
+    def evaluate_likelihood(self) -> StageWork:
         settings = self.experiment.evaluate.likelihood
         if settings is None:
-            return Work("evaluate_likelihood")
+            return StageWork("evaluate_likelihood")
         test = splits(self.experiment)["test"].items
         images = min(settings.images or test, test)
         image, evaluations = self.likelihood_image()
         drawn = images * evaluations * self.values
-        return Work("evaluate_likelihood", image * images, drawn, disk=images * self.item_bytes)
+        return StageWork(
+            "evaluate_likelihood", image * images, drawn, disk=images * self.item_bytes
+        )
 
-    def likelihood_image(self) -> tuple[Count, int]:
-        """One image, and its evaluations: one per timestep that any chain visits, and group."""
+    def likelihood_image(self) -> tuple[OperationCount, int]:
+        """Of one image, and its noise predictions: one per timestep of any chain, in each group."""
         settings, steps = (
             require(self.experiment.evaluate.likelihood),
             self.experiment.schedule.steps,
@@ -169,38 +182,35 @@ class Workload:
         found, evaluations = NOTHING, 0
         for lengths, labels in settings.groups().items():
             visited = {t for k in lengths for t in chains.build(settings.chain, steps, k)}
-            look = self.units.evaluation.per_item(settings.batch_size)
+            step = self.counts.evaluation.per_item(settings.batch_size)
             for label in labels:
-                look += self.step_covariance(self.experiment.methods[label], settings.batch_size)
-            found += look * len(visited)
+                step += self.step_covariance(self.experiment.methods[label], settings.batch_size)
+            found += step * len(visited)
             evaluations += len(visited)
         return found, evaluations
 
-    def evaluate_deviation(self) -> Work:
+    def evaluate_deviation(self) -> StageWork:
         settings = self.experiment.evaluate.deviation
         if settings is None:
-            return Work("evaluate_deviation")
+            return StageWork("evaluate_deviation")
         batch, methods = settings.images, self.experiment.methods.values()
         heads = sum(method.needs == "head" for method in methods)
         probes = sum(min(count, self.values) for count in settings.probes)
         image = (
-            self.units.evaluation.per_item(batch) * 2  # without and with a graph
-            + self.units.head.per_item(batch) * heads
-            + self.units.product.per_item(batch) * probes
+            self.counts.evaluation.per_item(batch) * 2  # without and with a graph
+            + self.counts.head.per_item(batch) * heads
+            + self.counts.product.per_item(batch) * probes
         )
         images = len(settings.times) * settings.images
         drawn = images * self.values * (1 + sum(settings.probes))
-        return Work("evaluate_deviation", image * images, drawn)
+        return StageWork("evaluate_deviation", image * images, drawn)
 
     @property
     def item_bytes(self) -> float:
-        """Of an item in its store."""
-        items = splits(self.experiment)
-        flips = 2 if self.experiment.encode.flips else 1
-        count = sum(s.items * (flips if name == "train" else 1) for name, s in items.items())
-        return encode_bytes(self.experiment) / count
+        """Of one item in the store of the data set."""
+        return encode_bytes(self.experiment) / sum(stored_items(self.experiment).values())
 
 
 def probes_of(method: MethodParams) -> int:
-    """At sampling time."""
+    """Vector-Jacobian products that the method takes in each sampling step."""
     return int(method.options["probes"]) if method.kind == "rademacher" else 0

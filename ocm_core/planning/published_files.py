@@ -1,7 +1,7 @@
-"""The published files that an experiment needs, in their place or not, and how to get them.
+"""The published files that an experiment needs, whether they are there, and how to get them.
 
-A file counts as needed while a task that reads it is still to be done. Modules that know the files
-are imported only for experiments that have them: some load diffusers or clean-fid.
+A file is needed as long as a task that reads it is not current. Modules that know the files are
+imported only for experiments that have them: some import diffusers or clean-fid, which takes time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ IN_PLACE = "in place"
 
 
 @dataclass(frozen=True)
-class PublishedFile:
+class NeededFile:
     path: Path
-    bytes: int | None  # as published; None: nobody states it
+    bytes: int | None  # as published; None: not stated
     found: int | None  # bytes; None: it is not there
     address: str | None  # None: only by hand
     remedy: str
@@ -37,8 +37,8 @@ class PublishedFile:
         return IN_PLACE
 
 
-def needed(experiment: Experiment, states: Mapping[Task, str]) -> list[PublishedFile]:
-    """Those that tasks which are not current will open."""
+def needed_files(experiment: Experiment, states: Mapping[Task, str]) -> list[NeededFile]:
+    """Those that are read by tasks which are not current."""
     finders = {
         "fetch_score": _checkpoint,
         "fetch_vae": _autoencoder,
@@ -55,7 +55,7 @@ def needed(experiment: Experiment, states: Mapping[Task, str]) -> list[Published
 
 
 def archives_of(experiment: Experiment) -> list[Archive]:
-    """What the data set's `open_data` will ask for."""
+    """Those that `open_data` of the data set reads."""
     data = experiment.data
     known: Mapping[str, Archive] = import_module(f"ocm_core.datasets.{data.kind}").ARCHIVES
     match data:
@@ -71,14 +71,14 @@ def archives_of(experiment: Experiment) -> list[Archive]:
 
 
 def _readers(experiment: Experiment, states: Mapping[Task, str], stage: str) -> list[Task]:
-    """The stage itself; archives are read again by those that wait for them."""
+    """The tasks of the stage; archives are also read by the tasks that come after it."""
     own = [task for task in states if task.stage == stage]
     if stage != "fetch_data" or not own:
         return own
     return own + [task for task in states if own[0] in inputs(experiment, task)]
 
 
-def _checkpoint(experiment: Experiment) -> Iterator[PublishedFile]:
+def _checkpoint(experiment: Experiment) -> Iterator[NeededFile]:
     choice = experiment.network.checkpoint
     if choice is None or choice.origin != "published":
         return
@@ -92,7 +92,7 @@ def _checkpoint(experiment: Experiment) -> Iterator[PublishedFile]:
     yield _file(path, source.bytes, choice.url or source.url, source.remedy(path))
 
 
-def _autoencoder(experiment: Experiment) -> Iterator[PublishedFile]:
+def _autoencoder(experiment: Experiment) -> Iterator[NeededFile]:
     latent = experiment.encode.latent
     if latent is None or latent.vae.origin != "published" or latent.vae.name is None:
         return
@@ -106,14 +106,14 @@ def _autoencoder(experiment: Experiment) -> Iterator[PublishedFile]:
         yield _file(path, None, address, entry.remedy(path))
 
 
-def _inception(experiment: Experiment) -> Iterator[PublishedFile]:
+def _inception(experiment: Experiment) -> Iterator[NeededFile]:
     from ocm_core.features import inception
 
     path = inception.FOLDER / inception.FILE
     yield _file(path, None, inception.URL, inception.remedy(path))
 
 
-def _reference(experiment: Experiment) -> Iterator[PublishedFile]:
+def _reference(experiment: Experiment) -> Iterator[NeededFile]:
     features = experiment.evaluate.features
     if features is None or features.reference is None:
         return
@@ -122,15 +122,15 @@ def _reference(experiment: Experiment) -> Iterator[PublishedFile]:
     yield _archive(reference_named(features.reference))
 
 
-def _data(experiment: Experiment) -> Iterator[PublishedFile]:
+def _data(experiment: Experiment) -> Iterator[NeededFile]:
     yield from map(_archive, archives_of(experiment))
 
 
-def _archive(archive: Archive) -> PublishedFile:
+def _archive(archive: Archive) -> NeededFile:
     path = ARCHIVES / archive.kind / archive.file
     return _file(path, archive.bytes, archive.url, archive.remedy(path))
 
 
-def _file(path: Path, published: int | None, address: str | None, remedy: str) -> PublishedFile:
+def _file(path: Path, published: int | None, address: str | None, remedy: str) -> NeededFile:
     found = path.stat().st_size if path.exists() else None
-    return PublishedFile(path, published, found, address, remedy)
+    return NeededFile(path, published, found, address, remedy)

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from benchmarks.interface import Benchmark, Measurement
 from benchmarks.run import number, spread, verdict
-from ocm_core.report.blocks import Figure, Page, Plot, Section, Table
-from ocm_core.report.charts import plain
-from ocm_core.report.style import axis, layout, log_axis, var
+from ocm_core.report.figures.charts import plain
+from ocm_core.report.page.document import Figure, Page, Plot, Section, Table
+from ocm_core.report.page.style import axis, layout, log_axis, var
 from ocm_core.text import plural
 
 Benchmarks = Mapping[str, Benchmark]

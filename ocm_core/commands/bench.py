@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from benchmarks.page import page
     from benchmarks.run import measured, row, table
     from benchmarks.suite import chosen, suite
-    from ocm_core.report.page import render
+    from ocm_core.report.page.render import render
 
     known, fresh = suite(), {}
     for benchmark, measurement in measured(chosen(arguments.name)):

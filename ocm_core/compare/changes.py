@@ -15,7 +15,7 @@ from typing import Any
 
 from ocm_core.compare.recorded import Key, Recorded, names, recorded, spread_names
 from ocm_core.compare.revisions import Revision
-from ocm_core.report.stats import Estimate
+from ocm_core.report.statistics.estimates import Estimate
 
 
 class Verdict(IntEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ocm_core.compare.changes import Changes, Comparison
 from ocm_core.compare.text import COLUMNS, change, loud, place, tally, value
-from ocm_core.report.blocks import Block, Page, Section, Table
+from ocm_core.report.page.document import Block, Page, Section, Table
 from ocm_core.text import plural
 
 _RULE = (

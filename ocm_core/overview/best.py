@@ -12,7 +12,7 @@ from math import hypot
 
 from ocm_core.compare.recorded import Key, Recorded, spread_names
 from ocm_core.compare.text import place
-from ocm_core.report.stats import Estimate
+from ocm_core.report.statistics.estimates import Estimate
 
 MEASURES = ("fid", "mmd", "nll_bpd")  # how the names of metrics begin
 

@@ -16,8 +16,8 @@ from ocm_core.compare.recorded import REPORTS, names, recorded
 from ocm_core.compare.revisions import WorkingTree
 from ocm_core.overview.best import Best, Row, best
 from ocm_core.params.resolved import load
-from ocm_core.report.evidence import PUBLISHED_SPACE
-from ocm_core.report.style import palettes
+from ocm_core.report.page.style import palettes
+from ocm_core.report.statistics.image_results import PUBLISHED_SPACE
 from ocm_core.schema.experiment import Experiment, SamplerParams
 
 FILE = Path(REPORTS) / "index.html"
@@ -42,7 +42,7 @@ def entries(root: Path) -> list[Entry]:
 
 
 def render(found: list[Entry]) -> str:
-    shared = PackageLoader("ocm_core.report")
+    shared = PackageLoader("ocm_core.report.page")
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("ocm_core.overview"), shared]),
         autoescape=True,

@@ -12,8 +12,8 @@ from typing import Any
 import xarray as xr
 from numpy import ndarray
 
-from ocm_core.report import stats
-from ocm_core.report.views import (
+from ocm_core.report.statistics import estimates as stats
+from ocm_core.report.statistics.selections import (
     LIKELIHOOD_SAMPLER,
     is_guided,
     is_images,

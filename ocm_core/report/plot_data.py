@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import xarray as xr
 
-from ocm_core.report import stats
-from ocm_core.report.blocks import Table
-from ocm_core.report.views import ordered
+from ocm_core.report.page.document import Table
+from ocm_core.report.statistics import estimates as stats
+from ocm_core.report.statistics.selections import ordered
 
 _MEASURES = ("mmd", "fid", "recall")
 

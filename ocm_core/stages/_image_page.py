@@ -10,11 +10,12 @@ import xarray as xr
 
 from ocm_core.cells import cells, parts
 from ocm_core.features.interface import Images
-from ocm_core.report import images, published
-from ocm_core.report.blocks import Page
-from ocm_core.report.cost import Cost
-from ocm_core.report.grids import Grids
-from ocm_core.report.pictures import Levels
+from ocm_core.report import image_page as images
+from ocm_core.report.figures.sample_sheets import Grids
+from ocm_core.report.page.document import Page
+from ocm_core.report.page.pictures import Levels
+from ocm_core.report.tables import published_results as published
+from ocm_core.report.tables.cost import Cost
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_data
 from ocm_core.stages._images import DataImages, image_maker

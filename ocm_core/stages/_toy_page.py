@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from ocm_core.cells import cells, parts
-from ocm_core.report import toy
-from ocm_core.report.blocks import Page
-from ocm_core.report.panels import SHOWN, Points, Samples
-from ocm_core.report.summary import headline_steps
+from ocm_core.report import toy_page as toy
+from ocm_core.report.claims.toy_summary import headline_steps
+from ocm_core.report.figures.sample_panels import SHOWN, Points, Samples
+from ocm_core.report.page.document import Page
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_split
 from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from ocm_core.report import metrics, plot_data
-from ocm_core.report.page import render
+from ocm_core.report.page.render import render
 from ocm_core.results import FILE, load
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from benchmarks.run import measured, row
 from benchmarks.timing import Comparison, interleaved
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
-from ocm_core.report.page import render
+from ocm_core.report.page.render import render
 from tests.report.markup import assert_ids_are_unique
 
 KEYS = {"ratio", "low", "high", "target", "holds", "details"}

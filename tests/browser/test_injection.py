@@ -10,9 +10,18 @@ import pytest
 import yaml
 from playwright.sync_api import Browser
 
-from ocm_core.report.blocks import Control, Facts, Figure, Page, Picture, Plot, Section, Table
-from ocm_core.report.page import render
-from ocm_core.report.style import line_styles
+from ocm_core.report.page.document import (
+    Control,
+    Facts,
+    Figure,
+    Page,
+    Picture,
+    Plot,
+    Section,
+    Table,
+)
+from ocm_core.report.page.render import render
+from ocm_core.report.page.style import line_styles
 from tests.browser.conftest import OVERLAYS
 from tests.browser.viewer import opened
 from tests.pipeline.conftest import Project

@@ -12,10 +12,10 @@ import xarray as xr
 
 from ocm_core.cells import cells
 from ocm_core.params.document import read_yaml, validate
-from ocm_core.report.cost import Cost
-from ocm_core.report.evidence import Evidence
-from ocm_core.report.images import Images
-from ocm_core.report.published import load
+from ocm_core.report.image_page import Images
+from ocm_core.report.statistics.image_results import Evidence
+from ocm_core.report.tables.cost import Cost
+from ocm_core.report.tables.published_results import load
 from ocm_core.results import table
 from ocm_core.schema.experiment import Experiment
 

@@ -9,7 +9,8 @@ from ocm_core.pipeline.table import plots
 from ocm_core.report.metrics import nested
 from ocm_core.report.plot_data import frames
 from tests.report import synthetic_images
-from tests.report.synthetic import (
+from tests.report.synthetic_images import GUIDED, PLAIN
+from tests.report.synthetic_toy import (
     DDIM,
     DDPM,
     ERRORS,
@@ -20,7 +21,6 @@ from tests.report.synthetic import (
     TIMES,
     results,
 )
-from tests.report.synthetic_images import GUIDED, PLAIN
 
 
 def test_metrics_read_like_a_sentence() -> None:

@@ -1,0 +1,70 @@
+"""Samples of a few methods beside the data, from the same starting noise, as small SVG plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from ocm_core.report.page.document import BOX, Control, Figure, Panel, Panels, Table
+from ocm_core.report.page.style import LineStyle
+
+Points = Float[ndarray, "n 2"]
+Samples = Mapping[tuple[str, int], Mapping[str, Points]]  # (sampler, steps) -> method -> points
+
+SHOWN = ("beta", "beta_tilde", "delta", "analytic", "npr", "sn", "ocm", "exact_diag", "exact_full")
+DATA = "test set"
+
+
+def sample_panels(
+    samples: Samples, test: Points, reach: float, styles: Mapping[str, LineStyle], score: str
+) -> Figure:
+    panes, rows = [], []
+    for (sampler, steps), methods in samples.items():
+        drawn = {label: points for label, points in methods.items() if label in styles}
+        count = len(next(iter(drawn.values())))
+        panels = [_panel(DATA, test[:count], reach, "ink")]
+        panels += [_panel(label, x, reach, styles[label].hue) for label, x in drawn.items()]
+        title = f"{sampler.upper()}, K = {steps}"
+        panes.append(Panels(title, tuple(panels), {"shown": title}))
+        rows += [(sampler, steps, label, *_moments(x, reach)) for label, x in drawn.items()]
+    shown = list(dict.fromkeys(label for methods in samples.values() for label in methods))
+    return Figure(
+        id="samples",
+        label=f"Scatter plots of samples beside the test set, for {', '.join(shown)}.",
+        caption=f"Samples with the {score} score beside as many points of the test set. With a "
+        "sampler and a K, every method starts from the same noise (the first seed). Points outside "
+        "the frame are counted under their panel.",
+        panes=tuple(panes),
+        controls=(Control("shown", "Shown", tuple(pane.title for pane in panes), "one"),),
+        arrangement="alone",
+        table=Table("samples", ("sampler", "steps", "method", *_MOMENTS), tuple(rows)),
+    )
+
+
+_MOMENTS = ("mean x", "mean y", "standard deviation x", "standard deviation y", "outside the frame")
+
+
+def _moments(points: Points, reach: float) -> tuple[float | int, ...]:
+    finite = points[np.isfinite(points).all(1)].astype(np.float64)
+    means, spreads = finite.mean(0), finite.std(0)
+    return (*map(float, means), *map(float, spreads), _outside(points, reach))
+
+
+def _outside(points: Points, reach: float) -> int:
+    """Points that the frame does not show, those that are no numbers among them."""
+    return int((~(np.abs(points) <= reach).all(1)).sum())
+
+
+def _panel(title: str, points: Points, reach: float, hue: str) -> Panel:
+    outside = _outside(points, reach)
+    inside = points[(np.abs(points) <= reach).all(1)]
+    places = np.rint((inside * [1, -1] / reach + 1) * (BOX / 2)).astype(int)
+    return Panel(title, f"{outside} outside" if outside else "", _dots(places.tolist()), hue)
+
+
+def _dots(places: Sequence[Sequence[int]]) -> str:
+    """Strokes of no length: with round caps they are dots, at a tenth of the bytes of circles."""
+    return "".join(f"M{x} {y}h0" for x, y in places)

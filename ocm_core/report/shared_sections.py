@@ -1,0 +1,69 @@
+"""Sections that the pages of toys and of images share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import xarray as xr
+
+from ocm_core.report.figures.training_curves import Curve, training_curves
+from ocm_core.report.page.document import Block, Section, Verdicts
+from ocm_core.report.page.style import LineStyle
+from ocm_core.report.page.verdicts import Claim
+from ocm_core.report.tables import methods as tables
+from ocm_core.text import listed
+
+
+def verdicts(checked: Sequence[Claim], rule: str) -> Section:
+    """`rule` says what counts as noise."""
+    opening = (
+        "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
+        "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
+        f"and a claim has the verdict of its worst case. {rule}"
+    )
+    blocks = (opening, Verdicts(tuple(checked))) if checked else ()
+    return Section("claims", "What holds of the paper's claims", blocks)
+
+
+def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
+    """What became of moments that cannot be a unit; nothing if all could."""
+    counts = [
+        f"{n} of {timesteps} timesteps with the {score} score" for score, n in replaced.items() if n
+    ]
+    if not counts:
+        return None
+    return (
+        "Heads with a baseline are relative to the mean posterior variance at each t, as it was "
+        "estimated. Where that was not positive, the variance of a Gaussian with the spread of "
+        f"the data took its place: at up to {listed(counts)}."
+    )
+
+
+def training(
+    curves: Mapping[str, Curve],
+    styles: Mapping[str, LineStyle],
+    results: xr.Dataset,
+    baselines: str | None,
+) -> Section:
+    blocks = tuple(_training(curves, styles, results, baselines))
+    return Section("training", "Training", blocks)
+
+
+def _training(
+    curves: Mapping[str, Curve],
+    styles: Mapping[str, LineStyle],
+    results: xr.Dataset,
+    baselines: str | None,
+) -> Iterator[Block]:
+    if curves:
+        yield training_curves(curves, styles)
+    if baselines:
+        yield baselines
+    clamped = tables.clamped(results["clamped"]) if "clamped" in results else None
+    if clamped is not None:
+        yield (
+            "Some estimates of Cov[x₀ | xₜ] were out of range (negative, or above the limit), and "
+            "were set to its end before they could be sampled from. The share of such entries "
+            "along the chain, in percent:"
+        )
+        yield clamped

@@ -1,0 +1,6 @@
+"""The numbers behind a page.
+
+Public: `estimates` (means over seeds, standard errors, differences), `method_comparison` (which of
+several methods is better, beyond noise), `selections` (parts of the dataset of results) and
+`image_results` (the results of an image experiment, with the names of what was measured).
+"""

@@ -1,0 +1,71 @@
+"""What a covariance costs: parameters and time of one evaluation, with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ocm_core.report.page.document import Table, Value
+from ocm_core.report.tables.published_results import Row
+
+SCORE = "score"  # the network alone
+
+
+@dataclass(frozen=True)
+class Cost:
+    setting: str  # where it was measured: "batches of 64 on one CPU core"
+    network_parameters: int
+    milliseconds: Mapping[str, float]  # of one evaluation: of the network alone, with each method
+
+    def ratio(self, label: str) -> float:
+        return self.milliseconds[label] / self.milliseconds[SCORE]
+
+
+def introduction(cost: Cost, published: Sequence[Row]) -> str:
+    said = (
+        "One evaluation of the score network alone, and with what each method adds to it "
+        f"({cost.setting})."
+    )
+    if _paper(published):
+        said += " The paper's times are of batches of 64 on an A100: compare the ratios."
+    return said
+
+
+def table(cost: Cost, head_parameters: Mapping[str, int], published: Sequence[Row]) -> Table:
+    paper = _paper(published)
+    rows = []
+    for label, milliseconds in cost.milliseconds.items():
+        head = head_parameters.get(label, 0)
+        row: tuple[Value, ...] = (
+            "network alone" if label == SCORE else label,
+            head,
+            (cost.network_parameters + head) / 1e6,
+            milliseconds,
+            cost.ratio(label),
+        )
+        rows.append(row + (_theirs(paper, label) if paper else ()))
+    columns: tuple[str, ...] = (
+        "evaluation",
+        "parameters of the head",
+        "parameters in all, millions",
+        "milliseconds",
+        "ratio",
+    )
+    if paper:
+        columns += ("paper: parameters, millions", "paper: milliseconds", "paper: ratio")
+    return Table("cost", columns, tuple(rows))
+
+
+def _paper(published: Sequence[Row]) -> dict[tuple[str, str], float]:
+    return {
+        (row.method, row.metric): row.value
+        for row in published
+        if row.table == "cost" and row.value is not None
+    }
+
+
+def _theirs(paper: Mapping[tuple[str, str], float], label: str) -> tuple[Value, ...]:
+    time = paper.get((label, "milliseconds_a100_batch64"))
+    alone = paper.get((SCORE, "milliseconds_a100_batch64"))
+    ratio = time / alone if time and alone else None
+    return (paper.get((label, "parameters_million")), time, ratio)

@@ -1,0 +1,129 @@
+"""Each claim can hold, can fail, and can drown in noise."""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from ocm_core.report.claims.toy_claims import claims
+from ocm_core.report.page.verdicts import Verdict
+from ocm_core.report.statistics.estimates import Estimate, estimate, independent_gap
+from tests.report.synthetic_toy import ERRORS, JITTER, LEVELS, results
+
+
+def verdicts(found: xr.Dataset) -> dict[str, Verdict]:
+    return {claim.key: claim.verdict for claim in claims(found)}
+
+
+def changed(name: str, value: float, **at: object) -> xr.Dataset:
+    found = results()
+    found[name].loc[at] = value
+    return found
+
+
+def test_all_hold_where_the_numbers_say_so() -> None:
+    assert verdicts(results()) == dict.fromkeys("abcdef", Verdict.HOLDS)
+
+
+@pytest.mark.parametrize(("key", "score"), [("a", "true"), ("b", "learned")])
+@pytest.mark.parametrize("rival", ["npr", "sn"])
+def test_one_timestep_refutes_lower_error(key: str, score: str, rival: str) -> None:
+    found = changed("covariance_error", 1e-9, score=score, method=rival, t=100)
+    expected = dict.fromkeys("abcdef", Verdict.HOLDS) | {key: Verdict.FAILS}
+    assert verdicts(found) == expected
+
+
+def test_an_error_that_is_not_lower_within_its_bars_is_noise() -> None:
+    ocm = ERRORS["ocm"] * 1e-3
+    found = changed("covariance_error", 0.99 * ocm, score="true", method="sn", t=1)
+    assert verdicts(found)["a"] is Verdict.NOISE
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "level"),
+    [
+        ("c", "exact_diag", 0.15),
+        ("d", "beta_tilde", 0.1),
+        ("e", "exact_full", 0.3),
+        ("f", "beta", 0.1),
+    ],
+)
+def test_the_means_can_refute(key: str, method: str, level: float) -> None:
+    assert verdicts(results(LEVELS | {method: level}))[key] is Verdict.FAILS
+
+
+@pytest.mark.parametrize(("key", "method"), [("d", "beta_tilde"), ("e", "exact_full")])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_difference_within_two_standard_errors_is_noise(key: str, method: str, sign: int) -> None:
+    other = {"beta_tilde": "ocm", "exact_full": "exact_diag"}[method]
+    level = LEVELS[other] + 0.2 * sign * JITTER
+    assert verdicts(results(LEVELS | {method: level}))[key] is Verdict.NOISE
+
+
+def test_one_step_count_beyond_sampling_noise_refutes_equality() -> None:
+    once = changed("mmd", LEVELS["ocm"] * 2, method="exact_diag", steps=5, sampler="ddpm")
+    assert verdicts(once)["c"] is Verdict.FAILS
+
+
+def test_equality_is_judged_by_the_noise_of_independent_runs() -> None:
+    shared = xr.DataArray([10.0, 0.0, -10.0])
+    gap = independent_gap(shared + 1.0, shared)
+    assert gap.mean == pytest.approx(1.0)
+    assert gap.error == pytest.approx(np.sqrt(2) * 10.0 / np.sqrt(3))
+    assert gap.is_noise
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_samples_that_are_no_numbers_are_named(steps: int) -> None:
+    found = changed("mmd", np.nan, sampler="ddpm", method="sn", steps=steps, seed=4)
+    claim = next(claim for claim in claims(found) if claim.key == "f")
+    assert claim.verdict is Verdict.FAILS
+    assert any(f"K = {steps}: not finite: sn" in case.numbers for case in claim.cases)
+
+
+def test_a_diverged_ocm_refutes_what_is_said_of_it() -> None:
+    found = changed("mmd", np.nan, sampler="ddim", method="ocm", steps=5, seed=0)
+    found_verdicts = verdicts(found)
+    assert (found_verdicts["c"], found_verdicts["d"]) == (Verdict.FAILS, Verdict.FAILS)
+
+
+def test_one_seed_decides_nothing_that_needs_error_bars() -> None:
+    found = verdicts(results(seeds=1))
+    assert (found["c"], found["d"], found["e"]) == (Verdict.UNDECIDED,) * 3
+
+
+def test_claims_about_absent_methods_and_scores_are_left_out() -> None:
+    without = results().drop_sel(method=["exact_diag", "exact_full"]).sel(score=["learned"])
+    assert set(verdicts(without)) == {"b", "d", "f"}
+    assert claims(results()[["mmd_floor"]]) == []
+
+
+def test_pairing_by_seed_removes_what_seeds_share() -> None:
+    shared = np.array([10.0, 0.0, -10.0])
+    gap = estimate(xr.DataArray(shared + np.array([1.0, 1.1, 0.9])) - xr.DataArray(shared))
+    assert gap.mean == pytest.approx(1.0)
+    assert gap.error == pytest.approx(0.1 / np.sqrt(3))
+    assert not gap.is_noise and not gap.is_below
+
+
+def test_noise_is_two_standard_errors_wide_and_includes_its_edge() -> None:
+    assert Estimate(-2.0, 1.0).is_noise and not Estimate(-2.0, 1.0).is_below
+    assert Estimate(-2.1, 1.0).is_below
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "said"),
+    [
+        (-103.6, 6.4, "-104 ± 6"),
+        (0.00087, 0.03, "+0.00087 ± 0.03"),
+        (-720.0, 21.0, "-720 ± 21"),
+        (0.0, 0.0, "+0 ± 0"),
+        (-2.54, nan, "-2.5"),
+        (3e7, 2e6, "+3e+07 ± 2e+06"),
+    ],
+)
+def test_estimates_are_written_without_needless_powers(mean, error, said) -> None:
+    assert str(Estimate(mean, error)) == said

@@ -1,0 +1,89 @@
+"""A small toy experiment with made-up numbers, in the shape that the pipeline's have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from ocm_core.diffusion.mixture import mixture
+from ocm_core.params.document import read_yaml, validate
+from ocm_core.report.toy_page import Toy
+from ocm_core.schema.experiment import Experiment
+
+RESOLVED = Path(__file__).resolve().parents[2] / "params/resolved/toy_mog9.yaml"
+STEPS = (2, 3, 5, 10, 20)
+SEEDS = 5
+TIMES = (1, 10, 100, 1000)
+DDPM = ("beta", "beta_tilde", "npr", "sn", "ocm", "exact_diag", "exact_full")
+DDIM = ("delta", "npr", "sn", "ocm", "exact_diag", "exact_full")
+METHODS = tuple(dict.fromkeys(DDPM + DDIM))
+LEVELS = {
+    "beta": 0.8,
+    "beta_tilde": 0.6,
+    "delta": 0.5,
+    "npr": 0.25,
+    "sn": 0.24,
+    "ocm": 0.2,
+    "exact_diag": 0.2,
+    "exact_full": 0.1,
+}
+ERRORS = {**LEVELS, "exact_diag": 1e-9, "exact_full": 1e-9}
+JITTER = 1e-3
+
+
+def results(
+    levels: Mapping[str, float] = LEVELS,
+    errors: Mapping[str, float] = ERRORS,
+    seeds: int = SEEDS,
+) -> xr.Dataset:
+    """Every MMD is its method's level plus a jitter over seeds of mean zero."""
+    axes = {
+        "score": ["true", "learned"],
+        "sampler": ["ddpm", "ddim"],
+        "method": list(METHODS),
+        "steps": list(STEPS),
+        "seed": list(range(seeds)),
+    }
+    shape = [len(values) for values in axes.values()]
+    found = xr.Dataset(
+        {name: (list(axes), np.full(shape, np.nan)) for name in ("mmd", "clamped")}, coords=axes
+    )
+    wave = np.array([1.0, -1.0, 0.5, -0.5, 0.0])[:seeds]
+    for sampler, defined in {"ddpm": DDPM, "ddim": DDIM}.items():
+        for i, method in enumerate(defined):
+            place = {"sampler": sampler, "method": method}
+            found["mmd"].loc[place] = levels[method] + JITTER * np.roll(wave, i)
+            found["clamped"].loc[place] = 0.0
+    found["mmd_floor"] = ("seed", np.full(seeds, 0.05) + JITTER * wave)
+    error = np.array([[[errors[m] * 1e-3 for _ in TIMES] for m in METHODS]] * 2)
+    found["covariance_error"] = (("score", "method", "t"), error)
+    found["covariance_error_se"] = (("score", "method", "t"), 0.01 * error)
+    return found.assign_coords(t=list(TIMES))
+
+
+def experiment(title: str = "A toy", summary: str = "Nine modes.") -> Experiment:
+    tree = read_yaml(RESOLVED)
+    tree["report"] |= {"title": title, "summary": summary}
+    return validate(tree, RESOLVED)
+
+
+def toy(title: str = "A toy", summary: str = "Nine modes.") -> Toy:
+    source = np.random.Generator(np.random.Philox(0))
+    truth = mixture(experiment().data)
+    test = truth.draw(60, source)
+    return Toy(
+        experiment=experiment(title, summary),
+        results=results(),
+        truth=truth,
+        test=test,
+        samples={
+            (sampler, 5): {"ocm": truth.draw(40, source), "exact_diag": truth.draw(40, source)}
+            for sampler in ("ddpm", "ddim")
+        },
+        curves={"heads on the true score": [{"iteration": i, "ocm": 1 / i} for i in range(1, 30)]},
+        head_parameters={"ocm": 51586},
+        provenance={"Remake this page": "snakemake --cores 2 reports/toy_mog9.html"},
+    )

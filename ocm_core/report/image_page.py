@@ -14,54 +14,58 @@ from ocm_core.report.claims import image_summary
 from ocm_core.report.claims.image_claims import claims
 from ocm_core.report.figures import likelihood, tradeoff
 from ocm_core.report.figures.deviations import predicted_deviations
-from ocm_core.report.figures.metric_curves import against
-from ocm_core.report.figures.sample_sheets import Grids, sample_grids
-from ocm_core.report.figures.training_curves import Curve
-from ocm_core.report.page.document import Block, Facts, Page, Section
-from ocm_core.report.page.pictures import Levels
-from ocm_core.report.shared_sections import baselines, training, verdicts
+from ocm_core.report.figures.method_styles import line_styles
+from ocm_core.report.figures.metric_curves import metric_curves
+from ocm_core.report.figures.sample_sheets import ImageSamples, sample_sheets
+from ocm_core.report.figures.training_curves import LossCurve
+from ocm_core.report.page.document import Facts, Page, PageBlock, Section
+from ocm_core.report.page.pictures import Pixels
+from ocm_core.report.page.style import LineStyle
+from ocm_core.report.shared_sections import baselines, claim_section, training
 from ocm_core.report.statistics.estimates import NOISE
-from ocm_core.report.statistics.image_results import Evidence
+from ocm_core.report.statistics.image_results import ImageResults
 from ocm_core.report.statistics.selections import by_chain, chain_names, one_score, ordered
-from ocm_core.report.tables import cost
-from ocm_core.report.tables import least_steps as target
-from ocm_core.report.tables import methods as tables
-from ocm_core.report.tables import probes as ablation
-from ocm_core.report.tables import published_comparison as comparison
-from ocm_core.report.tables.published_results import Row
+from ocm_core.report.tables import cost, least_steps, probes, published_comparison
+from ocm_core.report.tables.methods import method_table
+from ocm_core.report.tables.published_results import PublishedRow
 
 if TYPE_CHECKING:
     from ocm_core.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class Images:
+class ImagePageInputs:
     """Everything that the page shows. What is empty or None has no figure."""
 
     experiment: Experiment
-    results: xr.Dataset  # over score, sampler, method, steps, guidance, seed; see `results.py`
-    space: str  # in which samples were judged
+    dataset: xr.Dataset  # over score, sampler, method, steps, guidance, seed; see `results.py`
+    space: str  # of the features in which samples are compared with the data
     count: int  # of samples in a cell
     test_count: int  # of images in the likelihood
     head_parameters: Mapping[str, int]
     provenance: Mapping[str, str]
     replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
-    curves: Mapping[str, Curve] = field(default_factory=dict)
-    grids: Grids = field(default_factory=dict)
-    grid_guidance: float = 1.0
-    test: Levels | None = None  # to stand beside the grids
+    curves: Mapping[str, LossCurve] = field(default_factory=dict)
+    samples: ImageSamples = field(default_factory=dict)
+    sample_guidance: float = 1.0
+    test: Pixels | None = None  # to stand beside the samples
     cost: cost.Cost | None = None
-    published: Sequence[Row] = ()
+    published: Sequence[PublishedRow] = ()
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def results(self) -> ImageResults:
         kinds = {label: method.kind for label, method in self.experiment.methods.items()}
-        results = by_chain(one_score(ordered(self.results)), self._chain_names)
-        return Evidence(results, kinds, self.space, self.count)
+        dataset = by_chain(one_score(ordered(self.dataset)), self._chain_names)
+        return ImageResults(dataset, kinds, self.space, self.count)
 
     @cached_property
-    def chain_grids(self) -> Grids:
-        return {(self._chain_names[s], m, k): x for (s, m, k), x in self.grids.items()}
+    def styles(self) -> dict[str, LineStyle]:
+        return line_styles(self.results.kinds)
+
+    @cached_property
+    def chain_samples(self) -> ImageSamples:
+        """By the names that the results have for samplers."""
+        return {(self._chain_names[s], m, k): x for (s, m, k), x in self.samples.items()}
 
     @property
     def _chain_names(self) -> dict[str, str]:
@@ -76,110 +80,115 @@ _NOISE_RULE = (
 )
 
 
-def page(images: Images) -> Page:
-    evidence = images.evidence
-    report = images.experiment.report
-    checked = claims(evidence)
+def page(inputs: ImagePageInputs) -> Page:
+    results = inputs.results
+    report = inputs.experiment.report
+    checked = claims(results)
     sections = [
-        Section("quality", "How good are the samples?", tuple(_quality(evidence))),
-        Section("likelihood", "How likely are the data?", tuple(_likelihood(images))),
-        Section("tradeoffs", "What is traded for what?", tuple(_tradeoffs(images))),
-        Section("sheets", "What do the samples look like?", tuple(_samples(images))),
-        Section("deviations", "What do the heads predict?", tuple(_deviations(images))),
-        verdicts(checked, _NOISE_RULE),
-        Section("published", "Beside the paper's figures", tuple(_published(images))),
-        Section("methods", "Methods and what they cost", tuple(_methods(images))),
-        training(images.curves, evidence.styles, evidence.results, _baselines(images)),
-        Section("provenance", "Provenance", (Facts(images.provenance),)),
+        Section("quality", "How good are the samples?", tuple(_quality(inputs))),
+        Section("likelihood", "How likely are the data?", tuple(_likelihood(inputs))),
+        Section("tradeoffs", "What is traded for what?", tuple(_tradeoffs(inputs))),
+        Section("sheets", "What do the samples look like?", tuple(_samples(inputs))),
+        Section("deviations", "What do the heads predict?", tuple(_deviations(inputs))),
+        claim_section(checked, _NOISE_RULE),
+        Section("published", "Beside the paper's figures", tuple(_published(inputs))),
+        Section("methods", "Methods and what they cost", tuple(_methods(inputs))),
+        training(inputs.curves, inputs.styles, results.dataset, _baselines(inputs)),
+        Section("provenance", "Provenance", (Facts(inputs.provenance),)),
     ]
     return Page(
         title=report.title,
         subtitle=report.summary,
-        summary=image_summary.sentences(evidence, checked),
+        summary=image_summary.sentences(results, checked),
         sections=tuple(section for section in sections if section.blocks),
     )
 
 
-def _quality(evidence: Evidence) -> Iterator[Block]:
-    if "fid" in evidence.measures:
+def _quality(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    results = inputs.results
+    if "fid" in results.measures:
         yield (
-            f"{evidence.distance}: the Fréchet distance between Gaussians fitted to the features "
-            f"of the samples and of the training set, in the features of {evidence.space_name}. "
+            f"{results.distance}: the Fréchet distance between Gaussians fitted to the features "
+            f"of the samples and of the training set, in the features of {results.space_name}. "
             + (
                 "Other spaces and other sample counts give other numbers."
-                if evidence.comparable
+                if results.comparable
                 else "It is not FID, which needs the features of Inception v3: its numbers "
                 "compare with one another only."
             )
         )
-        yield against(evidence, ["fid"], "steps", "fid")
-    others = [key for key in evidence.measures if key != "fid"]
+        yield metric_curves(results, inputs.styles, ["fid"], "steps", "fid")
+    others = [key for key in results.measures if key != "fid"]
     if others:
-        yield against(evidence, others, "steps", "other-measures")
+        yield metric_curves(results, inputs.styles, others, "steps", "other-measures")
 
 
-def _likelihood(images: Images) -> Iterator[Block]:
-    evidence = images.evidence
-    if evidence.has("nll"):
-        continuous = images.experiment.levels is None
+def _likelihood(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    results = inputs.results
+    if results.has("nll"):
+        continuous = inputs.experiment.levels is None
         yield likelihood.bound(
-            evidence.results, evidence.styles, images.test_count, density=continuous
+            results.dataset, inputs.styles, inputs.test_count, density=continuous
         )
-    if evidence.has("nll_terms"):
-        yield likelihood.terms(evidence.results, evidence.styles)
+    if results.has("nll_terms"):
+        yield likelihood.terms(results.dataset, inputs.styles)
 
 
-def _tradeoffs(images: Images) -> Iterator[Block]:
-    evidence = images.evidence
-    known = evidence.measures
+def _tradeoffs(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    results = inputs.results
+    known = results.measures
     figures = [
-        tradeoff.distance_against_likelihood(evidence)
-        if "fid" in known and evidence.has("nll")
+        tradeoff.distance_against_likelihood(results, inputs.styles)
+        if "fid" in known and results.has("nll")
         else None,
-        tradeoff.recall_against_distance(evidence) if {"fid", "recall"} <= {*known} else None,
+        tradeoff.recall_against_distance(results, inputs.styles)
+        if {"fid", "recall"} <= {*known}
+        else None,
     ]
     yield from (figure for figure in figures if figure)
-    if evidence.results.sizes.get("guidance", 1) > 1:
+    if results.dataset.sizes.get("guidance", 1) > 1:
         for key in [key for key in ("fid", "recall") if key in known]:
-            yield against(evidence, [key], "guidance", f"{key}-guidance")
-    if "fid" in known and target.targets(evidence):
-        yield target.introduction(evidence)
-        yield target.least_steps(evidence, images.published)
+            yield metric_curves(results, inputs.styles, [key], "guidance", f"{key}-guidance")
+    if "fid" in known and least_steps.targets(results):
+        yield least_steps.introduction(results)
+        yield least_steps.table(results, inputs.published)
 
 
-def _samples(images: Images) -> Iterator[Block]:
-    if images.grids:
-        note = f"Guidance {images.grid_guidance:g}." if images.evidence.guided else ""
-        yield sample_grids(images.chain_grids, images.test, note)
+def _samples(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    if inputs.samples:
+        note = f"Guidance {inputs.sample_guidance:g}." if inputs.results.guided else ""
+        yield sample_sheets(inputs.chain_samples, inputs.test, note)
 
 
-def _deviations(images: Images) -> Iterator[Block]:
-    if "deviation" in images.evidence.results:
-        yield predicted_deviations(images.evidence.results["deviation"])
+def _deviations(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    if "deviation" in inputs.results.dataset:
+        yield predicted_deviations(inputs.results.dataset["deviation"])
 
 
-def _published(images: Images) -> Iterator[Block]:
-    compared = comparison.compare(images.evidence, images.experiment.methods, images.published)
+def _published(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    compared = published_comparison.compare(
+        inputs.results, inputs.experiment.methods, inputs.published
+    )
     if any(one.paper or one.seeds for one in compared):
-        yield comparison.introduction(images.evidence, compared)
-        yield comparison.table(images.evidence, compared)
+        yield published_comparison.introduction(inputs.results, compared)
+        yield published_comparison.table(inputs.results, compared)
 
 
-def _baselines(images: Images) -> str | None:
-    return baselines(images.replaced_baselines, images.experiment.schedule.steps)
+def _baselines(inputs: ImagePageInputs) -> str | None:
+    return baselines(inputs.replaced_baselines, inputs.experiment.schedule.steps)
 
 
-def _methods(images: Images) -> Iterator[Block]:
-    methods = images.experiment.methods
+def _methods(inputs: ImagePageInputs) -> Iterator[PageBlock]:
+    methods = inputs.experiment.methods
     yield (
         "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
         "in its covariance only."
     )
-    yield tables.methods(methods, images.head_parameters, prod(images.experiment.shape))
-    if images.cost is not None:
-        yield cost.introduction(images.cost, images.published)
-        yield cost.table(images.cost, images.head_parameters, images.published)
-    probes = ablation.probes_of(methods)
-    if probes:
-        yield ablation.introduction(images.evidence)
-        yield ablation.table(images.evidence, probes)
+    yield method_table(methods, inputs.head_parameters, prod(inputs.experiment.shape))
+    if inputs.cost is not None:
+        yield cost.introduction(inputs.cost, inputs.published)
+        yield cost.table(inputs.cost, inputs.head_parameters, inputs.published)
+    counts = probes.probe_counts(methods)
+    if counts:
+        yield probes.introduction(inputs.results)
+        yield probes.table(inputs.results, counts)

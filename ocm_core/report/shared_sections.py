@@ -6,27 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import xarray as xr
 
-from ocm_core.report.figures.training_curves import Curve, training_curves
-from ocm_core.report.page.document import Block, Section, Verdicts
-from ocm_core.report.page.style import LineStyle
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.figures.training_curves import LossCurve, training_curves
+from ocm_core.report.page.document import ClaimTable, PageBlock, Section
 from ocm_core.report.page.verdicts import Claim
-from ocm_core.report.tables import methods as tables
+from ocm_core.report.tables.methods import clamped_shares
 from ocm_core.text import listed
 
 
-def verdicts(checked: Sequence[Claim], rule: str) -> Section:
+def claim_section(checked: Sequence[Claim], rule: str) -> Section:
     """`rule` says what counts as noise."""
     opening = (
         "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
         "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
         f"and a claim has the verdict of its worst case. {rule}"
     )
-    blocks = (opening, Verdicts(tuple(checked))) if checked else ()
+    blocks = (opening, ClaimTable(tuple(checked))) if checked else ()
     return Section("claims", "What holds of the paper's claims", blocks)
 
 
 def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
-    """What became of moments that cannot be a unit; nothing if all could."""
+    """Says where a head's baseline had to be replaced; None if nowhere."""
     counts = [
         f"{n} of {timesteps} timesteps with the {score} score" for score, n in replaced.items() if n
     ]
@@ -40,8 +40,8 @@ def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
 
 
 def training(
-    curves: Mapping[str, Curve],
-    styles: Mapping[str, LineStyle],
+    curves: Mapping[str, LossCurve],
+    styles: MethodStyles,
     results: xr.Dataset,
     baselines: str | None,
 ) -> Section:
@@ -50,16 +50,16 @@ def training(
 
 
 def _training(
-    curves: Mapping[str, Curve],
-    styles: Mapping[str, LineStyle],
+    curves: Mapping[str, LossCurve],
+    styles: MethodStyles,
     results: xr.Dataset,
     baselines: str | None,
-) -> Iterator[Block]:
+) -> Iterator[PageBlock]:
     if curves:
         yield training_curves(curves, styles)
     if baselines:
         yield baselines
-    clamped = tables.clamped(results["clamped"]) if "clamped" in results else None
+    clamped = clamped_shares(results["clamped"]) if "clamped" in results else None
     if clamped is not None:
         yield (
             "Some estimates of Cov[x₀ | xₜ] were out of range (negative, or above the limit), and "

@@ -12,30 +12,31 @@ import xarray as xr
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.report.claims.toy_claims import claims
 from ocm_core.report.claims.toy_summary import sentences
-from ocm_core.report.figures import toy_curves as lines
-from ocm_core.report.figures.densities import Density, noisy_marginals
-from ocm_core.report.figures.sample_panels import Points, Samples, sample_panels
-from ocm_core.report.figures.training_curves import Curve
-from ocm_core.report.page.document import Block, Facts, Page, Section
-from ocm_core.report.page.style import LineStyle, line_styles
-from ocm_core.report.shared_sections import baselines, training, verdicts
+from ocm_core.report.figures import toy_curves
+from ocm_core.report.figures.densities import Density, PlanePoints, noisy_marginals
+from ocm_core.report.figures.method_styles import line_styles
+from ocm_core.report.figures.sample_panels import PlaneSamples, sample_panels
+from ocm_core.report.figures.training_curves import LossCurve
+from ocm_core.report.page.document import Facts, Page, PageBlock, Section
+from ocm_core.report.page.style import LineStyle
+from ocm_core.report.shared_sections import baselines, claim_section, training
 from ocm_core.report.statistics.estimates import NOISE
 from ocm_core.report.statistics.selections import unguided
-from ocm_core.report.tables import methods as tables
+from ocm_core.report.tables.methods import method_table
 from ocm_core.schema.datasets import MixtureData
 from ocm_core.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class Toy:
+class ToyPageInputs:
     """Everything that the page shows."""
 
     experiment: Experiment
-    results: xr.Dataset
+    dataset: xr.Dataset  # over score, sampler, method, steps, seed and t; see `results.py`
     truth: Density
-    test: Points
-    samples: Samples
-    curves: Mapping[str, Curve]
+    test: PlanePoints
+    samples: PlaneSamples
+    curves: Mapping[str, LossCurve]
     head_parameters: Mapping[str, int]
     provenance: Mapping[str, str]
     replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
@@ -57,60 +58,60 @@ _NOISE_RULE = (
 )
 
 
-def page(toy: Toy) -> Page:
-    toy = replace(toy, results=unguided(toy.results))
-    report = toy.experiment.report
-    checked = claims(toy.results)
+def page(inputs: ToyPageInputs) -> Page:
+    inputs = replace(inputs, dataset=unguided(inputs.dataset))
+    report = inputs.experiment.report
+    checked = claims(inputs.dataset)
     sections = [
-        Section("data", "Data", tuple(_data(toy))),
-        Section("methods", "Methods and what they cost", tuple(_methods(toy))),
-        Section("covariance", "How good are the covariances?", tuple(_covariance(toy))),
-        Section("quality", "How good are the samples?", tuple(_quality(toy))),
-        verdicts(checked, _NOISE_RULE),
+        Section("data", "Data", tuple(_data(inputs))),
+        Section("methods", "Methods and what they cost", tuple(_methods(inputs))),
+        Section("covariance", "How good are the covariances?", tuple(_covariance(inputs))),
+        Section("quality", "How good are the samples?", tuple(_quality(inputs))),
+        claim_section(checked, _NOISE_RULE),
         training(
-            toy.curves,
-            toy.styles,
-            toy.results,
-            baselines(toy.replaced_baselines, toy.experiment.schedule.steps),
+            inputs.curves,
+            inputs.styles,
+            inputs.dataset,
+            baselines(inputs.replaced_baselines, inputs.experiment.schedule.steps),
         ),
-        Section("provenance", "Provenance", (Facts(toy.provenance),)),
+        Section("provenance", "Provenance", (Facts(inputs.provenance),)),
     ]
     return Page(
         title=report.title,
         subtitle=report.summary,
-        summary=sentences(toy.results, checked),
+        summary=sentences(inputs.dataset, checked),
         sections=tuple(section for section in sections if section.blocks),
     )
 
 
-def _data(toy: Toy) -> Iterator[Block]:
-    data, schedule = toy.experiment.data, toy.experiment.schedule
+def _data(inputs: ToyPageInputs) -> Iterator[PageBlock]:
+    data, schedule = inputs.experiment.data, inputs.experiment.schedule
     assert isinstance(data, MixtureData)
     yield (
-        f"{data.train_size} points to train on and {len(toy.test)} to test against. "
+        f"{data.train_size} points to train on and {len(inputs.test)} to test against. "
         f"The forward process has T = {schedule.steps} steps and a {schedule.kind} schedule; at "
         "every t the density, the score and the posterior covariance are known in closed form."
     )
     built = schedules.build(schedule.kind, schedule.steps)
-    yield noisy_marginals(toy.truth, built, toy.test, toy.reach)
+    yield noisy_marginals(inputs.truth, built, inputs.test, inputs.reach)
 
 
-def _methods(toy: Toy) -> Iterator[Block]:
+def _methods(inputs: ToyPageInputs) -> Iterator[PageBlock]:
     yield (
         "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
         "in its covariance only."
     )
-    yield tables.methods(toy.experiment.methods, toy.head_parameters, toy.test.shape[1])
+    yield method_table(inputs.experiment.methods, inputs.head_parameters, inputs.test.shape[1])
 
 
-def _covariance(toy: Toy) -> Iterator[Block]:
-    settings = toy.experiment.evaluate.covariance_error
+def _covariance(inputs: ToyPageInputs) -> Iterator[PageBlock]:
+    settings = inputs.experiment.evaluate.covariance_error
     if settings is not None:
-        yield lines.covariance_error(toy.results, toy.styles, settings.points)
+        yield toy_curves.covariance_error(inputs.dataset, inputs.styles, settings.points)
 
 
-def _quality(toy: Toy) -> Iterator[Block]:
-    settings, sample = toy.experiment.evaluate.mmd, toy.experiment.sample
+def _quality(inputs: ToyPageInputs) -> Iterator[PageBlock]:
+    settings, sample = inputs.experiment.evaluate.mmd, inputs.experiment.sample
     if settings is not None:
         widths = ", ".join(f"{width:g}" for width in settings.bandwidths)
         yield (
@@ -118,7 +119,7 @@ def _quality(toy: Toy) -> Iterator[Block]:
             f"{widths}; lower is better."
         )
         for sampler in sample.samplers:
-            yield lines.mmd(toy.results, toy.styles, sampler, sample.count)
-    if toy.samples:
-        score = toy.experiment.network.scores[-1]
-        yield sample_panels(toy.samples, toy.test, toy.reach, toy.styles, score)
+            yield toy_curves.mmd(inputs.dataset, inputs.styles, sampler, sample.count)
+    if inputs.samples:
+        score = inputs.experiment.network.scores[-1]
+        yield sample_panels(inputs.samples, inputs.test, inputs.reach, inputs.styles, score)

@@ -10,11 +10,11 @@ import xarray as xr
 
 from ocm_core.cells import cells, parts
 from ocm_core.features.interface import Images
-from ocm_core.report import image_page as images
-from ocm_core.report.figures.sample_sheets import Grids
+from ocm_core.report import image_page
+from ocm_core.report.figures.sample_sheets import ImageSamples
 from ocm_core.report.page.document import Page
-from ocm_core.report.page.pictures import Levels
-from ocm_core.report.tables import published_results as published
+from ocm_core.report.page.pictures import Pixels
+from ocm_core.report.tables import published_results
 from ocm_core.report.tables.cost import Cost
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_data
@@ -39,9 +39,9 @@ def page(job: Job, results: xr.Dataset) -> Page:
     experiment = job.experiment
     notes = {name: manifest["notes"] for name, manifest in manifests(job).items()}
     guidance = min(cell.guidance for cell in cells(experiment))
-    shown = images.Images(
+    shown = image_page.ImagePageInputs(
         experiment=experiment,
-        results=results,
+        dataset=results,
         space=given(experiment.evaluate.features).space,
         count=experiment.sample.count,
         test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
@@ -49,16 +49,16 @@ def page(job: Job, results: xr.Dataset) -> Page:
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
         curves=curves(job),
-        grids=_grids(job, guidance),
-        grid_guidance=guidance,
+        samples=_samples(job, guidance),
+        sample_guidance=guidance,
         test=_data_images(job),
         cost=_cost(job),
-        published=published.load(PAPER, experiment.name),
+        published=published_results.load(PAPER, experiment.name),
     )
-    return images.page(shown)
+    return image_page.page(shown)
 
 
-def _grids(job: Job, guidance: float) -> Grids:
+def _samples(job: Job, guidance: float) -> ImageSamples:
     """The last score, the first seed, the least guidance."""
     experiment, images_of = job.experiment, image_maker(job)
     score, seeds = experiment.network.scores[-1], experiment.sample.seeds
@@ -73,13 +73,13 @@ def _grids(job: Job, guidance: float) -> Grids:
     return found
 
 
-def _data_images(job: Job) -> Levels:
+def _data_images(job: Job) -> Pixels:
     data = open_data(job)
     split = data.splits.get("test") or data.splits["train"]
     return _levels(DataImages(split, given(data.levels))[:_SHOWN])
 
 
-def _levels(pixels: Images) -> Levels:
+def _levels(pixels: Images) -> Pixels:
     """Grey images without their channel, colours last."""
     array = pixels.permute(0, 2, 3, 1).numpy()
     return array[..., 0] if array.shape[-1] == 1 else array

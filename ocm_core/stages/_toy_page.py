@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from ocm_core.cells import cells, parts
-from ocm_core.report import toy_page as toy
-from ocm_core.report.claims.toy_summary import headline_steps
-from ocm_core.report.figures.sample_panels import SHOWN, Points, Samples
+from ocm_core.report import toy_page
+from ocm_core.report.figures.densities import PlanePoints
+from ocm_core.report.figures.sample_panels import SHOWN, PlaneSamples
 from ocm_core.report.page.document import Page
+from ocm_core.report.statistics.selections import headline_steps
 from ocm_core.stages import sample
 from ocm_core.stages._data import open_split
 from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 def page(job: Job, results: xr.Dataset) -> Page:
     experiment = job.experiment
-    shown = toy.Toy(
+    shown = toy_page.ToyPageInputs(
         experiment=experiment,
-        results=results,
+        dataset=results,
         truth=import_module(f"ocm_core.datasets.{experiment.data.kind}").mixture(experiment.data),
         test=open_split(job, "test").all(),
         samples=_samples(job),
@@ -33,15 +34,15 @@ def page(job: Job, results: xr.Dataset) -> Page:
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
     )
-    return toy.page(shown)
+    return toy_page.page(shown)
 
 
-def _samples(job: Job) -> Samples:
+def _samples(job: Job) -> PlaneSamples:
     """What the page shows: a few methods and steps, with the last score and the first seed."""
     experiment = job.experiment
     score, seed = experiment.network.scores[-1], experiment.sample.seeds[0]
     steps = headline_steps({cell.steps for cell in cells(experiment)})
-    chosen: dict[tuple[str, int], dict[str, Points]] = {}
+    chosen: dict[tuple[str, int], dict[str, PlanePoints]] = {}
     for part, group in parts(experiment).items():
         for cell in group:
             shown = cell.method in SHOWN and cell.steps in steps

@@ -12,8 +12,8 @@ import xarray as xr
 
 from ocm_core.cells import cells
 from ocm_core.params.document import read_yaml, validate
-from ocm_core.report.image_page import Images
-from ocm_core.report.statistics.image_results import Evidence
+from ocm_core.report.image_page import ImagePageInputs
+from ocm_core.report.statistics.image_results import ImageResults
 from ocm_core.report.tables.cost import Cost
 from ocm_core.report.tables.published_results import load
 from ocm_core.results import table
@@ -112,14 +112,14 @@ def _deviation(chosen: Experiment) -> xr.Dataset:
     return xr.Dataset({"deviation": (dims, x, {"split": "test"})}, coords)
 
 
-def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> Images:
+def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> ImagePageInputs:
     source = np.random.Generator(np.random.Philox(2))
     chosen = experiment(name, title)
     shown = {(c.sampler, c.method, c.steps): None for c in cells(chosen)}
     drawn = {key: source.integers(0, 256, (9, side, side, 3), np.uint8) for key in shown}
-    return Images(
+    return ImagePageInputs(
         experiment=chosen,
-        results=results(name),
+        dataset=results(name),
         space="inception",
         count=50000,
         test_count=10000,
@@ -130,14 +130,16 @@ def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> Images:
                 {"iteration": i, "ocm": 1 / i, "sn": 2 / i, "npr": 3 / i} for i in range(1, 30)
             ]
         },
-        grids=drawn,
-        grid_guidance=1.5 if name == GUIDED else 1.0,
+        samples=drawn,
+        sample_guidance=1.5 if name == GUIDED else 1.0,
         test=source.integers(0, 256, (9, side, side, 3), np.uint8),
         cost=Cost("batches of 64", 52_540_000, {"score": 45.0, "sn": 45.3, "ocm": 45.2}),
         published=load(PAPER, name),
     )
 
 
-def evidence(name: str = PLAIN, found: xr.Dataset | None = None, **changes: Any) -> Evidence:
-    given = replace(images(name), results=results(name) if found is None else found, **changes)
-    return given.evidence
+def image_results(
+    name: str = PLAIN, found: xr.Dataset | None = None, **changes: Any
+) -> ImageResults:
+    given = replace(images(name), dataset=results(name) if found is None else found, **changes)
+    return given.results

@@ -10,7 +10,7 @@ import xarray as xr
 
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.params.document import read_yaml, validate
-from ocm_core.report.toy_page import Toy
+from ocm_core.report.toy_page import ToyPageInputs
 from ocm_core.schema.experiment import Experiment
 
 RESOLVED = Path(__file__).resolve().parents[2] / "params/resolved/toy_mog9.yaml"
@@ -70,13 +70,13 @@ def experiment(title: str = "A toy", summary: str = "Nine modes.") -> Experiment
     return validate(tree, RESOLVED)
 
 
-def toy(title: str = "A toy", summary: str = "Nine modes.") -> Toy:
+def toy(title: str = "A toy", summary: str = "Nine modes.") -> ToyPageInputs:
     source = np.random.Generator(np.random.Philox(0))
     truth = mixture(experiment().data)
     test = truth.draw(60, source)
-    return Toy(
+    return ToyPageInputs(
         experiment=experiment(title, summary),
-        results=results(),
+        dataset=results(),
         truth=truth,
         test=test,
         samples={

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from ocm_core.errors import OcmError
-from ocm_core.report.figures import deviations as deviation
-from ocm_core.report.figures import sample_sheets as grids
-from ocm_core.report.image_page import Images, page
+from ocm_core.report.figures import deviations, sample_sheets
+from ocm_core.report.image_page import ImagePageInputs, page
 from ocm_core.report.page.document import Figure, Page
 from ocm_core.report.page.render import render
 from ocm_core.report.page.style import palettes
@@ -38,12 +37,12 @@ OF_FEATURES = ("fid", "other-measures", "fid-nll", "recall-fid", *GUIDANCE)
 
 
 @pytest.fixture(scope="module", params=[PLAIN, GUIDED])
-def shown(request: pytest.FixtureRequest) -> Images:
+def shown(request: pytest.FixtureRequest) -> ImagePageInputs:
     return images(request.param)
 
 
 @pytest.fixture(scope="module")
-def made(shown: Images) -> Page:
+def made(shown: ImagePageInputs) -> Page:
     return page(shown)
 
 
@@ -62,12 +61,12 @@ def figures_of(given: Page) -> dict[str, Figure]:
     return {block.id: block for block in blocks if isinstance(block, Figure)}
 
 
-def test_equal_inputs_give_equal_bytes(shown: Images, html: str) -> None:
+def test_equal_inputs_give_equal_bytes(shown: ImagePageInputs, html: str) -> None:
     assert render(page(images(shown.experiment.name))) == html
 
 
 def test_every_figure_is_there_once_with_caption_description_and_table(
-    shown: Images, own: str
+    shown: ImagePageInputs, own: str
 ) -> None:
     found = figures(own)
     guided = shown.experiment.name == GUIDED
@@ -118,7 +117,9 @@ def test_controls_can_be_reached_by_keyboard_and_read_aloud(own: str) -> None:
     assert len(elements.having("legend")) == len(elements.having("fieldset"))
 
 
-def test_figures_of_features_name_their_space_and_their_sample_count(shown: Images) -> None:
+def test_figures_of_features_name_their_space_and_their_sample_count(
+    shown: ImagePageInputs,
+) -> None:
     found = figures_of(page(replace(shown, space="efficientnet_lite0", count=1234)))
     told = [figure.caption for id, figure in found.items() if id in OF_FEATURES]
     assert len(told) >= 4
@@ -147,8 +148,8 @@ def test_markup_in_texts_stays_text() -> None:
 
 
 def test_what_has_no_data_has_no_figure() -> None:
-    bare = replace(images(), grids={}, test=None, curves={}, cost=None, published=())
-    bare = replace(bare, results=bare.results[["fid"]])
+    bare = replace(images(), samples={}, test=None, curves={}, cost=None, published=())
+    bare = replace(bare, dataset=bare.dataset[["fid"]])
     small = page(bare)
     assert list(figures_of(small)) == ["fid"]
     names = {"quality", "tradeoffs", "claims", "methods", "provenance"}
@@ -157,29 +158,29 @@ def test_what_has_no_data_has_no_figure() -> None:
 
 def test_likelihood_alone_makes_a_page() -> None:
     whole = images()
-    bare = replace(whole, results=whole.results[["nll", "nll_se"]], grids={}, curves={})
+    bare = replace(whole, dataset=whole.dataset[["nll", "nll_se"]], samples={}, curves={})
     assert list(figures_of(page(bare))) == ["nll"]
 
 
 def test_several_scores_are_refused() -> None:
     given = images()
-    doubled = given.results.reindex(score=["published", "learned"])
+    doubled = given.dataset.reindex(score=["published", "learned"])
     with pytest.raises(OcmError, match=r"network\.scores.*one score"):
-        page(replace(given, results=doubled))
+        page(replace(given, dataset=doubled))
 
 
 def test_the_largest_page_is_small_enough_to_send() -> None:
     """Noise does not compress, and these just fit without being shrunk."""
     given = images(side=2)
     source = np.random.Generator(np.random.Philox(3))
-    side = isqrt(grids.BUDGET // (3 * 9 * (len(given.grids) + 1)))
+    side = isqrt(sample_sheets.BUDGET // (3 * 9 * (len(given.samples) + 1)))
     noise = source.integers(0, 256, (9, side, side, 3), np.uint8)
     sources = ["x_t", "npr", "sn", "ocm", "probes_1", "probes_1000"]
     coords = {"t": [1, 5, 20, 50, 100, 200, 400, 800], "source": sources}
-    side = isqrt(deviation.BUDGET // (3 * 8 * len(sources)))
+    side = isqrt(deviations.BUDGET // (3 * 8 * len(sources)))
     x = source.random((1, 8, len(sources), 1, 3, side, side), np.float32)
     dims = ("score", "t", "source", "image", "axis0", "axis1", "axis2")
-    whole = given.results.drop_dims(("t", "source"))
+    whole = given.dataset.drop_dims(("t", "source"))
     whole = whole.assign(deviation=(dims, x, {"split": "test"})).assign_coords(coords)
-    large = replace(given, grids=dict.fromkeys(given.grids, noise), test=noise, results=whole)
+    large = replace(given, samples=dict.fromkeys(given.samples, noise), test=noise, dataset=whole)
     assert 10_000_000 < len(render(page(large)).encode()) < LIMIT

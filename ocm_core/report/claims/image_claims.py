@@ -12,10 +12,12 @@ from math import hypot
 
 import xarray as xr
 
+from ocm_core.report.claims.cases import is_better, is_negative, merged
 from ocm_core.report.page.verdicts import Case, Claim, Verdict
 from ocm_core.report.statistics.estimates import Estimate
-from ocm_core.report.statistics.image_results import Evidence
-from ocm_core.report.statistics.method_comparison import Contest, below, with_values, worst
+from ocm_core.report.statistics.image_results import ImageResults
+from ocm_core.report.statistics.method_comparison import MethodComparison
+from ocm_core.report.statistics.selections import methods_with_values
 from ocm_core.text import listed
 
 FEW = (5, 10)
@@ -24,74 +26,77 @@ MUCH = 1.0  # bits per dimension
 RECALL_RIVALS = {"ddpm": "beta_tilde", "ddim": "delta"}
 
 
-def claims(evidence: Evidence) -> list[Claim]:
+def claims(results: ImageResults) -> list[Claim]:
     """Every claim that the results can say something about."""
-    names = {"distance": evidence.distance}
+    names = {"distance": results.distance}
     checked = [
-        Claim(key, short.format(**names), text.format(**names), tuple(check(evidence)))
+        Claim(key, short.format(**names), text.format(**names), tuple(check(results)))
         for key, short, text, check in _CLAIMS
     ]
     return [claim for claim in checked if claim.cases]
 
 
-def _bounds(evidence: Evidence) -> dict[int, Contest]:
+def _bounds(results: ImageResults) -> dict[int, MethodComparison]:
     """NLL at each K."""
-    if not evidence.has("nll"):
+    if not results.has("nll"):
         return {}
-    means, errors = evidence.mean("nll"), evidence.error("nll")
+    means, errors = results.mean("nll"), results.error("nll")
     steps = [int(k) for k in means.dropna("steps", how="all")["steps"].values]
     return {
-        k: Contest.of_errors(f"K = {k}", means.sel(steps=k), errors.sel(steps=k)) for k in steps
+        k: MethodComparison.of_errors(f"K = {k}", means.sel(steps=k), errors.sel(steps=k))
+        for k in steps
     }
 
 
-def _lower_bound_at_few(evidence: Evidence) -> Iterator[Case]:
-    few = [contest for k, contest in _bounds(evidence).items() if k in FEW]
+def _lower_bound_at_few(results: ImageResults) -> Iterator[Case]:
+    few = [comparison for k, comparison in _bounds(results).items() if k in FEW]
     for rival in ("analytic", "beta"):
-        both = [contest for contest in few if {"ocm", rival} <= {*contest.means}]
-        yield from worst(f"against {rival}", [contest.beats("ocm", rival) for contest in both])
+        both = [comparison for comparison in few if {"ocm", rival} <= {*comparison.means}]
+        yield from merged(
+            f"against {rival}", [is_better(comparison, "ocm", rival) for comparison in both]
+        )
 
 
-def _much_worse(evidence: Evidence) -> Iterator[Case]:
-    few = [contest for k, contest in _bounds(evidence).items() if k in FEW]
+def _much_worse(results: ImageResults) -> Iterator[Case]:
+    few = [comparison for k, comparison in _bounds(results).items() if k in FEW]
     for rival in ("sn", "beta_tilde"):
-        both = [contest for contest in few if {"ocm", rival} <= {*contest.means}]
-        yield from worst(rival, [_far_above(contest, rival) for contest in both])
+        both = [comparison for comparison in few if {"ocm", rival} <= {*comparison.means}]
+        yield from merged(rival, [_far_above(comparison, rival) for comparison in both])
 
 
-def _far_above(contest: Contest, rival: str) -> Case:
-    gap = contest.gap("ocm", rival)
-    verdict = below(Estimate(gap.mean + MUCH, gap.error))
-    return Case(contest.where, contest.numbers("ocm", rival), verdict)
+def _far_above(comparison: MethodComparison, rival: str) -> Case:
+    gap = comparison.gap("ocm", rival)
+    verdict = is_negative(Estimate(gap.mean + MUCH, gap.error))
+    return Case(comparison.where, comparison.numbers("ocm", rival), verdict)
 
 
-def _lowest_bound_at_many(evidence: Evidence) -> Iterator[Case]:
-    many = [contest for k, contest in _bounds(evidence).items() if k >= MANY]
-    yield from worst("DDPM", [_best_or_near(evidence, contest) for contest in many])
+def _lowest_bound_at_many(results: ImageResults) -> Iterator[Case]:
+    many = [comparison for k, comparison in _bounds(results).items() if k >= MANY]
+    yield from merged("DDPM", [_best_or_near(results, comparison) for comparison in many])
 
 
-def _best_or_near(evidence: Evidence, contest: Contest) -> Case | None:
+def _best_or_near(results: ImageResults, comparison: MethodComparison) -> Case | None:
     """Lowest, or at most one standard error above the lowest other, as of independent runs.
 
-    Heads of its own with other numbers of probes are no others.
+    Heads of the same kind, with other numbers of probes, do not count as others.
     """
-    rival = contest.best([label for label in contest.means if evidence.kinds[label] != "ocm"])
-    if rival is None or "ocm" not in contest.means:
+    rival = comparison.best([label for label in comparison.means if results.kinds[label] != "ocm"])
+    if rival is None or "ocm" not in comparison.means:
         return None
-    gap = contest.apart("ocm", rival)
+    gap = comparison.independent_gap("ocm", rival)
     verdict = Verdict.HOLDS if gap.mean <= gap.error else Verdict.FAILS
     if gap.is_finite and not gap.has_error:
         verdict = Verdict.UNDECIDED
-    return Case(contest.where, contest.numbers("ocm", rival, gap), verdict)
+    return Case(comparison.where, comparison.numbers("ocm", rival, gap), verdict)
 
 
-def _falls(evidence: Evidence) -> Iterator[Case]:
+def _falls(results: ImageResults) -> Iterator[Case]:
     """Method by method; those that fall at every K in one case."""
-    if not evidence.has("nll"):
+    if not results.has("nll"):
         return
     falling = []
-    means, errors = evidence.mean("nll"), evidence.error("nll")
-    known = with_values(means)
+    means, errors = results.mean("nll"), results.error("nll")
+    known = methods_with_values(means)
     for label in known:
         one = {"method": label}
         case = _rise(label, means.sel(one).dropna("steps"), errors.sel(one))
@@ -105,7 +110,7 @@ def _falls(evidence: Evidence) -> Iterator[Case]:
 
 
 def _rise(label: str, means: xr.DataArray, errors: xr.DataArray) -> Case | None:
-    """The steepest rise from one K to the next; none if there is none."""
+    """The clearest rise from one K to the next; None where it falls all the way."""
     rises = []
     for before, after in pairwise(means["steps"].values):
         rise = float(means.sel(steps=after) - means.sel(steps=before))
@@ -118,62 +123,64 @@ def _rise(label: str, means: xr.DataArray, errors: xr.DataArray) -> Case | None:
     return Case(label, f"rises {where} by {gap}", Verdict.NOISE if gap.is_noise else Verdict.FAILS)
 
 
-def _contests(
-    evidence: Evidence, key: str, sampler: str
-) -> Iterator[tuple[str, dict[int, Contest]]]:
-    """A contest at each K, for each guidance scale."""
-    if key not in evidence.measures or sampler not in evidence.results["sampler"]:
+def _comparisons(
+    results: ImageResults, key: str, sampler: str
+) -> Iterator[tuple[str, dict[int, MethodComparison]]]:
+    """A comparison at each K, for each guidance scale."""
+    if key not in results.measures or sampler not in results.dataset["sampler"]:
         return
-    values = evidence.results[key].sel(sampler=sampler)
+    values = results.dataset[key].sel(sampler=sampler)
     for guidance in values["guidance"].values:
         here = values.sel(guidance=guidance)
         steps = [int(k) for k in here.dropna("steps", how="all")["steps"].values]
-        found = {k: Contest.of_seeds(f"K = {k}", here.sel(steps=k)) for k in steps}
-        yield evidence.place(sampler, float(guidance)), found
+        found = {k: MethodComparison.of_seeds(f"K = {k}", here.sel(steps=k)) for k in steps}
+        yield results.place(sampler, float(guidance)), found
 
 
-def _fixed_is_worst(evidence: Evidence) -> Iterator[Case]:
-    for where, contests in _contests(evidence, "fid", "ddpm"):
-        few = [contest for k, contest in contests.items() if k <= max(FEW)]
-        yield from worst(where, [_beta_above_all(contest) for contest in few])
+def _fixed_is_worst(results: ImageResults) -> Iterator[Case]:
+    for where, comparisons in _comparisons(results, "fid", "ddpm"):
+        few = [comparison for k, comparison in comparisons.items() if k <= max(FEW)]
+        yield from merged(where, [_beta_above_all(comparison) for comparison in few])
 
 
-def _beta_above_all(contest: Contest) -> Case | None:
-    rival = contest.best([label for label in contest.means if label != "beta"], highest=True)
-    if rival is None or "beta" not in contest.means:
+def _beta_above_all(comparison: MethodComparison) -> Case | None:
+    rival = comparison.best([label for label in comparison.means if label != "beta"], highest=True)
+    if rival is None or "beta" not in comparison.means:
         return None
-    return contest.beats("beta", rival, higher=True)
+    return is_better(comparison, "beta", rival, higher=True)
 
 
-def _best_distance(evidence: Evidence) -> Iterator[Case]:
-    for where, contests in _contests(evidence, "fid", "ddpm"):
-        yield from worst(where, [_best_or_near(evidence, contest) for contest in contests.values()])
+def _best_distance(results: ImageResults) -> Iterator[Case]:
+    for where, comparisons in _comparisons(results, "fid", "ddpm"):
+        yield from merged(
+            where, [_best_or_near(results, comparison) for comparison in comparisons.values()]
+        )
 
 
-def _recall_at_few(evidence: Evidence) -> Iterator[Case]:
-    if evidence.guided:
+def _recall_at_few(results: ImageResults) -> Iterator[Case]:
+    if results.guided:
         return
-    for where, contests in _contests(evidence, "recall", "ddpm"):
-        few = [contest for k, contest in contests.items() if k in FEW]
-        yield from worst(where, [_recall(contest, RECALL_RIVALS["ddpm"]) for contest in few])
+    for where, comparisons in _comparisons(results, "recall", "ddpm"):
+        few = [comparison for k, comparison in comparisons.items() if k in FEW]
+        yield from merged(where, [_recall(comparison, RECALL_RIVALS["ddpm"]) for comparison in few])
 
 
-def _recall_when_guided(evidence: Evidence) -> Iterator[Case]:
-    for sampler, rival in RECALL_RIVALS.items() if evidence.guided else ():
-        for where, contests in _contests(evidence, "recall", sampler):
-            fewest = [contests[k] for k in sorted(contests)[:1]]
-            yield from worst(where, [_recall(contest, rival) for contest in fewest])
+def _recall_when_guided(results: ImageResults) -> Iterator[Case]:
+    for sampler, rival in RECALL_RIVALS.items() if results.guided else ():
+        for where, comparisons in _comparisons(results, "recall", sampler):
+            fewest = [comparisons[k] for k in sorted(comparisons)[:1]]
+            yield from merged(where, [_recall(comparison, rival) for comparison in fewest])
 
 
-def _recall(contest: Contest, rival: str) -> Case | None:
-    if not {"ocm", rival} <= {*contest.means}:
+def _recall(comparison: MethodComparison, rival: str) -> Case | None:
+    if not {"ocm", rival} <= {*comparison.means}:
         return None
-    return contest.beats("ocm", rival, higher=True)
+    return is_better(comparison, "ocm", rival, higher=True)
 
 
-Check = Callable[[Evidence], Iterator[Case]]
+ImageCheck = Callable[[ImageResults], Iterator[Case]]
 
-_CLAIMS: tuple[tuple[str, str, str, Check], ...] = (
+_CLAIMS: tuple[tuple[str, str, str, ImageCheck], ...] = (
     (
         "a",
         f"ocm's lowest NLL from K = {MANY} on",

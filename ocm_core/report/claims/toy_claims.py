@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import xarray as xr
 
+from ocm_core.report.claims.cases import is_better, merged
 from ocm_core.report.page.verdicts import Case, Claim, Verdict
 from ocm_core.report.statistics.estimates import NOISE, Estimate, independent_gap
-from ocm_core.report.statistics.method_comparison import (
-    FIXED_VARIANCES,
-    Contest,
-    with_values,
-    worst,
-)
+from ocm_core.report.statistics.method_comparison import FIXED_VARIANCES, MethodComparison
+from ocm_core.report.statistics.selections import methods_with_values
 
 
 def claims(results: xr.Dataset) -> list[Claim]:
@@ -34,7 +31,7 @@ def _lower_error(score: str) -> Callable[[xr.Dataset], Iterator[Case]]:
         if "covariance_error" not in results or score not in results["score"]:
             return
         errors = results[["covariance_error", "covariance_error_se"]].sel(score=score)
-        present = {*with_values(errors["covariance_error"])}
+        present = {*methods_with_values(errors["covariance_error"])}
         for rival in ("npr", "sn"):
             if {"ocm", rival} <= present:
                 yield _compare_errors(errors.dropna("t", how="all"), rival)
@@ -43,7 +40,7 @@ def _lower_error(score: str) -> Callable[[xr.Dataset], Iterator[Case]]:
 
 
 def _compare_errors(errors: xr.Dataset, rival: str) -> Case:
-    """At each t; the points are the same, so independent errors are the careful assumption."""
+    """At each t, with errors taken as independent: a careful guess, as the points are the same."""
     ours, theirs = (errors.sel({"method": label}) for label in ("ocm", rival))
     gap = ours["covariance_error"] - theirs["covariance_error"]
     noise = NOISE * np.hypot(ours["covariance_error_se"], theirs["covariance_error_se"])
@@ -63,16 +60,16 @@ def _compare_errors(errors: xr.Dataset, rival: str) -> Case:
 
 def _matches_exact(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if not {"ocm", "exact_diag"} <= {*with_values(chain)}:
+        if not {"ocm", "exact_diag"} <= {*methods_with_values(chain)}:
             continue
         steps = [int(k) for k in chain["steps"].values if k >= 5]
         ours, exact = (chain.sel({"method": label}) for label in ("ocm", "exact_diag"))
         gaps = {k: independent_gap(ours.sel(steps=k), exact.sel(steps=k)) for k in steps}
         if gaps:
-            yield Case(where, _widest_gap(gaps, chain), _sameness(list(gaps.values())))
+            yield Case(where, _widest_gap(gaps, chain), _all_within_noise(list(gaps.values())))
 
 
-def _sameness(gaps: Sequence[Estimate]) -> Verdict:
+def _all_within_noise(gaps: Sequence[Estimate]) -> Verdict:
     if not all(gap.is_finite for gap in gaps):
         return Verdict.FAILS
     if not gaps[0].has_error:
@@ -93,25 +90,25 @@ def _widest_gap(gaps: dict[int, Estimate], chain: xr.DataArray) -> str:
 
 def _beats_fixed(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if "ocm" in with_values(chain):
+        if "ocm" in methods_with_values(chain):
             few = [int(k) for k in chain["steps"].values if 5 <= k <= 10]
-            yield from worst(where, [_beats_best_fixed(k, chain.sel(steps=k)) for k in few])
+            yield from merged(where, [_beats_best_fixed(k, chain.sel(steps=k)) for k in few])
 
 
 def _beats_best_fixed(k: int, at: xr.DataArray) -> Case | None:
-    contest = Contest.of_seeds(f"K = {k}", at)
-    rival = contest.best(FIXED_VARIANCES)
-    return contest.beats("ocm", rival) if rival else None
+    comparison = MethodComparison.of_seeds(f"K = {k}", at)
+    rival = comparison.best(FIXED_VARIANCES)
+    return is_better(comparison, "ocm", rival) if rival else None
 
 
 def _full_beats_diagonal(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
-        if {"exact_full", "exact_diag"} <= {*with_values(chain)} and 10 in chain["steps"]:
-            contest = Contest.of_seeds(where, chain.sel(steps=10))
-            yield contest.beats("exact_full", "exact_diag")
+        if {"exact_full", "exact_diag"} <= {*methods_with_values(chain)} and 10 in chain["steps"]:
+            comparison = MethodComparison.of_seeds(where, chain.sel(steps=10))
+            yield is_better(comparison, "exact_full", "exact_diag")
 
 
-def _sensible_at_fewest(results: xr.Dataset) -> Iterator[Case]:
+def _finite_at_fewest_steps(results: xr.Dataset) -> Iterator[Case]:
     """Finite for every method that was sampled, and `ocm` not above the fixed variance."""
     if "clamped" not in results:
         return
@@ -119,25 +116,27 @@ def _sensible_at_fewest(results: xr.Dataset) -> Iterator[Case]:
     for where, chain in _chains(results):
         asked = drawn.sel(score=chain["score"], sampler=chain["sampler"])
         fewest = [int(k) for k in chain["steps"].values if k in (2, 3)]
-        cases = [_sensible(k, chain.sel(steps=k), asked.sel(steps=k)) for k in fewest]
-        yield from worst(where, cases)
+        cases = [_finite_and_no_worse(k, chain.sel(steps=k), asked.sel(steps=k)) for k in fewest]
+        yield from merged(where, cases)
 
 
-def _sensible(k: int, at: xr.DataArray, asked: xr.DataArray) -> Case:
-    contest = Contest.of_seeds(f"K = {k}", at)
+def _finite_and_no_worse(k: int, at: xr.DataArray, asked: xr.DataArray) -> Case:
+    comparison = MethodComparison.of_seeds(f"K = {k}", at)
     infinite = (asked & at.isnull()).any("seed")
     broken = [str(method) for method in infinite["method"].values[infinite.values]]
     if broken:
-        return Case(contest.where, f"not finite: {', '.join(broken)}", Verdict.FAILS)
-    rival = next((label for label in ("beta", "delta") if label in contest.means), None)
-    if rival is None or "ocm" not in contest.means:
-        return Case(contest.where, "all finite", Verdict.HOLDS)
-    gap = contest.gap("ocm", rival)
+        return Case(comparison.where, f"not finite: {', '.join(broken)}", Verdict.FAILS)
+    rival = next((label for label in ("beta", "delta") if label in comparison.means), None)
+    if rival is None or "ocm" not in comparison.means:
+        return Case(comparison.where, "all finite", Verdict.HOLDS)
+    gap = comparison.gap("ocm", rival)
     verdict = Verdict.HOLDS if gap.mean <= 0 else Verdict.FAILS
     if verdict is Verdict.FAILS and gap.is_noise:
         verdict = Verdict.NOISE
-    numbers = f"all finite, ocm {contest.means['ocm']:.3g}, {rival} {contest.means[rival]:.3g}"
-    return Case(contest.where, numbers, verdict)
+    numbers = (
+        f"all finite, ocm {comparison.means['ocm']:.3g}, {rival} {comparison.means[rival]:.3g}"
+    )
+    return Case(comparison.where, numbers, verdict)
 
 
 def _chains(results: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
@@ -150,9 +149,9 @@ def _chains(results: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
             yield f"{str(sampler).upper()}, {score} score", chain
 
 
-Check = Callable[[xr.Dataset], Iterator[Case]]
+ToyCheck = Callable[[xr.Dataset], Iterator[Case]]
 
-_CLAIMS: tuple[tuple[str, str, str, Check], ...] = (
+_CLAIMS: tuple[tuple[str, str, str, ToyCheck], ...] = (
     (
         "a",
         "ocm's lower covariance error with the true score",
@@ -187,6 +186,6 @@ _CLAIMS: tuple[tuple[str, str, str, Check], ...] = (
         "f",
         "sensible samples at K = 2 and 3",
         "K = 2 and 3 are finite for every method, and ocm is not worse than beta (DDIM: delta).",
-        _sensible_at_fewest,
+        _finite_at_fewest_steps,
     ),
 )

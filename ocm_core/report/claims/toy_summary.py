@@ -1,16 +1,15 @@
-"""The summary of a toy experiment: three sentences, each made of the numbers below it."""
+"""The summary at the top of a toy's page: sentences computed from its results."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import xarray as xr
 
 from ocm_core.report.page.verdicts import Claim, tally
-from ocm_core.report.statistics.method_comparison import Contest
+from ocm_core.report.statistics.method_comparison import MethodComparison
+from ocm_core.report.statistics.selections import headline_steps
 from ocm_core.text import listed
-
-HEADLINE_STEPS = (5, 10)
 
 
 def sentences(results: xr.Dataset, claims: Sequence[Claim]) -> tuple[str, ...]:
@@ -26,19 +25,14 @@ def sentences(results: xr.Dataset, claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def headline_steps(sampled: Collection[int]) -> list[int]:
-    """The few-step chains that the page talks about: K = 5 and 10, or the shortest there is."""
-    return [k for k in HEADLINE_STEPS if k in sampled] or [min(sampled)]
-
-
 def _best(values: xr.DataArray, steps: Sequence[int], score: str) -> str:
     parts = []
     for k in steps:
-        contests = [
-            Contest.of_seeds(str(sampler).upper(), values.sel(sampler=sampler, steps=k))
+        comparisons = [
+            MethodComparison.of_seeds(str(sampler).upper(), values.sel(sampler=sampler, steps=k))
             for sampler in values["sampler"].values
         ]
-        winners = [f"{contest.leader()} with {contest.where}" for contest in contests]
+        winners = [f"{comparison.leader()} with {comparison.where}" for comparison in comparisons]
         parts.append(f"at K = {k} by {listed(winners)}")
     return f"With the {score} score, the lowest MMD is reached {'; '.join(parts)}."
 

@@ -1,4 +1,4 @@
-"""What line charts with one line per method share: axes, lines, bands, error bars, tables."""
+"""What charts share: Plotly's layout, axes, and one line, band or path per method."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import xarray as xr
 
-from ocm_core.report.page.style import LineStyle, axis, layout, log_axis
-
-Styles = Mapping[str, LineStyle]
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.style import LineStyle, var
+from ocm_core.report.statistics.selections import methods_with_values
 
 _MOST_TICKS = 6
 _FEW_DECADES = 2
@@ -20,6 +20,42 @@ _FAR_APART = 3.0  # nearer values leave a logarithmic axis without ticks
 _TICKS_APART = 0.15  # decades
 _MARGIN = 0.06  # of the width of a linear axis
 _EQUAL = 1e-6  # values that differ by less, relatively, are a horizontal line
+
+
+def layout(**changes: Any) -> dict[str, Any]:
+    """Plotly's layout, quiet: no legend (the page has its own), no box, hairline grid."""
+    base = {
+        "template": {},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": var("soft")},
+        "hoverlabel": {
+            "bgcolor": var("panel"),
+            "bordercolor": var("rule"),
+            "font": {"color": var("ink")},
+        },
+        "margin": {"l": 58, "r": 12, "t": 10, "b": 46},
+        "showlegend": False,
+    }
+    return base | changes
+
+
+def axis(title: str, **changes: Any) -> dict[str, Any]:
+    base = {
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": var("rule"),
+        "linecolor": var("rule"),
+        "zeroline": False,
+        "ticks": "outside",
+        "tickcolor": var("rule"),
+        "automargin": True,
+    }
+    return base | changes
+
+
+def log_axis(title: str, **changes: Any) -> dict[str, Any]:
+    look = {"type": "log", "exponentformat": "power", "dtick": 1, "tickfont": {"size": 11}}
+    return axis(title, **look | changes)
 
 
 def plain(figure: go.Figure) -> dict[str, Any]:
@@ -147,7 +183,7 @@ def numbers(values: xr.DataArray) -> list[float | None]:
     return [float(f"{v:.6g}") if isfinite(v) else None for v in values.values.tolist()]
 
 
-def drawn(values: xr.DataArray, styles: Styles) -> list[str]:
+def drawn(values: xr.DataArray, styles: MethodStyles) -> list[str]:
     """The methods that have values, in the order of the styles."""
-    known = values.dropna("method", how="all")["method"]
+    known = methods_with_values(values)
     return [label for label in styles if label in known]

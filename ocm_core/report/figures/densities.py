@@ -1,4 +1,4 @@
-"""The noisy marginals q(x_t) in closed form, as small multiples, with the test points on them."""
+"""The density of noisy data q(x_t) of a toy at several t, in closed form, with test points."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.report.figures.charts import plain
-from ocm_core.report.page.document import Figure, Plot, Table
-from ocm_core.report.page.style import layout, var
+from ocm_core.report.figures.charts import layout, plain
+from ocm_core.report.page.document import DataTable, Figure, Plot
+from ocm_core.report.page.style import var
 from ocm_core.rng.streams import Purpose, stream
 
-Points = Float[ndarray, "n 2"]
+PlanePoints = Float[ndarray, "n 2"]
 
 SHARES_OF_T = (0.0, 0.05, 0.15, 0.3, 0.5, 1.0)
 _CELLS = 97
@@ -31,7 +31,7 @@ class Density(Protocol):
     def log_density(self, x: Tensor, alpha_bar: Tensor, b: Tensor) -> Tensor: ...
 
 
-def noisy_marginals(truth: Density, schedule: Schedule, test: Points, reach: float) -> Figure:
+def noisy_marginals(truth: Density, schedule: Schedule, test: PlanePoints, reach: float) -> Figure:
     times = list(dict.fromkeys(round(share * schedule.steps) for share in SHARES_OF_T))
     grid = np.linspace(-reach, reach, _CELLS)
     panes, rows = [], []
@@ -48,7 +48,7 @@ def noisy_marginals(truth: Density, schedule: Schedule, test: Points, reach: flo
         "for t > 0. Each panel is shaded by the root of its density relative to its own peak.",
         panes=tuple(panes),
         arrangement="small",
-        table=Table("density", ("t", "ᾱ", "1 - ᾱ", "peak density on the grid"), tuple(rows)),
+        table=DataTable("density", ("t", "ᾱ", "1 - ᾱ", "peak density on the grid"), tuple(rows)),
     )
 
 
@@ -62,12 +62,12 @@ def _on_grid(
     return np.asarray(log_q.reshape(x.shape))
 
 
-def _noised(points: Points, alpha_bar: float, b: float) -> Points:
+def _noised(points: PlanePoints, alpha_bar: float, b: float) -> PlanePoints:
     noise = stream(Purpose.FIGURE, 0).standard_normal(points.shape)
     return sqrt(alpha_bar) * points + sqrt(b) * noise
 
 
-def _pane(t: int, grid: ndarray, log_q: ndarray, points: Points) -> Plot:
+def _pane(t: int, grid: ndarray, log_q: ndarray, points: PlanePoints) -> Plot:
     relative = np.exp(0.5 * (log_q - log_q.max()))
     frame = {"showline": True, "mirror": True, "linecolor": var("rule"), "layer": "above traces"}
     limits = {"range": [float(grid[0]), float(grid[-1])], "fixedrange": True}

@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from ocm_core.report.page import pictures
-from ocm_core.report.page.document import Control, Figure, Matrix, Picture, Table, Value
+from ocm_core.report.page.document import Control, DataTable, Figure, Picture, PictureMatrix, Value
 
 NOISY = "x_t"
 PROBES = "probes_"
@@ -42,7 +42,7 @@ def predicted_deviations(found: xr.DataArray) -> Figure:
         panes=tuple(_matrix(found, planes, image, reduction) for image in range(shown)),
         controls=(Control("image", "Image", tuple(str(i + 1) for i in range(shown)), "one"),),
         arrangement="alone",
-        table=Table("deviation", _COLUMNS, tuple(_rows(planes, times))),
+        table=DataTable("deviation", _COLUMNS, tuple(_rows(planes, times))),
     )
 
 
@@ -62,7 +62,7 @@ def _planes(found: xr.DataArray) -> dict[str, Float[ndarray, "t image h w"]]:
     }
 
 
-def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> Matrix:
+def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> PictureMatrix:
     times = [int(t) for t in found["t"].values]
     most = [*planes.values()][-1]
     tops = [float(np.quantile(most[i, image], _TOP)) or 1.0 for i in range(len(times))]
@@ -81,7 +81,7 @@ def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> 
         rows.append((name, tuple(shown)))
     columns = tuple(f"t = {t}\n0 to {top:.2g}" for t, top in zip(times, tops, strict=True))
     place = str(image + 1)
-    return Matrix(f"image {place}", columns, tuple(rows), {"image": place})
+    return PictureMatrix(f"image {place}", columns, tuple(rows), {"image": place})
 
 
 def _as_levels(x: Float[ndarray, "t c h w"]) -> UInt8[ndarray, "t h w c"] | None:

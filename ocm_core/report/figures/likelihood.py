@@ -8,8 +8,8 @@ import numpy as np
 import xarray as xr
 
 from ocm_core.report.figures import charts
-from ocm_core.report.figures.charts import Styles
-from ocm_core.report.page.document import Figure, Plot, Table, Value
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.document import DataTable, Figure, Plot, Value
 
 UNIT = "bits/dim"
 _TERMS = {
@@ -19,7 +19,7 @@ _TERMS = {
 }
 
 
-def bound(results: xr.Dataset, styles: Styles, count: int, *, density: bool) -> Figure:
+def bound(results: xr.Dataset, styles: MethodStyles, count: int, *, density: bool) -> Figure:
     """`density`: what is diffused is continuous, and has no grey levels to give bits for."""
     means, errors = results["nll"], results["nll_se"]
     shown = charts.drawn(means, styles)
@@ -33,13 +33,13 @@ def bound(results: xr.Dataset, styles: Styles, count: int, *, density: bool) -> 
         "with the same noise.",
         panes=(_pane("DDPM", means, styles, errors),),
         legend={label: styles[label] for label in shown},
-        table=Table(
+        table=DataTable(
             "nll", ("method", "steps", UNIT, "standard error"), tuple(_rows(shown, means, errors))
         ),
     )
 
 
-def terms(results: xr.Dataset, styles: Styles) -> Figure:
+def terms(results: xr.Dataset, styles: MethodStyles) -> Figure:
     values = results["nll_terms"]
     known = [str(term) for term in values["term"].values]
     shown = charts.drawn(values, styles)
@@ -53,12 +53,12 @@ def terms(results: xr.Dataset, styles: Styles) -> Figure:
         "Each has its own scale. Where methods share a term their lines lie on one another.",
         panes=tuple(_pane(term, values.sel(term=term), styles) for term in known),
         legend={label: styles[label] for label in shown},
-        table=Table("nll_terms", ("term", "method", "steps", UNIT), tuple(rows)),
+        table=DataTable("nll_terms", ("term", "method", "steps", UNIT), tuple(rows)),
     )
 
 
 def _pane(
-    title: str, means: xr.DataArray, styles: Styles, errors: xr.DataArray | None = None
+    title: str, means: xr.DataArray, styles: MethodStyles, errors: xr.DataArray | None = None
 ) -> Plot:
     present = means.dropna("steps", how="all")
     x = charts.listed_axis("number of steps K", present["steps"].values.tolist(), log=True)

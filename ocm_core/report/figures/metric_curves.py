@@ -1,4 +1,4 @@
-"""Measures of the samples against the number of steps, and against the guidance scale."""
+"""Curves of FID, recall and so on along the number of steps, or along the guidance scale."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Literal
 import xarray as xr
 
 from ocm_core.report.figures import charts
-from ocm_core.report.page.document import Control, Figure, Plot, Table, Value
-from ocm_core.report.statistics.image_results import Evidence, Measure
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.document import Control, DataTable, Figure, Plot, Value
+from ocm_core.report.statistics.image_results import ImageResults, SampleMeasure
 
 Axis = Literal["steps", "guidance"]
 _TITLES = {"steps": "number of steps K", "guidance": "guidance scale"}
@@ -19,21 +20,23 @@ _OTHER: dict[Axis, Axis] = {"steps": "guidance", "guidance": "steps"}
 
 @dataclass(frozen=True)
 class _Cut:
-    """One sampler at one value of the other axis: what a pane shows."""
+    """What one chart shows: a measure of one sampler, at one value of the axis not drawn."""
 
-    measure: Measure
+    measure: SampleMeasure
     sampler: str
     fixed: float
     means: xr.DataArray  # over (method, axis)
 
 
-def against(evidence: Evidence, keys: Sequence[str], axis: Axis, id: str) -> Figure:
-    """Several measures share a figure, and the reader chooses one."""
-    measures = [evidence.measures[key] for key in keys]
-    cuts = [cut for measure in measures for cut in _cuts(evidence, measure, axis)]
+def metric_curves(
+    results: ImageResults, styles: MethodStyles, keys: Sequence[str], axis: Axis, id: str
+) -> Figure:
+    """One figure for several measures, of which the reader chooses one."""
+    measures = [results.measures[key] for key in keys]
+    cuts = [cut for measure in measures for cut in _cuts(results, measure, axis)]
     names = tuple(measure.name for measure in measures)
     said = ", ".join(f"{m.name} ({'higher' if m.higher else 'lower'} is better)" for m in measures)
-    shown = charts.drawn(evidence.mean(keys[0]), evidence.styles)
+    shown = charts.drawn(results.mean(keys[0]), styles)
     scale = Control(
         name=_OTHER[axis],
         label="K" if axis == "guidance" else "Guidance",
@@ -44,17 +47,17 @@ def against(evidence: Evidence, keys: Sequence[str], axis: Axis, id: str) -> Fig
         id=id,
         label=f"Line charts of {', '.join(names)} against the {_TITLES[axis]}, one line per "
         f"method: {', '.join(shown)}.",
-        caption=f"{said[0].upper()}{said[1:]} against the {_TITLES[axis]}. {evidence.small_print}",
-        panes=tuple(_pane(evidence, cut, axis) for cut in cuts),
-        legend={method: evidence.styles[method] for method in shown},
+        caption=f"{said[0].upper()}{said[1:]} against the {_TITLES[axis]}. {results.small_print}",
+        panes=tuple(_pane(results, styles, cut, axis) for cut in cuts),
+        legend={method: styles[method] for method in shown},
         controls=(Control("measure", "Measure", names, "one"), scale),
-        table=_table(evidence, measures, id.replace("-", "_")),
+        table=_table(results, measures, id.replace("-", "_")),
     )
 
 
-def _cuts(evidence: Evidence, measure: Measure, axis: Axis) -> list[_Cut]:
-    """Those with at least two points along the axis, unless none has."""
-    means = evidence.mean(measure.key)
+def _cuts(results: ImageResults, measure: SampleMeasure, axis: Axis) -> list[_Cut]:
+    """Every chart with at least two points along the axis; if none has two, those with one."""
+    means = results.mean(measure.key)
     other = _OTHER[axis]
     found = []
     for fixed in means[other].values:
@@ -65,20 +68,20 @@ def _cuts(evidence: Evidence, measure: Measure, axis: Axis) -> list[_Cut]:
     return [cut for cut in found if cut.means.sizes[axis] > 1] or found
 
 
-def _pane(evidence: Evidence, cut: _Cut, axis: Axis) -> Plot:
-    measure, errors = cut.measure, evidence.error(cut.measure.key)
+def _pane(results: ImageResults, styles: MethodStyles, cut: _Cut, axis: Axis) -> Plot:
+    measure, errors = cut.measure, results.error(cut.measure.key)
     places = cut.means[axis]
     x = charts.listed_axis(_TITLES[axis], places.values.tolist(), log=axis == "steps")
-    y = charts.value_axis(measure.name, evidence.mean(measure.key), errors, log=measure.log)
+    y = charts.value_axis(measure.name, results.mean(measure.key), errors, log=measure.log)
     figure = charts.chart(x, y)
-    for label in charts.drawn(cut.means, evidence.styles):
+    for label in charts.drawn(cut.means, styles):
         line = {"sampler": cut.sampler, _OTHER[axis]: cut.fixed, "method": label}
-        drawn = places[evidence.sampled.sel({**line, axis: places})]
+        drawn = places[results.sampled.sel({**line, axis: places})]
         values = cut.means.sel({"method": label, axis: drawn})
         error = errors.sel({**line, axis: drawn})
-        charts.add_line(figure, label, evidence.styles[label], values, error)
+        charts.add_line(figure, label, styles[label], values, error)
     place = (
-        evidence.place(cut.sampler, cut.fixed)
+        results.place(cut.sampler, cut.fixed)
         if axis == "steps"
         else f"{cut.sampler.upper()}, K = {cut.fixed:g}"
     )
@@ -86,9 +89,9 @@ def _pane(evidence: Evidence, cut: _Cut, axis: Axis) -> Plot:
     return Plot(f"{place}: {measure.name}", charts.plain(figure), at)
 
 
-def _table(evidence: Evidence, measures: Sequence[Measure], name: str) -> Table:
-    """Every cell that has a value; columns that would say one thing only are left out."""
-    several, guided = len(measures) > 1, evidence.guided
+def _table(results: ImageResults, measures: Sequence[SampleMeasure], name: str) -> DataTable:
+    """Every cell that has a value; no column for a single measure or a single guidance scale."""
+    several, guided = len(measures) > 1, results.guided
     rows: list[tuple[Value, ...]] = [
         (
             *[measure.name] * several,
@@ -97,7 +100,7 @@ def _table(evidence: Evidence, measures: Sequence[Measure], name: str) -> Table:
             *(cell.mean, cell.deviation, cell.error),
         )
         for measure in measures
-        for cell in evidence.cells(measure.key)
+        for cell in results.cells(measure.key)
     ]
     columns = (
         *["measure"] * several,
@@ -105,4 +108,4 @@ def _table(evidence: Evidence, measures: Sequence[Measure], name: str) -> Table:
         *["guidance"] * guided,
         *("mean", "standard deviation over seeds", "standard error"),
     )
-    return Table(name, columns, tuple(rows))
+    return DataTable(name, columns, tuple(rows))

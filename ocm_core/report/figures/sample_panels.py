@@ -1,25 +1,23 @@
-"""Samples of a few methods beside the data, from the same starting noise, as small SVG plots."""
+"""Scatter plots of sampled points beside the data, all from the same starting noise, as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
-from numpy import ndarray
 
-from ocm_core.report.page.document import BOX, Control, Figure, Panel, Panels, Table
-from ocm_core.report.page.style import LineStyle
+from ocm_core.report.figures.densities import PlanePoints
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.document import BOX, Control, DataTable, Figure, Panel, Panels
 
-Points = Float[ndarray, "n 2"]
-Samples = Mapping[tuple[str, int], Mapping[str, Points]]  # (sampler, steps) -> method -> points
+PlaneSamples = Mapping[tuple[str, int], Mapping[str, PlanePoints]]  # (sampler, K) -> by method
 
 SHOWN = ("beta", "beta_tilde", "delta", "analytic", "npr", "sn", "ocm", "exact_diag", "exact_full")
 DATA = "test set"
 
 
 def sample_panels(
-    samples: Samples, test: Points, reach: float, styles: Mapping[str, LineStyle], score: str
+    samples: PlaneSamples, test: PlanePoints, reach: float, styles: MethodStyles, score: str
 ) -> Figure:
     panes, rows = [], []
     for (sampler, steps), methods in samples.items():
@@ -40,25 +38,25 @@ def sample_panels(
         panes=tuple(panes),
         controls=(Control("shown", "Shown", tuple(pane.title for pane in panes), "one"),),
         arrangement="alone",
-        table=Table("samples", ("sampler", "steps", "method", *_MOMENTS), tuple(rows)),
+        table=DataTable("samples", ("sampler", "steps", "method", *_MOMENTS), tuple(rows)),
     )
 
 
 _MOMENTS = ("mean x", "mean y", "standard deviation x", "standard deviation y", "outside the frame")
 
 
-def _moments(points: Points, reach: float) -> tuple[float | int, ...]:
+def _moments(points: PlanePoints, reach: float) -> tuple[float | int, ...]:
     finite = points[np.isfinite(points).all(1)].astype(np.float64)
     means, spreads = finite.mean(0), finite.std(0)
     return (*map(float, means), *map(float, spreads), _outside(points, reach))
 
 
-def _outside(points: Points, reach: float) -> int:
+def _outside(points: PlanePoints, reach: float) -> int:
     """Points that the frame does not show, those that are no numbers among them."""
     return int((~(np.abs(points) <= reach).all(1)).sum())
 
 
-def _panel(title: str, points: Points, reach: float, hue: str) -> Panel:
+def _panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
     outside = _outside(points, reach)
     inside = points[(np.abs(points) <= reach).all(1)]
     places = np.rint((inside * [1, -1] / reach + 1) * (BOX / 2)).astype(int)

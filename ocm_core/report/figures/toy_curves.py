@@ -1,4 +1,4 @@
-"""The line charts of the toy page: covariance error against t, and MMD against K."""
+"""Curves of a toy: the error of the covariance along t, and the MMD of samples along K."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from ocm_core.report.figures import charts
-from ocm_core.report.figures.charts import Styles
-from ocm_core.report.page.document import Figure, Plot, Table
-from ocm_core.report.page.style import REFERENCE, LineStyle, log_axis, var
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.document import DataTable, Figure, Plot
+from ocm_core.report.page.style import REFERENCE, LineStyle, var
 from ocm_core.report.statistics.estimates import mean, standard_error
 from ocm_core.text import plural
 
@@ -20,14 +20,14 @@ _FLOOR_STYLE = LineStyle(REFERENCE, "grey", "none", width=1.0)
 _EXACT = 1e-5  # errors below this share of the rest are rounding, and only stretch the axis
 
 
-def covariance_error(results: xr.Dataset, styles: Styles, points: int) -> Figure:
+def covariance_error(results: xr.Dataset, styles: MethodStyles, points: int) -> Figure:
     errors, spreads = results["covariance_error"], results["covariance_error_se"]
     known = charts.drawn(errors, styles)
     floor = _axis_floor(errors)
     y = charts.decades("squared error", floor, float(errors.max()))
     panes = []
     for score in errors["score"].values:
-        figure = charts.chart(log_axis("timestep t"), y)
+        figure = charts.chart(charts.log_axis("timestep t"), y)
         for label in known:
             one = {"score": score, "method": label}
             charts.add_band(figure, label, styles[label], errors.sel(one), spreads.sel(one))
@@ -49,7 +49,7 @@ def covariance_error(results: xr.Dataset, styles: Styles, points: int) -> Figure
     )
 
 
-def mmd(results: xr.Dataset, styles: Styles, sampler: str, count: int) -> Figure:
+def mmd(results: xr.Dataset, styles: MethodStyles, sampler: str, count: int) -> Figure:
     values = results["mmd"].sel(sampler=sampler)
     means, spreads = mean(values), standard_error(values)
     known = charts.drawn(means, styles)
@@ -120,7 +120,7 @@ def _below(errors: xr.DataArray, known: Iterable[str], floor: float) -> str:
 
 def _table(
     name: str, axis: str, values: xr.DataArray, spreads: xr.DataArray, known: Iterable[str]
-) -> Table:
+) -> DataTable:
     rows = [
         (str(score), label, int(x), float(values.sel(at)), float(spreads.sel(at)))
         for score in values["score"].values
@@ -128,4 +128,4 @@ def _table(
         for x in values[axis].values
         for at in [{"score": score, "method": label, axis: x}]
     ]
-    return Table(name, ("score", "method", axis, "mean", "standard error"), tuple(rows))
+    return DataTable(name, ("score", "method", axis, "mean", "standard error"), tuple(rows))

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from ocm_core.report.figures.charts import plain
-from ocm_core.report.page.document import Figure, Plot, Table
-from ocm_core.report.page.style import LineStyle, axis, layout, var
+from ocm_core.report.figures.charts import axis, layout, plain
+from ocm_core.report.figures.method_styles import MethodStyles
+from ocm_core.report.page.document import DataTable, Figure, Plot
+from ocm_core.report.page.style import var
 
-Curve = Sequence[Mapping[str, float]]  # points of {"iteration": n, <network>: loss}
+LossCurve = Sequence[Mapping[str, float]]  # points of {"iteration": n, <network>: loss}
 
 
-def training_curves(curves: Mapping[str, Curve], styles: Mapping[str, LineStyle]) -> Figure:
+def training_curves(curves: Mapping[str, LossCurve], styles: MethodStyles) -> Figure:
     """One small chart per network, each with its own scale: their losses do not compare."""
     panes, rows = [], []
     for title, curve in curves.items():
@@ -29,11 +30,11 @@ def training_curves(curves: Mapping[str, Curve], styles: Mapping[str, LineStyle]
         "do not compare. What to see is whether a curve has levelled off.",
         panes=tuple(panes),
         arrangement="strips",
-        table=Table("training", ("training", "network", "iteration", "loss"), tuple(rows)),
+        table=DataTable("training", ("training", "network", "iteration", "loss"), tuple(rows)),
     )
 
 
-def _chart(curve: Curve, name: str, colour: str) -> Mapping[str, object]:
+def _chart(curve: LossCurve, name: str, colour: str) -> Mapping[str, object]:
     quiet = {"nticks": 4, "tickfont": {"size": 10}}
     margin = {"l": 36, "r": 6, "t": 4, "b": 24}
     look = layout(xaxis=axis("", **quiet), yaxis=axis("", **quiet), margin=margin)
@@ -48,11 +49,11 @@ def _chart(curve: Curve, name: str, colour: str) -> Mapping[str, object]:
     return plain(figure)
 
 
-def _networks(curve: Curve) -> list[str]:
+def _networks(curve: LossCurve) -> list[str]:
     return [name for name in curve[0] if name != "iteration"]
 
 
-def _thinned(curve: Curve, name: str) -> Iterator[tuple[int, float]]:
+def _thinned(curve: LossCurve, name: str) -> Iterator[tuple[int, float]]:
     """Ten points: enough to see whether a curve has levelled off."""
     for i in np.unique(np.linspace(0, len(curve) - 1, 10).round().astype(int)):
         yield int(curve[i]["iteration"]), float(curve[i][name])

@@ -1,4 +1,4 @@
-"""The page as data: sections of text, figures and tables. `page.py` turns them into HTML."""
+"""A page as data: sections of text, figures and tables. `render.py` turns it into HTML."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from ocm_core.report.page.style import GROUPS, LineStyle
 from ocm_core.report.page.verdicts import Claim
 
 Value = str | int | float | None
-Place = Mapping[str, str]  # name of a control -> the value that shows a pane
+ControlValues = Mapping[str, str]  # by the name of a control: its value at which a pane is shown
 
 BOX = 400  # the side of a panel, in SVG units
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
+    """Numbers to read on the page, and to download as a CSV file of this name."""
+
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -44,7 +46,7 @@ class Table:
 
 
 def digits(value: Value, count: int) -> str:
-    """Blank where there is nothing, or no number."""
+    """A number with so many significant digits; blank for None and NaN."""
     if value is None or value != value:
         return ""
     return f"{value:.{count}g}" if isinstance(value, float) else str(value)
@@ -56,7 +58,7 @@ class Plot:
 
     title: str
     spec: Mapping[str, Any]
-    at: Place = field(default_factory=dict)
+    at: ControlValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Panels:
 
     title: str
     panels: tuple[Panel, ...]
-    at: Place = field(default_factory=dict)
+    at: ControlValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,20 +89,20 @@ class Picture:
     uri: str
     width: int
     height: int
-    at: Place = field(default_factory=dict)
+    at: ControlValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class PictureMatrix:
     """Pictures in rows and columns that have names."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Picture, ...]], ...]
-    at: Place = field(default_factory=dict)
+    at: ControlValues = field(default_factory=dict)
 
 
-Pane = Plot | Panels | Picture | Matrix
+Pane = Plot | Panels | Picture | PictureMatrix
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Figure:
     caption: str
     label: str
     panes: tuple[Pane, ...]
-    table: Table
+    table: DataTable
     legend: Mapping[str, LineStyle] | None = None
     controls: tuple[Control, ...] = ()
     arrangement: Literal["beside", "small", "strips", "pictures", "alone"] = "beside"
@@ -154,7 +156,9 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class ClaimTable:
+    """Claims with their cases and verdicts."""
+
     claims: tuple[Claim, ...]
 
 
@@ -165,18 +169,22 @@ class Facts:
     items: Mapping[str, str]
 
 
-Block = str | Figure | Table | Verdicts | Facts
+PageBlock = str | Figure | DataTable | ClaimTable | Facts
 
 
 @dataclass(frozen=True)
 class Section:
+    """Blocks under a heading; left out of the page where there are none."""
+
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[PageBlock, ...]
 
 
 @dataclass(frozen=True)
 class Page:
+    """One HTML file."""
+
     title: str
     subtitle: str
     summary: tuple[str, ...]

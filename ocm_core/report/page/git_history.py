@@ -1,4 +1,4 @@
-"""The commit that files come from: the last one that changed any of them.
+"""The last commit that changed any of a set of files.
 
 It depends on these files and their history only: whatever other commits change, a page that names
 it keeps its bytes.

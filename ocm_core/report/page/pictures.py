@@ -17,7 +17,7 @@ from numpy import ndarray
 from PIL import Image
 from plotly.colors import hex_to_rgb, sequential
 
-Levels = UInt8[ndarray, "n h w"] | UInt8[ndarray, "n h w 3"]
+Pixels = UInt8[ndarray, "n h w"] | UInt8[ndarray, "n h w 3"]
 
 _REDUCTIONS = (1, 2, 4, 8)
 
@@ -45,7 +45,7 @@ def shrink(images: Shaped[ndarray, "n h w *c"], reduction: int) -> Shaped[ndarra
     return np.rint(means).astype(np.uint8) if images.dtype == np.uint8 else means
 
 
-def sheet(images: Levels) -> UInt8[ndarray, "h w c"]:
+def sheet(images: Pixels) -> UInt8[ndarray, "h w c"]:
     """The images in a square, with one transparent pixel between them."""
     count, height, width = images.shape[:3]
     pixels = images[..., None] if images.ndim == 3 else images

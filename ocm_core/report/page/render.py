@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from ocm_core.report.page.document import BOX, Block, Figure, Page, Pane, Plot, Value, digits
+from ocm_core.report.page.document import BOX, Figure, Page, PageBlock, Pane, Plot, Value, digits
 from ocm_core.report.page.style import palettes
 
 
@@ -49,7 +49,7 @@ def _has_charts(page: Page) -> bool:
     return any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
 
 
-def _kind(block: Block | Pane) -> str:
+def _kind(block: PageBlock | Pane) -> str:
     return type(block).__name__.lower()
 
 

@@ -1,16 +1,12 @@
-"""How things look: two palettes, one line style per covariance method, and Plotly's layout.
+"""The colours of a page, for light and for dark screens, and what describes a line in a chart.
 
 Colours are named here and written into figures as `var(--name)`; the page fills in the palette of
 the reader's colour scheme. The hues are Okabe and Ito's, lightened where the background is dark.
-Colour alone never tells two methods apart: markers and dashes differ too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 LIGHT = {
     "page": "#ffffff",
@@ -72,11 +68,14 @@ def _translucent(colour: str) -> str:
 
 
 def var(name: str) -> str:
+    """A named colour, as CSS writes it."""
     return f"var(--{name})"
 
 
 @dataclass(frozen=True)
 class LineStyle:
+    """The line of a method in every chart: its group in the legend, colour, marker and dash."""
+
     group: str
     hue: str
     marker: str
@@ -127,82 +126,4 @@ _DASH_ARRAYS = {
 
 LEARNED, EXACT, PROBED, FIXED = "Learned", "Exact Jacobian", "Probed while sampling", "Fixed"
 REFERENCE = "Reference"
-GROUPS = (LEARNED, EXACT, PROBED, FIXED, REFERENCE)  # in the order of the legend
-
-_BY_KIND = {
-    "ocm": LineStyle(LEARNED, "vermillion", "circle", width=4.0),
-    "sn": LineStyle(LEARNED, "blue", "square"),
-    "npr": LineStyle(LEARNED, "green", "diamond"),
-    "iddpm": LineStyle(LEARNED, "purple", "triangle-up", "dash"),
-    "analytic": LineStyle(LEARNED, "orange", "triangle-down", "dashdot"),
-    "rademacher": LineStyle(PROBED, "sky", "cross", width=1.1),
-    "exact_diag": LineStyle(EXACT, "ink", "circle-open", width=1.3),
-    "exact_full": LineStyle(EXACT, "ink", "square-open", "dash", width=1.3),
-    "beta": LineStyle(FIXED, "grey", "x", "dot"),
-    "beta_tilde": LineStyle(FIXED, "grey", "diamond-open", "dash"),
-    "delta": LineStyle(FIXED, "grey", "triangle-up-open", "dashdot"),
-}
-_UNLISTED = LineStyle(LEARNED, "purple", "star", "dot")
-_FURTHER = (
-    ("dot", "cross"),
-    ("dash", "x"),
-    ("solid", "star"),
-    ("dashdot", "diamond-open"),
-    ("longdash", "square-open"),
-)
-
-
-def line_styles(kinds: Mapping[str, str]) -> dict[str, LineStyle]:
-    """The style of each method label; labels that share a kind share its hue and no dash.
-
-    Of those, one that is called like its kind looks like it; the others are its variants.
-    """
-    shared = Counter(kinds.values())
-    seen: Counter[str] = Counter()
-    styles = {}
-    for label, kind in kinds.items():
-        base = _BY_KIND.get(kind, _UNLISTED)
-        if shared[kind] == 1 or label == kind:
-            styles[label] = base
-            continue
-        variants = [look for look in _FURTHER if kind not in kinds or look[0] != base.dash]
-        dash, marker = variants[seen[kind] % len(variants)]
-        styles[label] = replace(base, dash=dash, marker=marker, width=min(base.width, 1.8))
-        seen[kind] += 1
-    return styles
-
-
-def layout(**changes: Any) -> dict[str, Any]:
-    """Plotly's layout, quiet: no legend (the page has its own), no box, hairline grid."""
-    base = {
-        "template": {},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": var("soft")},
-        "hoverlabel": {
-            "bgcolor": var("panel"),
-            "bordercolor": var("rule"),
-            "font": {"color": var("ink")},
-        },
-        "margin": {"l": 58, "r": 12, "t": 10, "b": 46},
-        "showlegend": False,
-    }
-    return base | changes
-
-
-def axis(title: str, **changes: Any) -> dict[str, Any]:
-    base = {
-        "title": {"text": title, "standoff": 8},
-        "gridcolor": var("rule"),
-        "linecolor": var("rule"),
-        "zeroline": False,
-        "ticks": "outside",
-        "tickcolor": var("rule"),
-        "automargin": True,
-    }
-    return base | changes
-
-
-def log_axis(title: str, **changes: Any) -> dict[str, Any]:
-    look = {"type": "log", "exponentformat": "power", "dtick": 1, "tickfont": {"size": 11}}
-    return axis(title, **look | changes)
+GROUPS = (LEARNED, EXACT, PROBED, FIXED, REFERENCE)  # of methods, in the order of the legend

@@ -1,4 +1,4 @@
-"""A claim, the cases in which it was checked, and what came of it."""
+"""A claim of the paper, the cases in which it was checked, and the verdict on each."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Case:
+    """One sampler, score or number of steps where a claim was checked."""
+
     where: str
     numbers: str
     verdict: Verdict
@@ -36,8 +38,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Claim:
-    key: str
-    short: str
+    """Has the verdict of its worst case."""
+
+    key: str  # a, b, c, …
+    short: str  # for the summary
     text: str
     cases: tuple[Case, ...]
 

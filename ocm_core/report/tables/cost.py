@@ -1,18 +1,20 @@
-"""What a covariance costs: parameters and time of one evaluation, with and without it."""
+"""The cost of a covariance: parameters and time of one network evaluation, with it and without."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ocm_core.report.page.document import Table, Value
-from ocm_core.report.tables.published_results import Row
+from ocm_core.report.page.document import DataTable, Value
+from ocm_core.report.tables.published_results import PublishedRow
 
 SCORE = "score"  # the network alone
 
 
 @dataclass(frozen=True)
 class Cost:
+    """As the stage `evaluate_cost` measured it."""
+
     setting: str  # where it was measured: "batches of 64 on one CPU core"
     network_parameters: int
     milliseconds: Mapping[str, float]  # of one evaluation: of the network alone, with each method
@@ -21,7 +23,7 @@ class Cost:
         return self.milliseconds[label] / self.milliseconds[SCORE]
 
 
-def introduction(cost: Cost, published: Sequence[Row]) -> str:
+def introduction(cost: Cost, published: Sequence[PublishedRow]) -> str:
     said = (
         "One evaluation of the score network alone, and with what each method adds to it "
         f"({cost.setting})."
@@ -31,7 +33,9 @@ def introduction(cost: Cost, published: Sequence[Row]) -> str:
     return said
 
 
-def table(cost: Cost, head_parameters: Mapping[str, int], published: Sequence[Row]) -> Table:
+def table(
+    cost: Cost, head_parameters: Mapping[str, int], published: Sequence[PublishedRow]
+) -> DataTable:
     paper = _paper(published)
     rows = []
     for label, milliseconds in cost.milliseconds.items():
@@ -53,10 +57,10 @@ def table(cost: Cost, head_parameters: Mapping[str, int], published: Sequence[Ro
     )
     if paper:
         columns += ("paper: parameters, millions", "paper: milliseconds", "paper: ratio")
-    return Table("cost", columns, tuple(rows))
+    return DataTable("cost", columns, tuple(rows))
 
 
-def _paper(published: Sequence[Row]) -> dict[tuple[str, str], float]:
+def _paper(published: Sequence[PublishedRow]) -> dict[tuple[str, str], float]:
     return {
         (row.method, row.metric): row.value
         for row in published

@@ -1,4 +1,4 @@
-"""Tables of both pages: what each method is and costs, and how often a variance was clamped."""
+"""The methods of an experiment: what each one is, and how often its variances were clamped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from ocm_core.report.page.document import Table
+from ocm_core.report.page.document import DataTable
 from ocm_core.report.statistics.selections import is_guided, unguided
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _SOURCES = {
 }
 
 
-def methods(
+def method_table(
     chosen: Mapping[str, MethodParams], head_parameters: Mapping[str, int], dimensions: int
-) -> Table:
+) -> DataTable:
     rows = [
         (
             label,
@@ -41,7 +41,7 @@ def methods(
         for label, method in chosen.items()
     ]
     columns = ("method", "where its covariance comes from", "parameters", "extra work per step")
-    return Table("methods", columns, tuple(rows))
+    return DataTable("methods", columns, tuple(rows))
 
 
 def _extra_work(method: MethodParams, dimensions: int) -> str:
@@ -56,7 +56,7 @@ def _passes(count: int) -> str:
     return f"{count} backward pass{'' if count == 1 else 'es'}"
 
 
-def clamped(values: xr.DataArray) -> Table | None:
+def clamped_shares(values: xr.DataArray) -> DataTable | None:
     """The share of variances that were out of range, in percent; none if all were fine."""
     shares = 100 * (values if is_guided(values) else unguided(values)).mean("seed")
     shares = shares.dropna("steps", how="all")
@@ -68,7 +68,7 @@ def clamped(values: xr.DataArray) -> Table | None:
         for place, row in zip(touched["place"].values.tolist(), touched.values, strict=True)
     ]
     columns = (*places, *(f"K = {k}" for k in shares["steps"].values))
-    return Table("clamped", columns, tuple(rows)) if rows else None
+    return DataTable("clamped", columns, tuple(rows)) if rows else None
 
 
 def _rounded(share: float) -> float:

@@ -1,4 +1,7 @@
-"""Our numbers beside the paper's, cell by cell, with a mark where its own spread allows one."""
+"""Our results beside the paper's, cell by cell, and whether they agree.
+
+Agreement is judged by the paper's own spread over seeds, which it gives for a few cells.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocm_core.report.page.document import Table, Value
+from ocm_core.report.page.document import DataTable, Value
 from ocm_core.report.statistics.estimates import NOISE
-from ocm_core.report.statistics.image_results import Cell, Evidence
+from ocm_core.report.statistics.image_results import CellMean, ImageResults
 from ocm_core.report.statistics.selections import UNGUIDED
-from ocm_core.report.tables.published_results import SEEDS, Row
+from ocm_core.report.tables.published_results import SEEDS, PublishedRow
 
 if TYPE_CHECKING:
     from ocm_core.schema.experiment import MethodParams
@@ -24,9 +27,9 @@ class Compared:
     """One cell of ours. The paper prints some twice: in a table of results, and over seeds."""
 
     measure: str
-    cell: Cell
-    paper: Row | None
-    seeds: Row | None
+    cell: CellMean
+    paper: PublishedRow | None
+    seeds: PublishedRow | None
 
     @property
     def difference(self) -> float | None:
@@ -49,11 +52,11 @@ class Compared:
 
 
 def compare(
-    evidence: Evidence, methods: Mapping[str, MethodParams], published: Sequence[Row]
+    results: ImageResults, methods: Mapping[str, MethodParams], published: Sequence[PublishedRow]
 ) -> list[Compared]:
     """All our cells of the measures that compare."""
     found = []
-    for measure, metric, cells in _measured(evidence):
+    for measure, metric, cells in _measured(results):
         for cell in cells:
             matching = [
                 row
@@ -64,23 +67,23 @@ def compare(
                 and row.is_of(cell.method, methods[cell.method])
             ]
             seeds = next((row for row in matching if row.table == SEEDS), None)
-            results = [row for row in matching if row.table != SEEDS]
-            first = min(results, key=lambda row: row.table in _ABLATIONS, default=None)
+            single = [row for row in matching if row.table != SEEDS]
+            first = min(single, key=lambda row: row.table in _ABLATIONS, default=None)
             found.append(Compared(measure, cell, first, seeds))
     return found
 
 
-def _measured(evidence: Evidence) -> Iterator[tuple[str, str, list[Cell]]]:
+def _measured(results: ImageResults) -> Iterator[tuple[str, str, list[CellMean]]]:
     """Name, name in the paper's tables, and cells in the paper's units."""
-    if evidence.has("nll"):
-        yield "NLL, bits/dim", "nll_bpd", evidence.likelihood_cells()
-    if evidence.comparable and evidence.has("fid"):
-        yield "FID", "fid", evidence.cells("fid")
-    if evidence.comparable and evidence.has("recall"):
-        yield "recall, %", "recall_percent", [c.scaled(100.0) for c in evidence.cells("recall")]
+    if results.has("nll"):
+        yield "NLL, bits/dim", "nll_bpd", results.likelihood_cells()
+    if results.comparable and results.has("fid"):
+        yield "FID", "fid", results.cells("fid")
+    if results.comparable and results.has("recall"):
+        yield "recall, %", "recall_percent", [c.scaled(100.0) for c in results.cells("recall")]
 
 
-def introduction(evidence: Evidence, compared: Sequence[Compared]) -> str:
+def introduction(results: ImageResults, compared: Sequence[Compared]) -> str:
     judged = [one for one in compared if one.agrees is not None]
     said = (
         "The paper's figures as printed, beside ours ± the standard deviation over seeds (NLL: the "
@@ -94,16 +97,16 @@ def introduction(evidence: Evidence, compared: Sequence[Compared]) -> str:
         )
     else:
         said += "It gives no spread over seeds for these, so none is marked."
-    if evidence.measures and not evidence.comparable:
+    if results.measures and not results.comparable:
         said += (
             " Its FID and recall are of Inception's features and stand beside nothing here: these "
-            f"samples were judged by the features of {evidence.space_name}."
+            f"samples were judged by the features of {results.space_name}."
         )
     return said
 
 
-def table(evidence: Evidence, compared: Sequence[Compared]) -> Table:
-    guided = evidence.guided
+def table(results: ImageResults, compared: Sequence[Compared]) -> DataTable:
+    guided = results.guided
     rows: list[tuple[Value, ...]] = [
         (
             *(one.measure, one.cell.sampler, one.cell.method, one.cell.steps),
@@ -121,4 +124,4 @@ def table(evidence: Evidence, compared: Sequence[Compared]) -> Table:
         *["guidance"] * guided,
         *("ours", "±", "paper", "paper, over seeds", "± paper", "difference", "agreement"),
     )
-    return Table("published", columns, tuple(rows))
+    return DataTable("published", columns, tuple(rows))

@@ -1,4 +1,4 @@
-"""The paper's own figures: every number of its tables, one row each, as they were printed."""
+"""The paper's results: every number of its tables as printed, a row each of a CSV file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
+    """One printed number."""
+
     table: str
     sampler: str
     method: str
@@ -43,7 +45,7 @@ class Row:
         return self.method == method.kind and self.probes == method.options.get("probes")
 
 
-def load(path: Path, experiment: str) -> tuple[Row, ...]:
+def load(path: Path, experiment: str) -> tuple[PublishedRow, ...]:
     """The rows about an experiment of the paper's, by its exact name; none about others."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
@@ -56,9 +58,9 @@ def load(path: Path, experiment: str) -> tuple[Row, ...]:
         return tuple(_row(line) for line in reader if line["experiment"] in names)
 
 
-def _row(line: Mapping[str, str]) -> Row:
+def _row(line: Mapping[str, str]) -> PublishedRow:
     _, _, decimals = line["value"].partition(".")
-    return Row(
+    return PublishedRow(
         table=line["table"],
         sampler=line["sampler"],
         method=line["method"],

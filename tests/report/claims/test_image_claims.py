@@ -9,14 +9,14 @@ import xarray as xr
 from ocm_core.report.claims.image_claims import MUCH, claims
 from ocm_core.report.claims.image_summary import sentences
 from ocm_core.report.page.verdicts import Claim, Verdict
-from tests.report.synthetic_images import GUIDED, PLAIN, evidence, results
+from tests.report.synthetic_images import GUIDED, PLAIN, image_results, results
 
 UNGUIDED_KEYS = "abcdefg"
 HOLDS = dict.fromkeys(UNGUIDED_KEYS, Verdict.HOLDS)
 
 
 def checked(found: xr.Dataset, name: str = PLAIN) -> dict[str, Claim]:
-    return {claim.key: claim for claim in claims(evidence(name, found))}
+    return {claim.key: claim for claim in claims(image_results(name, found))}
 
 
 def verdicts(found: xr.Dataset, name: str = PLAIN) -> dict[str, Verdict]:
@@ -116,13 +116,13 @@ def test_claims_about_absent_measures_and_methods_are_left_out() -> None:
 
 
 def test_the_distance_is_called_what_it_is() -> None:
-    texts = [claim.text for claim in claims(evidence(space="classifier"))]
+    texts = [claim.text for claim in claims(image_results(space="classifier"))]
     assert not any("FID" in text for text in texts)
     assert any("Fréchet distance" in text for text in texts)
 
 
 def test_the_summary_is_made_of_the_numbers() -> None:
-    given = evidence()
+    given = image_results()
     first, second, third = sentences(given, claims(given))
     assert first.startswith("In the features of Inception v3, with 50000 samples, the lowest FID")
     assert "at K = 5 by ocm (22) with DDPM; at K = 10 by" in first
@@ -134,13 +134,13 @@ def test_the_summary_is_made_of_the_numbers() -> None:
 
 
 def test_the_summary_says_plainly_what_does_not_hold() -> None:
-    given = evidence(found=changed("recall", 0.01, method="ocm"))
+    given = image_results(found=changed("recall", 0.01, method="ocm"))
     *_, last = sentences(given, claims(given))
     assert last.endswith("these do not hold: ocm's higher recall than beta_tilde's at few steps.")
 
 
 def test_without_a_bound_the_summary_tells_how_many_steps_are_saved() -> None:
-    given = evidence(GUIDED)
+    given = image_results(GUIDED)
     first, second, _ = sentences(given, claims(given))
     assert "at K = 10 by ocm (3) with DDPM, guidance 4 and ocm (3) with DDIM, guidance 4" in first
     assert second == (

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from math import nan
-
 import numpy as np
 import pytest
 import xarray as xr
 
 from ocm_core.report.claims.toy_claims import claims
 from ocm_core.report.page.verdicts import Verdict
-from ocm_core.report.statistics.estimates import Estimate, estimate, independent_gap
 from tests.report.synthetic_toy import ERRORS, JITTER, LEVELS, results
 
 
@@ -68,14 +65,6 @@ def test_one_step_count_beyond_sampling_noise_refutes_equality() -> None:
     assert verdicts(once)["c"] is Verdict.FAILS
 
 
-def test_equality_is_judged_by_the_noise_of_independent_runs() -> None:
-    shared = xr.DataArray([10.0, 0.0, -10.0])
-    gap = independent_gap(shared + 1.0, shared)
-    assert gap.mean == pytest.approx(1.0)
-    assert gap.error == pytest.approx(np.sqrt(2) * 10.0 / np.sqrt(3))
-    assert gap.is_noise
-
-
 @pytest.mark.parametrize("steps", [2, 3])
 def test_samples_that_are_no_numbers_are_named(steps: int) -> None:
     found = changed("mmd", np.nan, sampler="ddpm", method="sn", steps=steps, seed=4)
@@ -99,31 +88,3 @@ def test_claims_about_absent_methods_and_scores_are_left_out() -> None:
     without = results().drop_sel(method=["exact_diag", "exact_full"]).sel(score=["learned"])
     assert set(verdicts(without)) == {"b", "d", "f"}
     assert claims(results()[["mmd_floor"]]) == []
-
-
-def test_pairing_by_seed_removes_what_seeds_share() -> None:
-    shared = np.array([10.0, 0.0, -10.0])
-    gap = estimate(xr.DataArray(shared + np.array([1.0, 1.1, 0.9])) - xr.DataArray(shared))
-    assert gap.mean == pytest.approx(1.0)
-    assert gap.error == pytest.approx(0.1 / np.sqrt(3))
-    assert not gap.is_noise and not gap.is_below
-
-
-def test_noise_is_two_standard_errors_wide_and_includes_its_edge() -> None:
-    assert Estimate(-2.0, 1.0).is_noise and not Estimate(-2.0, 1.0).is_below
-    assert Estimate(-2.1, 1.0).is_below
-
-
-@pytest.mark.parametrize(
-    ("mean", "error", "said"),
-    [
-        (-103.6, 6.4, "-104 ± 6"),
-        (0.00087, 0.03, "+0.00087 ± 0.03"),
-        (-720.0, 21.0, "-720 ± 21"),
-        (0.0, 0.0, "+0 ± 0"),
-        (-2.54, nan, "-2.5"),
-        (3e7, 2e6, "+3e+07 ± 2e+06"),
-    ],
-)
-def test_estimates_are_written_without_needless_powers(mean, error, said) -> None:
-    assert str(Estimate(mean, error)) == said

@@ -9,29 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy import ndarray
 from PIL import Image
 
 from ocm_core.report.figures import charts, likelihood, tradeoff
 from ocm_core.report.figures.deviations import predicted_deviations
-from ocm_core.report.figures.metric_curves import against
-from ocm_core.report.figures.sample_sheets import sample_grids
+from ocm_core.report.figures.metric_curves import metric_curves
+from ocm_core.report.figures.sample_sheets import sample_sheets
 from ocm_core.report.page import pictures
-from ocm_core.report.page.document import Figure, Matrix, Picture, Plot
+from ocm_core.report.page.document import Figure, Picture, PictureMatrix, Plot
 from ocm_core.report.statistics.estimates import mean, standard_error
-from ocm_core.report.tables import methods as tables
-from ocm_core.report.tables import probes as ablation
 from tests.report.synthetic_images import (
     BOUNDS,
     GUIDED,
     STEPS,
-    evidence,
-    experiment,
+    image_results,
     images,
     results,
 )
+
+STYLES = images().styles
 
 
 def panes(figure: Figure, **at: str) -> list[Plot]:
@@ -52,7 +49,7 @@ def pixels(uri: str) -> ndarray:
 
 
 def test_lines_are_means_with_standard_errors() -> None:
-    ddpm, ddim = against(evidence(), ["fid"], "steps", "fid").panes
+    ddpm, ddim = metric_curves(image_results(), STYLES, ["fid"], "steps", "fid").panes
     assert (ddpm.title, ddim.title) == ("DDPM: FID", "DDIM: FID")
     assert isinstance(ddim, Plot)
     line = trace(ddim, "sn")
@@ -65,7 +62,7 @@ def test_lines_are_means_with_standard_errors() -> None:
 def test_samplers_that_differ_in_k_only_are_one_line() -> None:
     """The paper's few-step cells are a sampler of their own: K = 5 and 10, beside 10 to 100."""
     assert {"few", "probes"} <= set(results()["sampler"].values)
-    ddpm, _ = panes(against(evidence(), ["fid"], "steps", "fid"))
+    ddpm, _ = panes(metric_curves(image_results(), STYLES, ["fid"], "steps", "fid"))
     assert trace(ddpm, "ocm")["x"] == list(STEPS)
     assert trace(ddpm, "ocm_3")["x"] == [10, 25, 100]
 
@@ -73,7 +70,7 @@ def test_samplers_that_differ_in_k_only_are_one_line() -> None:
 def test_a_diverged_seed_leaves_a_gap_and_a_cell_that_was_not_asked_for_none() -> None:
     found = results()
     found["fid"].loc[{"sampler": "ddpm", "method": "npr", "steps": 25, "seed": 2}] = np.nan
-    ddpm, _ = panes(against(evidence(found=found), ["fid"], "steps", "fid"))
+    ddpm, _ = panes(metric_curves(image_results(found=found), STYLES, ["fid"], "steps", "fid"))
     line = trace(ddpm, "npr")
     assert line["x"] == [10, 25, 100] and line["y"][1] is None and None not in line["y"][::2]
 
@@ -81,7 +78,7 @@ def test_a_diverged_seed_leaves_a_gap_and_a_cell_that_was_not_asked_for_none() -
 def test_samplers_stand_in_the_order_of_the_parameters() -> None:
     shuffled = results().sortby("sampler", ascending=True)
     assert shuffled["sampler"].values.tolist() == sorted(shuffled["sampler"].values)
-    figure = against(evidence(found=shuffled), ["fid"], "steps", "fid")
+    figure = metric_curves(image_results(found=shuffled), STYLES, ["fid"], "steps", "fid")
     assert [pane.title.split(":")[0] for pane in figure.panes] == ["DDPM", "DDIM"]
 
 
@@ -101,31 +98,37 @@ def test_a_horizontal_line_has_an_axis_around_it(level: float) -> None:
 
 
 def test_one_seed_has_no_bars() -> None:
-    figure = against(evidence(found=results().isel(seed=[0])), ["fid"], "steps", "fid")
+    figure = metric_curves(
+        image_results(found=results().isel(seed=[0])), STYLES, ["fid"], "steps", "fid"
+    )
     assert "error_y" not in trace(panes(figure)[0], "ocm")
     assert "mean over 1 seed." in figure.caption
 
 
 def test_every_measure_has_its_panes() -> None:
-    figure = against(evidence(), ["kid", "precision", "recall"], "steps", "others")
+    figure = metric_curves(
+        image_results(), STYLES, ["kid", "precision", "recall"], "steps", "others"
+    )
     assert [len(panes(figure, measure=name)) for name in ("KID", "precision", "recall")] == [2] * 3
-    assert len(figure.table.rows) == 3 * len(evidence().cells("kid"))
+    assert len(figure.table.rows) == 3 * len(image_results().cells("kid"))
 
 
 def test_guidance_has_an_axis_where_it_varies_and_a_switch_elsewhere() -> None:
-    given = evidence(GUIDED)
-    (at_ten,) = {pane.at["steps"] for pane in against(given, ["fid"], "guidance", "g").panes}
+    given = image_results(GUIDED)
+    (at_ten,) = {
+        pane.at["steps"] for pane in metric_curves(given, STYLES, ["fid"], "guidance", "g").panes
+    }
     assert at_ten == "10"  # only there has the paper several scales
-    ddpm, _ = panes(against(given, ["fid"], "guidance", "g"))
+    ddpm, _ = panes(metric_curves(given, STYLES, ["fid"], "guidance", "g"))
     line = trace(ddpm, "ocm")
     assert line["x"] == [1.5, 1.75, 2.0, 3.0, 4.0]
     assert line["y"] == pytest.approx([12 / scale for scale in line["x"]], rel=1e-3)
-    over_steps = against(given, ["fid"], "steps", "s")
+    over_steps = metric_curves(given, STYLES, ["fid"], "steps", "s")
     assert {pane.at["guidance"] for pane in over_steps.panes} == {"1.5"}
 
 
 def test_the_paths_go_through_both_measures_with_k_beside_them() -> None:
-    figure = tradeoff.distance_against_likelihood(evidence())
+    figure = tradeoff.distance_against_likelihood(image_results(), STYLES)
     assert figure is not None
     (ddpm,) = panes(figure)
     ocm, npr = trace(ddpm, "ocm"), trace(ddpm, "npr")
@@ -140,51 +143,26 @@ def test_the_paths_go_through_both_measures_with_k_beside_them() -> None:
 def test_a_bound_without_guidance_is_not_traded_for_guided_samples() -> None:
     bounds = results()[["nll", "nll_se"]].isel(steps=[1], method=[0])
     guided = results(GUIDED).merge(bounds, join="outer")
-    assert tradeoff.distance_against_likelihood(evidence(GUIDED, found=guided)) is None
+    assert tradeoff.distance_against_likelihood(image_results(GUIDED, found=guided), STYLES) is None
 
 
 def test_bounds_and_their_terms_are_drawn_as_they_are() -> None:
-    given = evidence()
-    figure = likelihood.bound(given.results, given.styles, 1234, density=False)
+    given = image_results()
+    figure = likelihood.bound(given.dataset, STYLES, 1234, density=False)
     line = trace(panes(figure)[0], "beta")
     assert line["y"] == pytest.approx(2 + BOUNDS["beta"] * (1 + 20 / np.array(STEPS)), rel=1e-4)
     assert "1234 test images in bits per dimension" in figure.caption
-    terms = likelihood.terms(given.results, given.styles)
+    terms = likelihood.terms(given.dataset, STYLES)
     by_title = {pane.title: trace(pane, "beta")["y"] for pane in panes(terms)}
     total = [sum(parts) for parts in zip(*by_title.values(), strict=True)]
     assert total == pytest.approx(line["y"], rel=1e-4)
 
 
 def test_a_negative_bound_has_a_linear_axis() -> None:
-    given = evidence(found=results().assign(nll=results()["nll"] - 10))
-    figure = likelihood.bound(given.results, given.styles, 10, density=True)
+    given = image_results(found=results().assign(nll=results()["nll"] - 10))
+    figure = likelihood.bound(given.dataset, STYLES, 10, density=True)
     assert panes(figure)[0].spec["layout"]["yaxis"].get("type") != "log"
     assert "bits of a density" in figure.caption
-
-
-def test_more_probes_in_training_are_tabled_by_their_number() -> None:
-    probes = ablation.probes_of(experiment().methods)
-    assert probes == {"ocm": 1, "ocm_3": 3, "ocm_5": 5, "ocm_10": 10}
-    table = ablation.table(evidence(), probes)
-    assert [row[0] for row in table.rows] == [m for m in (1, 3, 5, 10) for _ in STEPS]
-    row = next(row for row in table.rows if row[:3] == (10, "ocm_10", 25))
-    assert row[3] == pytest.approx(0.97 * 6, rel=1e-3) and row[5] == pytest.approx(3.746, rel=1e-3)
-    assert ablation.probes_of(experiment(GUIDED).methods) == {}
-
-
-def test_clamped_shares_are_tabled_for_those_that_were() -> None:
-    table = tables.clamped(evidence(GUIDED).results["clamped"])
-    assert table is None
-    plain = tables.clamped(evidence().results["clamped"])
-    assert plain is not None
-    assert plain.columns == ("sampler", "method", *(f"K = {k}" for k in STEPS))
-    assert [row[:2] for row in plain.rows] == [("ddpm", "sn"), ("ddim", "sn")]
-    assert plain.rows[0][3:] == (1.0, 1.0, 1.0)
-    longer = evidence().results["clamped"].reindex(steps=[*STEPS, 1000])  # K of the bound only
-    assert repr(tables.clamped(longer)) == repr(plain)
-    guided = evidence(GUIDED).results["clamped"]
-    touched = tables.clamped(guided.where(guided.isnull(), 0.5))
-    assert touched is not None and touched.columns[:3] == ("sampler", "guidance", "method")
 
 
 def test_sheets_hold_the_very_pixels() -> None:
@@ -192,7 +170,7 @@ def test_sheets_hold_the_very_pixels() -> None:
     grey = source.integers(0, 256, (5, 4, 6), np.uint8)
     colour = source.integers(0, 256, (4, 4, 6, 3), np.uint8)
     for drawn, channels in ((grey, 1), (colour, 3)):
-        figure = sample_grids({("ddpm", "ocm", 10): drawn}, drawn)
+        figure = sample_sheets({("ddpm", "ocm", 10): drawn}, drawn)
         test, sheet = figure.panes
         assert isinstance(sheet, Picture) and isinstance(test, Picture) and test.uri == sheet.uri
         shown = pixels(sheet.uri)
@@ -203,34 +181,13 @@ def test_sheets_hold_the_very_pixels() -> None:
 
 
 def test_one_k_and_method_at_a_time_can_be_seen() -> None:
-    figure = sample_grids(images().chain_grids, None)
+    figure = sample_sheets(images().chain_samples, None)
     kinds = {control.name: control.kind for control in figure.controls}
     assert kinds == {"sampler": "one", "steps": "scale", "method": "several"}
     assert [control.values for control in figure.controls][:2] == [
         ("DDPM", "DDIM"),
         tuple(map(str, STEPS)),
     ]
-
-
-@given(
-    st.integers(1, 100), st.integers(1, 128), st.integers(1, 300), st.integers(10_000, 4_000_000)
-)
-def test_what_fits_is_within_the_budget(count: int, side: int, sheets: int, budget: int) -> None:
-    shown, reduction = pictures.fit((count, side, side, 3), sheets, budget, fewest=4)
-    assert 1 <= shown <= count
-    size = shown * sheets * side * side * 3 / reduction**2
-    assert size <= budget or (shown, reduction) == (1, 8)
-    if reduction > 1 and shown < count:
-        whole, _ = pictures.fit((shown, side, side, 3), sheets, budget * reduction**2, fewest=4)
-        assert whole == shown
-
-
-def test_shrinking_takes_means_of_blocks() -> None:
-    x = np.arange(2 * 5 * 4, dtype=float).reshape(2, 5, 4)
-    small = pictures.shrink(x, 2)
-    assert small.shape == (2, 2, 2)
-    assert small[1, 0, 1] == x[1, :2, 2:].mean()
-    assert pictures.shrink(x.astype(np.uint8), 2).dtype == np.uint8
 
 
 ATTRS = {"split": "test"}
@@ -247,7 +204,7 @@ def _deviations(channels: int) -> xr.DataArray:
 def test_deviations_share_a_scale_that_ends_at_the_most_probes() -> None:
     figure = predicted_deviations(_deviations(3).isel(source=[0, 3, 1, 2]))  # in any order
     pane = figure.panes[0]
-    assert isinstance(pane, Matrix)
+    assert isinstance(pane, PictureMatrix)
     rows = dict(pane.rows)
     assert list(rows) == ["xₜ", "ocm", "M = 1", "M = 100"]
     assert pane.columns == ("t = 5\n0 to 2", "t = 50\n0 to 2")
@@ -265,5 +222,5 @@ def test_deviations_share_a_scale_that_ends_at_the_most_probes() -> None:
 
 def test_latents_are_no_pictures_but_their_deviations_are() -> None:
     pane = predicted_deviations(_deviations(4)).panes[0]
-    assert isinstance(pane, Matrix)
+    assert isinstance(pane, PictureMatrix)
     assert [name for name, _ in pane.rows] == ["ocm", "M = 1", "M = 100"]

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from ocm_core.diffusion import schedule
-from ocm_core.report.claims.toy_summary import headline_steps
-from ocm_core.report.figures import toy_curves as lines
+from ocm_core.report.figures import toy_curves
 from ocm_core.report.figures.densities import noisy_marginals
+from ocm_core.report.figures.method_styles import line_styles
 from ocm_core.report.figures.sample_panels import sample_panels
 from ocm_core.report.page.document import BOX, Figure, Panels, Plot
-from ocm_core.report.page.style import line_styles
 from tests.report.synthetic_toy import DDIM, ERRORS, JITTER, LEVELS, METHODS, STEPS, results, toy
 
 STYLES = line_styles({label: label for label in METHODS})
@@ -26,7 +25,7 @@ def traces(figure: Figure, pane: int, method: str) -> list[dict[str, Any]]:
 
 
 def test_mmd_lines_are_means_with_standard_errors() -> None:
-    figure = lines.mmd(results(), STYLES, "ddim", count=1000)
+    figure = toy_curves.mmd(results(), STYLES, "ddim", count=1000)
     (line,) = traces(figure, 1, "sn")
     assert (line["x"], line["y"]) == (list(STEPS), pytest.approx([LEVELS["sn"]] * len(STEPS)))
     error = np.std([1, -1, 0.5, -0.5, 0], ddof=1) / np.sqrt(5) * JITTER
@@ -35,28 +34,28 @@ def test_mmd_lines_are_means_with_standard_errors() -> None:
 
 
 def test_only_methods_of_the_sampler_are_drawn_and_listed() -> None:
-    figure = lines.mmd(results(), STYLES, "ddim", count=1000)
-    assert set(figure.legend or {}) == {*DDIM, lines.FLOOR}
+    figure = toy_curves.mmd(results(), STYLES, "ddim", count=1000)
+    assert set(figure.legend or {}) == {*DDIM, toy_curves.FLOOR}
     assert not traces(figure, 0, "beta")
 
 
 def test_a_mean_over_a_diverged_seed_is_a_gap_and_not_a_mean_of_the_others() -> None:
     data = results()
     data["mmd"].loc[{"sampler": "ddpm", "method": "ocm", "steps": 3, "seed": 2}] = np.nan
-    (line,) = traces(lines.mmd(data, STYLES, "ddpm", count=10), 0, "ocm")
+    (line,) = traces(toy_curves.mmd(data, STYLES, "ddpm", count=10), 0, "ocm")
     assert line["y"][STEPS.index(3)] is None and line["y"][STEPS.index(5)] is not None
 
 
 def test_the_axis_reaches_down_to_the_floor() -> None:
     data = results()
     data["mmd_floor"][:] = 1e-4
-    plot = lines.mmd(data, STYLES, "ddpm", count=10).panes[0]
+    plot = toy_curves.mmd(data, STYLES, "ddpm", count=10).panes[0]
     assert isinstance(plot, Plot)
     assert plot.spec["layout"]["yaxis"]["range"][0] < -4
 
 
 def test_rounding_does_not_stretch_the_axis_and_is_told() -> None:
-    figure = lines.covariance_error(results(), STYLES, points=100)
+    figure = toy_curves.covariance_error(results(), STYLES, points=100)
     plot = figure.panes[0]
     assert isinstance(plot, Plot)
     assert plot.spec["layout"]["yaxis"]["range"][0] > np.log10(1e-3 * ERRORS["exact_diag"]) + 3
@@ -66,7 +65,7 @@ def test_rounding_does_not_stretch_the_axis_and_is_told() -> None:
 def test_a_band_that_reaches_zero_stays_on_the_logarithmic_axis() -> None:
     data = results()
     data["covariance_error_se"][:] = 10.0
-    band, _line = traces(lines.covariance_error(data, STYLES, points=100), 0, "ocm")
+    band, _line = traces(toy_curves.covariance_error(data, STYLES, points=100), 0, "ocm")
     assert min(band["y"]) > 0
 
 
@@ -86,8 +85,3 @@ def test_the_peaks_are_those_of_the_mixture_and_of_pure_noise() -> None:
     peak = {row[0]: row[3] for row in figure.table.rows}
     assert peak[1000] == pytest.approx(1 / (2 * np.pi), rel=1e-3)
     assert peak[0] == pytest.approx(1 / (9 * 2 * np.pi * 0.1**2), rel=0.05)
-
-
-def test_headline_steps_are_five_and_ten_or_the_fewest() -> None:
-    assert headline_steps([2, 5, 10, 20]) == [5, 10]
-    assert headline_steps([20, 3]) == [3]

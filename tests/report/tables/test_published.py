@@ -8,20 +8,18 @@ import pytest
 import xarray as xr
 
 from ocm_core.errors import OcmError
-from ocm_core.report.statistics.image_results import Cell
-from ocm_core.report.tables import cost
-from ocm_core.report.tables import least_steps as target
-from ocm_core.report.tables import published_comparison as comparison
+from ocm_core.report.statistics.image_results import CellMean
+from ocm_core.report.tables import cost, least_steps, published_comparison
 from ocm_core.report.tables.published_comparison import Compared, compare
-from ocm_core.report.tables.published_results import Row, load
-from tests.report.synthetic_images import GUIDED, PAPER, PLAIN, evidence, experiment, results
+from ocm_core.report.tables.published_results import PublishedRow, load
+from tests.report.synthetic_images import GUIDED, PAPER, PLAIN, experiment, image_results, results
 
 Key = tuple[str, str, int, float]
 
 
 def compared(name: str = PLAIN, found: xr.Dataset | None = None, **changes: str) -> list[Compared]:
     methods = experiment(name).methods
-    return compare(evidence(name, found, **changes), methods, load(PAPER, name))
+    return compare(image_results(name, found, **changes), methods, load(PAPER, name))
 
 
 def by_cell(found: list[Compared], measure: str) -> dict[Key, Compared]:
@@ -85,12 +83,12 @@ def test_the_paper_agrees_with_itself() -> None:
     assert [one.agrees for one in again if one.seeds] == [True] * 6  # ocm at K = 10, 25, 100
 
 
-def _row(value: float | None, deviation: float | None = None) -> Row:
-    return Row("fid", "ddpm", "ocm", 10, None, None, "fid", value, 0.005, deviation, "")
+def _row(value: float | None, deviation: float | None = None) -> PublishedRow:
+    return PublishedRow("fid", "ddpm", "ocm", 10, None, None, "fid", value, 0.005, deviation, "")
 
 
 def _one(ours: float, paper: float | None, seeds: float, deviation: float | None) -> Compared:
-    cell = Cell("ddpm", "ocm", 10, 1.0, ours, 0.1, 0.1)
+    cell = CellMean("ddpm", "ocm", 10, 1.0, ours, 0.1, 0.1)
     return Compared("FID", cell, _row(paper) if paper else None, _row(seeds, deviation))
 
 
@@ -114,7 +112,7 @@ def test_agreement_is_within_the_papers_own_spread(
 def test_distances_in_other_spaces_are_not_compared_and_the_page_says_so() -> None:
     found = compared(space="classifier")
     assert {one.measure for one in found} == {"NLL, bits/dim"}
-    said = comparison.introduction(evidence(space="classifier"), found)
+    said = published_comparison.introduction(image_results(space="classifier"), found)
     assert "stand beside nothing here" in said and "a classifier" in said
 
 
@@ -122,36 +120,38 @@ def test_the_introduction_counts_what_agrees_and_says_where_nothing_can() -> Non
     found = compared()
     judged = [one for one in found if one.agrees is not None]
     assert f"{sum(map(bool, (one.agrees for one in judged)))} of {len(judged)} do." in (
-        comparison.introduction(evidence(), found)
+        published_comparison.introduction(image_results(), found)
     )
-    assert "none is marked" in comparison.introduction(evidence(GUIDED), compared(GUIDED))
+    assert "none is marked" in published_comparison.introduction(
+        image_results(GUIDED), compared(GUIDED)
+    )
 
 
 def test_the_table_leaves_blank_what_the_paper_lacks() -> None:
     found = compared()
-    table = comparison.table(evidence(), found)
+    table = published_comparison.table(image_results(), found)
     row = next(r for r in table.rows if r[:4] == ("NLL, bits/dim", "ddpm", "npr", 5))
     assert row[6:] == (None, None, None, None, "")
     both = next(r for r in table.rows if r[:4] == ("FID", "ddpm", "ocm", 10))
     assert both[6:9] == (14.32, 14.46, 0.104)
-    assert both[-1] == comparison.DIFFERS
+    assert both[-1] == published_comparison.DIFFERS
 
 
 def test_least_steps_are_the_first_k_that_reaches_the_target() -> None:
-    table = target.least_steps(evidence(), load(PAPER, PLAIN))
+    table = least_steps.table(image_results(), load(PAPER, PLAIN))
     rows = {row[0]: row[1:] for row in table.rows}
     assert table.columns[1] == "K for FID ≤ 6" and table.columns[-1] == "paper: K for FID ≤ 6"
     assert rows["ocm_10"][:2] == (25, "DDPM (5.82)") and rows["ocm"][0] == 100
     assert rows["rademacher_100"][:2] == ("more than 10", None)
     assert (rows["ocm"][-1], rows["delta"][-1], rows["beta or beta_tilde"][-1]) == (16, 30, 90)
-    other = target.least_steps(evidence(), load(PAPER, "celeba64")).rows
+    other = least_steps.table(image_results(), load(PAPER, "celeba64")).rows
     assert {row[0]: row[-1] for row in other}["beta or beta_tilde"] == "> 200"
 
 
 def test_without_comparable_distances_the_target_is_the_best_fixed_variance() -> None:
-    given = evidence(space="classifier")
-    assert list(target.targets(given)) == [pytest.approx(4.5, rel=1e-2)]
-    rows = {row[0]: row[1:] for row in target.least_steps(given, load(PAPER, PLAIN)).rows}
+    given = image_results(space="classifier")
+    assert list(least_steps.targets(given)) == [pytest.approx(4.5, rel=1e-2)]
+    rows = {row[0]: row[1:] for row in least_steps.table(given, load(PAPER, PLAIN)).rows}
     assert {"beta", "beta_tilde"} <= set(rows)
     assert rows["delta"][0] == 100 and rows["beta"][0] == "more than 100"
 

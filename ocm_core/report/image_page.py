@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING
 
 import xarray as xr
@@ -14,7 +13,7 @@ from ocm_core.report.claims import image_summary
 from ocm_core.report.claims.image_claims import claims
 from ocm_core.report.figures import likelihood, tradeoff
 from ocm_core.report.figures.deviations import predicted_deviations
-from ocm_core.report.figures.method_styles import line_styles
+from ocm_core.report.figures.method_styles import method_styles
 from ocm_core.report.figures.metric_curves import metric_curves
 from ocm_core.report.figures.sample_sheets import ImageSamples, sample_sheets
 from ocm_core.report.figures.training_curves import LossCurve
@@ -23,6 +22,11 @@ from ocm_core.report.page.pictures import Pixels
 from ocm_core.report.page.style import LineStyle
 from ocm_core.report.shared_sections import baselines, claim_section, training
 from ocm_core.report.statistics.estimates import NOISE
+from ocm_core.report.statistics.head_families import (
+    HeadFamilies,
+    head_families,
+    in_families,
+)
 from ocm_core.report.statistics.image_results import ImageResults
 from ocm_core.report.statistics.selections import by_chain, chain_names, one_score, ordered
 from ocm_core.report.tables import cost, least_steps, probes, published_comparison
@@ -53,14 +57,18 @@ class ImagePageInputs:
     published: Sequence[PublishedRow] = ()
 
     @cached_property
+    def families(self) -> HeadFamilies:
+        return head_families(self.experiment)
+
+    @cached_property
     def results(self) -> ImageResults:
-        kinds = {label: method.kind for label, method in self.experiment.methods.items()}
         dataset = by_chain(one_score(ordered(self.dataset)), self._chain_names)
-        return ImageResults(dataset, kinds, self.space, self.count)
+        together = in_families(dataset, self.families)
+        return ImageResults(together, self.families, self.space, self.count)
 
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
-        return line_styles(self.results.kinds)
+        return method_styles(self.experiment)
 
     @cached_property
     def chain_samples(self) -> ImageSamples:
@@ -90,7 +98,7 @@ def page(inputs: ImagePageInputs) -> Page:
         Section("tradeoffs", "What is traded for what?", tuple(_tradeoffs(inputs))),
         Section("sheets", "What do the samples look like?", tuple(_samples(inputs))),
         Section("deviations", "What do the heads predict?", tuple(_deviations(inputs))),
-        claim_section(checked, _NOISE_RULE),
+        claim_section(checked, _NOISE_RULE, inputs.families),
         Section("published", "Beside the paper's figures", tuple(_published(inputs))),
         Section("methods", "Methods and what they cost", tuple(_methods(inputs))),
         training(inputs.curves, inputs.styles, results.dataset, _baselines(inputs)),
@@ -179,16 +187,15 @@ def _baselines(inputs: ImagePageInputs) -> str | None:
 
 
 def _methods(inputs: ImagePageInputs) -> Iterator[PageBlock]:
-    methods = inputs.experiment.methods
     yield (
         "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
         "in its covariance only."
     )
-    yield method_table(methods, inputs.head_parameters, prod(inputs.experiment.shape))
+    yield method_table(inputs.experiment, inputs.head_parameters, inputs.families)
     if inputs.cost is not None:
         yield cost.introduction(inputs.cost, inputs.published)
-        yield cost.table(inputs.cost, inputs.head_parameters, inputs.published)
-    counts = probes.probe_counts(methods)
+        yield cost.table(inputs.cost, inputs.head_parameters, inputs.published, inputs.families)
+    counts = probes.probe_counts(inputs.experiment.methods, inputs.families)
     if counts:
         yield probes.introduction(inputs.results)
         yield probes.table(inputs.results, counts)

@@ -10,19 +10,38 @@ from ocm_core.report.figures.method_styles import MethodStyles
 from ocm_core.report.figures.training_curves import LossCurve, training_curves
 from ocm_core.report.page.document import ClaimTable, PageBlock, Section
 from ocm_core.report.page.verdicts import Claim
+from ocm_core.report.statistics.head_families import HeadFamilies
 from ocm_core.report.tables.methods import clamped_shares
 from ocm_core.text import listed
 
 
-def claim_section(checked: Sequence[Claim], rule: str) -> Section:
+def claim_section(checked: Sequence[Claim], rule: str, families: HeadFamilies) -> Section:
     """`rule` says what counts as noise."""
     opening = (
         "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
         "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
-        f"and a claim has the verdict of its worst case. {rule}"
+        f"and a claim has the verdict of its worst case. {rule}{_about_heads(families)}"
     )
     blocks = (opening, ClaimTable(tuple(checked))) if checked else ()
     return Section("claims", "What holds of the paper's claims", blocks)
+
+
+def _about_heads(families: HeadFamilies) -> str:
+    """On which heads claims are checked; nothing where all are of the papers' form."""
+    relative = [label for family in families if not family.published for label in family.kinds]
+    published = [label for family in families if family.published for label in family.kinds]
+    if not relative:
+        return ""
+    if not published:
+        return (
+            " The paper's heads predict a covariance as it is. Those of this page are relative to "
+            "a baseline, and each claim names the ones that it was checked on."
+        )
+    return (
+        f" Claims are checked on heads of the paper's form ({listed(published)}) wherever those "
+        f"were measured; heads that are relative to a baseline ({listed(relative)}) are not "
+        "compared with them."
+    )
 
 
 def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:

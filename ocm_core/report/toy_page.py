@@ -14,13 +14,14 @@ from ocm_core.report.claims.toy_claims import claims
 from ocm_core.report.claims.toy_summary import sentences
 from ocm_core.report.figures import toy_curves
 from ocm_core.report.figures.densities import Density, PlanePoints, noisy_marginals
-from ocm_core.report.figures.method_styles import line_styles
+from ocm_core.report.figures.method_styles import method_styles
 from ocm_core.report.figures.sample_panels import PlaneSamples, sample_panels
 from ocm_core.report.figures.training_curves import LossCurve
 from ocm_core.report.page.document import Facts, Page, PageBlock, Section
 from ocm_core.report.page.style import LineStyle
 from ocm_core.report.shared_sections import baselines, claim_section, training
 from ocm_core.report.statistics.estimates import NOISE
+from ocm_core.report.statistics.head_families import HeadFamilies, head_families, in_families
 from ocm_core.report.statistics.selections import unguided
 from ocm_core.report.tables.methods import method_table
 from ocm_core.schema.datasets import MixtureData
@@ -42,8 +43,12 @@ class ToyPageInputs:
     replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
 
     @cached_property
+    def families(self) -> HeadFamilies:
+        return head_families(self.experiment)
+
+    @cached_property
     def styles(self) -> dict[str, LineStyle]:
-        return line_styles({label: m.kind for label, m in self.experiment.methods.items()})
+        return method_styles(self.experiment)
 
     @property
     def reach(self) -> float:
@@ -59,15 +64,15 @@ _NOISE_RULE = (
 
 
 def page(inputs: ToyPageInputs) -> Page:
-    inputs = replace(inputs, dataset=unguided(inputs.dataset))
+    inputs = replace(inputs, dataset=in_families(unguided(inputs.dataset), inputs.families))
     report = inputs.experiment.report
-    checked = claims(inputs.dataset)
+    checked = claims(inputs.dataset, inputs.families)
     sections = [
         Section("data", "Data", tuple(_data(inputs))),
         Section("methods", "Methods and what they cost", tuple(_methods(inputs))),
         Section("covariance", "How good are the covariances?", tuple(_covariance(inputs))),
         Section("quality", "How good are the samples?", tuple(_quality(inputs))),
-        claim_section(checked, _NOISE_RULE),
+        claim_section(checked, _NOISE_RULE, inputs.families),
         training(
             inputs.curves,
             inputs.styles,
@@ -79,7 +84,7 @@ def page(inputs: ToyPageInputs) -> Page:
     return Page(
         title=report.title,
         subtitle=report.summary,
-        summary=sentences(inputs.dataset, checked),
+        summary=sentences(inputs.dataset, inputs.families, checked),
         sections=tuple(section for section in sections if section.blocks),
     )
 
@@ -101,7 +106,7 @@ def _methods(inputs: ToyPageInputs) -> Iterator[PageBlock]:
         "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
         "in its covariance only."
     )
-    yield method_table(inputs.experiment.methods, inputs.head_parameters, inputs.test.shape[1])
+    yield method_table(inputs.experiment, inputs.head_parameters, inputs.families)
 
 
 def _covariance(inputs: ToyPageInputs) -> Iterator[PageBlock]:

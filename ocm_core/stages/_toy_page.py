@@ -10,7 +10,7 @@ import xarray as xr
 from ocm_core.cells import cells, parts
 from ocm_core.report import toy_page
 from ocm_core.report.figures.densities import PlanePoints
-from ocm_core.report.figures.sample_panels import SHOWN, PlaneSamples
+from ocm_core.report.figures.sample_panels import SHOWN_KINDS, PlaneSamples
 from ocm_core.report.page.document import Page
 from ocm_core.report.statistics.selections import headline_steps
 from ocm_core.stages import sample
@@ -45,7 +45,8 @@ def _samples(job: Job) -> PlaneSamples:
     chosen: dict[tuple[str, int], dict[str, PlanePoints]] = {}
     for part, group in parts(experiment).items():
         for cell in group:
-            shown = cell.method in SHOWN and cell.steps in steps
+            kind = experiment.methods[cell.method].kind
+            shown = kind in SHOWN_KINDS and cell.steps in steps
             if shown and (cell.score, cell.seed) == (score, seed):
                 drawn = sample.read(job.inputs[f"sample/{part}"], cell)
                 points = drawn.all().numpy()

@@ -26,7 +26,7 @@ from tests.report.markup import (
     figures,
     without_plotly,
 )
-from tests.report.synthetic_images import GUIDED, PLAIN, images
+from tests.report.synthetic_images import BOTH, GUIDED, PLAIN, RELATIVE, images
 
 LIMIT = 12_000_000
 ALWAYS = ["fid", "other-measures"]
@@ -184,3 +184,26 @@ def test_the_largest_page_is_small_enough_to_send() -> None:
     whole = whole.assign(deviation=(dims, x, {"split": "test"})).assign_coords(coords)
     large = replace(given, samples=dict.fromkeys(given.samples, noise), test=noise, dataset=whole)
     assert 10_000_000 < len(render(page(large)).encode()) < LIMIT
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (PLAIN, "undecided."),
+        (BOTH, "relative to a baseline (npr_relative, sn_relative, ocm_relative and ocm_tapered)"),
+        (RELATIVE, "each claim names the ones that it was checked on."),
+    ],
+)
+def test_the_page_says_on_which_heads_claims_were_checked(name: str, said: str) -> None:
+    sections = {section.id: section for section in page(images(name)).sections}
+    opening = sections["claims"].blocks[0]
+    assert isinstance(opening, str) and said in opening
+    assert ("baseline" in opening) == (name != PLAIN)
+
+
+def test_a_page_with_both_families_is_whole() -> None:
+    own = without_plotly(render(page(images(BOTH))))
+    for figure in figures(own).values():
+        assert_figure_is_accessible(figure)
+    assert_ids_are_unique(own)
+    assert "Learned, relative to a baseline" in own

@@ -20,7 +20,7 @@ from tests.report.markup import (
     figures,
     without_plotly,
 )
-from tests.report.synthetic_toy import results, toy
+from tests.report.synthetic_toy import SN, results, toy
 
 LIMIT = 6_000_000
 
@@ -90,7 +90,7 @@ def test_sections_without_data_are_absent() -> None:
 def test_clamped_variances_are_told_only_where_there_are_any(own: str) -> None:
     assert "out of range" not in own
     clamping = results()
-    clamping["clamped"].loc[{"sampler": "ddim", "method": "sn", "steps": 5}] = 0.25
+    clamping["clamped"].loc[{"sampler": "ddim", "method": SN, "steps": 5}] = 0.25
     assert "out of range" in render(page(replace(toy(), dataset=clamping)))
 
 
@@ -103,8 +103,11 @@ def test_baselines_that_moments_could_not_give_are_counted(own: str) -> None:
 def test_the_summary_names_the_best_method_and_the_claims_that_fail() -> None:
     first, second, third = page(toy()).summary
     assert "at K = 5 by exact_full (0.1) with DDPM and exact_full (0.1) with DDIM" in first
-    assert "MMD of 0.05" in second and "4 and 4 times that with DDPM" in second
-    assert third.startswith("Of the paper's claims, these hold: ocm's lower") and "not" not in third
+    assert "MMD of 0.05" in second and "ocm_relative has 4 and 4 times that with DDPM" in second
+    assert (
+        third.startswith("Of the paper's claims, these hold: ocm_relative's lower")
+        and "not" not in third
+    )
     worse = results()
     worse["mmd"].loc[{"method": "exact_full"}] = 0.9
     assert (

@@ -53,17 +53,18 @@ def _bound(results: ImageResults) -> str:
 
 
 def _steps_saved(results: ImageResults) -> str | None:
-    """How soon `ocm` gets to where the best fixed variance ends."""
+    """How soon OCM gets to where the best fixed variance ends."""
     cells = results.cells("fid") if results.has("fid") else []
     fixed = best_fixed(cells)
-    ours = [cell.steps for cell in cells if cell.method == "ocm"]
+    ocm = results.heads("fid").label("ocm")
+    ours = [cell.steps for cell in cells if cell.method == ocm]
     if fixed is None or not ours:
         return None
-    reached = first_cell(cells, ["ocm"], fixed.mean)
+    reached = first_cell(cells, [ocm], fixed.mean)
     end = (
-        f"ocm gets there with K = {reached.steps} ({_place(results, reached)})"
+        f"{ocm} gets there with K = {reached.steps} ({_place(results, reached)})"
         if reached
-        else f"ocm does not get there with up to K = {max(ours)}"
+        else f"{ocm} does not get there with up to K = {max(ours)}"
     )
     return (
         f"The best fixed variance is {fixed.method} with K = {fixed.steps} "

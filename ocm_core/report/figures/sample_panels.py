@@ -12,7 +12,10 @@ from ocm_core.report.page.document import BOX, Control, DataTable, Figure, Panel
 
 PlaneSamples = Mapping[tuple[str, int], Mapping[str, PlanePoints]]  # (sampler, K) -> by method
 
-SHOWN = ("beta", "beta_tilde", "delta", "analytic", "npr", "sn", "ocm", "exact_diag", "exact_full")
+SHOWN_KINDS = (
+    *("beta", "beta_tilde", "delta", "analytic"),
+    *("npr", "sn", "ocm", "exact_diag", "exact_full"),
+)
 DATA = "test set"
 
 

@@ -14,8 +14,6 @@ from ocm_core.report.page.document import Control, DataTable, Figure, Plot, Valu
 from ocm_core.report.statistics.image_results import ImageResults
 from ocm_core.report.statistics.selections import LIKELIHOOD_SAMPLER, UNGUIDED
 
-_LABELLED = "ocm"  # at every K; the others at the ends of their paths
-
 
 @dataclass(frozen=True)
 class _Quantity:
@@ -67,6 +65,7 @@ def _paths(
     shown = charts.drawn(known["x"], styles)
     if not shown:
         return None
+    ocm = results.heads("fid").label("ocm")  # has every K beside it, other paths only the ends
     axes = [
         charts.value_axis(of.name, known[v], known[f"{v}_error"], log=of.log)
         for of, v in ((x, "x"), (y, "y"))
@@ -78,7 +77,7 @@ def _paths(
         figure = charts.chart(*axes)
         for label in charts.drawn(here["x"], styles):
             path = here.sel({"method": label}).dropna("steps", subset=["x", "y"])
-            texts = _texts(path["steps"].values.tolist(), every=label == _LABELLED)
+            texts = _texts(path["steps"].values.tolist(), every=label == ocm)
             charts.add_path(figure, label, styles[label], path, texts)
             scale = [float(guidance)] * results.guided
             rows += [

@@ -48,7 +48,7 @@ def provenance(
         "Samples": f"{sample.count} for each of the seeds {', '.join(map(str, sample.seeds))}",
         "Data": ", ".join(_settings(experiment.data.model_dump())),
         "Training": "; ".join(_trained(train)),
-        "Heads": f"baseline {experiment.head.baseline}, link {experiment.head.link}",
+        "Heads": "; ".join(_heads(experiment)) or "none",
         "Software": ", ".join(f"{name} {software[name]}" for name in sorted(software)),
     }
 
@@ -72,6 +72,17 @@ def _settings(tree: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{key}.{inner}" for inner in _settings(value))
         else:
             yield f"{key} {value}"
+
+
+def _heads(experiment: Experiment) -> Iterator[str]:
+    """The heads of each form: `npr, sn, ocm: baseline none, link identity, unit own`."""
+    labels: dict[str, list[str]] = {}
+    for label, method in experiment.methods.items():
+        if method.needs == "head":
+            form = experiment.head.form(method)
+            words = f"baseline {form.baseline}, link {form.link}, unit {form.unit}"
+            labels.setdefault(words, []).append(label)
+    return (f"{', '.join(known)}: {form}" for form, known in labels.items())
 
 
 def _trained(train: TrainParams) -> Iterator[str]:

@@ -124,6 +124,14 @@ _DASH_ARRAYS = {
 }
 
 
-LEARNED, EXACT, PROBED, FIXED = "Learned", "Exact Jacobian", "Probed while sampling", "Fixed"
+LEARNED, RELATIVE = "Learned", "Learned, relative to a baseline"
+EXACT, PROBED, FIXED = "Exact Jacobian", "Probed while sampling", "Fixed"
 REFERENCE = "Reference"
-GROUPS = (LEARNED, EXACT, PROBED, FIXED, REFERENCE)  # of methods, in the order of the legend
+GROUPS = (
+    LEARNED,
+    RELATIVE,
+    EXACT,
+    PROBED,
+    FIXED,
+    REFERENCE,
+)  # of methods, in the order of the legend

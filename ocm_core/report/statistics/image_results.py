@@ -6,7 +6,7 @@ nobody should compare them with published ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -15,8 +15,14 @@ import numpy as np
 import xarray as xr
 
 from ocm_core.report.statistics import estimates
+from ocm_core.report.statistics.head_families import HeadFamilies, HeadFamily, claimed_family
 from ocm_core.report.statistics.method_comparison import FIXED_VARIANCES
-from ocm_core.report.statistics.selections import LIKELIHOOD_SAMPLER, UNGUIDED, is_guided
+from ocm_core.report.statistics.selections import (
+    LIKELIHOOD_SAMPLER,
+    UNGUIDED,
+    is_guided,
+    methods_with_values,
+)
 from ocm_core.text import plural
 
 PUBLISHED_SPACE = "inception"
@@ -71,7 +77,7 @@ class ImageResults:
     """Means, errors and names of everything that was measured with one score network."""
 
     dataset: xr.Dataset  # over sampler, method, steps, guidance and seed
-    kinds: Mapping[str, str]  # of the methods, by label
+    families: HeadFamilies
     space: str  # of the features in which samples are compared with the data
     count: int  # of samples in a cell
 
@@ -106,6 +112,11 @@ class ImageResults:
     def has(self, key: str) -> bool:
         """Whether a variable has any value."""
         return key in self.dataset and bool(self.dataset[key].notnull().any())
+
+    def heads(self, key: str) -> HeadFamily:
+        """The family that claims by this variable are about."""
+        measured = methods_with_values(self.mean(key)) if key in self.dataset else []
+        return claimed_family(self.families, measured)
 
     @cached_property
     def sampled(self) -> xr.DataArray:

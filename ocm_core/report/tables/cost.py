@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ocm_core.report.page.document import DataTable, Value
+from ocm_core.report.statistics.head_families import (
+    HeadFamilies,
+    families_together,
+    relative_heads,
+)
 from ocm_core.report.tables.published_results import PublishedRow
 
 SCORE = "score"  # the network alone
@@ -34,20 +39,25 @@ def introduction(cost: Cost, published: Sequence[PublishedRow]) -> str:
 
 
 def table(
-    cost: Cost, head_parameters: Mapping[str, int], published: Sequence[PublishedRow]
+    cost: Cost,
+    head_parameters: Mapping[str, int],
+    published: Sequence[PublishedRow],
+    families: HeadFamilies = (),
 ) -> DataTable:
-    paper = _paper(published)
+    """The paper's row stands beside ours only where ours is not a relative head."""
+    paper, relative = _paper(published), relative_heads(families)
     rows = []
-    for label, milliseconds in cost.milliseconds.items():
+    for label in families_together(cost.milliseconds, families):
         head = head_parameters.get(label, 0)
         row: tuple[Value, ...] = (
             "network alone" if label == SCORE else label,
             head,
             (cost.network_parameters + head) / 1e6,
-            milliseconds,
+            cost.milliseconds[label],
             cost.ratio(label),
         )
-        rows.append(row + (_theirs(paper, label) if paper else ()))
+        theirs = _theirs({} if label in relative else paper, label)
+        rows.append(row + (theirs if paper else ()))
     columns: tuple[str, ...] = (
         "evaluation",
         "parameters of the head",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ocm_core.report.page.document import DataTable, Value
+from ocm_core.report.statistics.head_families import relative_heads
 from ocm_core.report.statistics.image_results import CellMean, ImageResults, best_fixed, first_cell
 from ocm_core.report.tables.published_results import PublishedRow
 from ocm_core.text import listed
@@ -33,11 +34,12 @@ def table(results: ImageResults, published: Sequence[PublishedRow] = ()) -> Data
     distances = [*targets(results)]
     labels = list(dict.fromkeys(cell.method for cell in cells))
     paper = _paper(published) if results.comparable else {}
+    relative = relative_heads(results.families)
     rows = [
         (
             " or ".join(methods),
             *(value for d in distances for value in _found(results, cells, methods, d)),
-            *[paper.get(name)] * bool(paper),
+            *[None if relative & {*methods} else paper.get(name)] * bool(paper),
         )
         for methods, name in _rivals(labels, together=bool(paper))
     ]

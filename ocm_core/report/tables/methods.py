@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
 import xarray as xr
 
 from ocm_core.report.page.document import DataTable
+from ocm_core.report.statistics.head_families import (
+    HeadFamilies,
+    families_together,
+    relative_heads,
+)
 from ocm_core.report.statistics.selections import is_guided, unguided
 
 if TYPE_CHECKING:
-    from ocm_core.schema.experiment import MethodParams
+    from ocm_core.schema.experiment import Experiment, HeadForm, MethodParams
 
 _SOURCES = {
     "beta": "the variance of the forward step",
@@ -28,20 +34,33 @@ _SOURCES = {
 }
 
 
+_BASELINES = {
+    "gaussian": "the variance of a Gaussian",
+    "moments": "the table of analytic",
+    "target": "the mean of its target",
+}
+_LINKS = {"identity": "", "positive": ", and positive", "tapered": ", positive, tapered at small t"}
+
+
 def method_table(
-    chosen: Mapping[str, MethodParams], head_parameters: Mapping[str, int], dimensions: int
+    experiment: Experiment, head_parameters: Mapping[str, int], families: HeadFamilies
 ) -> DataTable:
-    rows = [
-        (
-            label,
-            _SOURCES.get(method.kind, method.kind),
-            head_parameters.get(label),
-            _extra_work(method, dimensions),
-        )
-        for label, method in chosen.items()
-    ]
+    relative = relative_heads(families)
+    rows = []
+    for label in families_together(experiment.methods, families):
+        method = experiment.methods[label]
+        source = _SOURCES.get(method.kind, method.kind)
+        if label in relative:
+            source += _relation(experiment.head.form(method))
+        work = _extra_work(method, prod(experiment.shape))
+        rows.append((label, source, head_parameters.get(label), work))
     columns = ("method", "where its covariance comes from", "parameters", "extra work per step")
     return DataTable("methods", columns, tuple(rows))
+
+
+def _relation(form: HeadForm) -> str:
+    """In what a head differs from those of the papers."""
+    return f"; relative to {_BASELINES[form.baseline]}{_LINKS[form.link]}"
 
 
 def _extra_work(method: MethodParams, dimensions: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ocm_core.report.page.document import DataTable, Value
+from ocm_core.report.statistics.head_families import HeadFamilies
 from ocm_core.report.statistics.image_results import CellMean, ImageResults
 from ocm_core.report.statistics.selections import LIKELIHOOD_SAMPLER
 
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     from ocm_core.schema.experiment import MethodParams
 
 
-def probe_counts(methods: Mapping[str, MethodParams]) -> dict[str, int]:
-    """The number of probes of every OCM head, if there are heads to compare."""
-    found = {
-        m: int(method.options["probes"]) for m, method in methods.items() if method.kind == "ocm"
-    }
-    return found if len(found) > 1 else {}
+def probe_counts(methods: Mapping[str, MethodParams], families: HeadFamilies) -> dict[str, int]:
+    """The number of probes of every OCM head that differs in it from another of its form."""
+    found: dict[str, int] = {}
+    for family in families:
+        heads = [label for label, kind in family.kinds.items() if kind == "ocm"]
+        counts = {label: int(methods[label].options["probes"]) for label in heads}
+        if len({*counts.values()}) > 1:
+            found |= dict(sorted(counts.items(), key=lambda item: item[1]))
+    return found
 
 
 def introduction(results: ImageResults) -> str:
@@ -33,7 +37,7 @@ def table(results: ImageResults, probes: Mapping[str, int]) -> DataTable:
     samples = _by_place(results.cells("fid") if results.has("fid") else [])
     bounds = _by_place(results.likelihood_cells() if results.has("nll") else [])
     rows: list[tuple[Value, ...]] = []
-    for label, count in sorted(probes.items(), key=lambda item: item[1]):
+    for label, count in probes.items():
         places = [key for key in dict.fromkeys([*samples, *bounds]) if key[0] == label]
         for place in sorted(places):
             _, steps, guidance = place

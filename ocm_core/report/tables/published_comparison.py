@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ocm_core.report.page.document import DataTable, Value
 from ocm_core.report.statistics.estimates import NOISE
+from ocm_core.report.statistics.head_families import relative_heads
 from ocm_core.report.statistics.image_results import CellMean, ImageResults
 from ocm_core.report.statistics.selections import UNGUIDED
 from ocm_core.report.tables.published_results import SEEDS, PublishedRow
@@ -54,14 +55,16 @@ class Compared:
 def compare(
     results: ImageResults, methods: Mapping[str, MethodParams], published: Sequence[PublishedRow]
 ) -> list[Compared]:
-    """All our cells of the measures that compare."""
+    """All our cells of the measures that compare; the paper has no heads that are relative."""
     found = []
+    relative = relative_heads(results.families)
     for measure, metric, cells in _measured(results):
         for cell in cells:
             matching = [
                 row
                 for row in published
                 if row.metric == metric
+                and cell.method not in relative
                 and (row.sampler, row.steps) == (cell.sampler, cell.steps)
                 and (row.guidance or UNGUIDED) == cell.guidance
                 and row.is_of(cell.method, methods[cell.method])

@@ -9,7 +9,7 @@ import xarray as xr
 from ocm_core.report.claims.image_claims import MUCH, claims
 from ocm_core.report.claims.image_summary import sentences
 from ocm_core.report.page.verdicts import Claim, Verdict
-from tests.report.synthetic_images import GUIDED, PLAIN, image_results, results
+from tests.report.synthetic_images import BOTH, GUIDED, PLAIN, RELATIVE, image_results, results
 
 UNGUIDED_KEYS = "abcdefg"
 HOLDS = dict.fromkeys(UNGUIDED_KEYS, Verdict.HOLDS)
@@ -147,3 +147,31 @@ def test_without_a_bound_the_summary_tells_how_many_steps_are_saved() -> None:
         "The best fixed variance is delta with K = 100 (DDIM, guidance 1.5, 3); ocm gets there "
         "with K = 10 (DDPM, guidance 4, 3)."
     )
+
+
+def test_heads_of_another_form_do_not_take_part_in_claims_about_the_papers() -> None:
+    """They are lower than every published head by far."""
+    found = checked(results(BOTH), BOTH)
+    assert {key: claim.verdict for key, claim in found.items()} == HOLDS
+    told = [text for claim in found.values() for text in (claim.text, *map(repr, claim.cases))]
+    assert not any("relative" in text or "tapered" in text for text in told)
+    assert "ocm" in repr(found["d"].cases) and "sn" in found["c"].text
+
+
+def test_where_the_papers_form_was_not_measured_the_claim_names_the_other() -> None:
+    found = results(BOTH)
+    found["fid"].loc[{"method": ["npr", "sn", "ocm"]}] = np.nan
+    by_key = checked(found, BOTH)
+    assert by_key["f"].short == "ocm_relative's best FID with DDPM"
+    assert "ocm_relative 1" in by_key["f"].cases[0].numbers
+    assert by_key["a"].short == "ocm's lowest NLL from K = 25 on"
+
+
+def test_an_experiment_without_the_papers_form_is_told_by_its_own_labels() -> None:
+    given = image_results(RELATIVE)
+    found = {claim.key: claim for claim in claims(given)}
+    assert "ocm_relative has a higher recall than beta_tilde" in found["h"].text
+    assert {claim.verdict for claim in found.values()} == {Verdict.HOLDS}
+    _, second, last = sentences(given, [*found.values()])
+    assert "; ocm_relative gets there with K = " in second
+    assert "ocm_relative's higher recall" in last and "ocm's" not in last

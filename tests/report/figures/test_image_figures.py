@@ -20,8 +20,10 @@ from ocm_core.report.page import pictures
 from ocm_core.report.page.document import Figure, Picture, PictureMatrix, Plot
 from ocm_core.report.statistics.estimates import mean, standard_error
 from tests.report.synthetic_images import (
+    BOTH,
     BOUNDS,
     GUIDED,
+    RELATIVE,
     STEPS,
     image_results,
     images,
@@ -138,6 +140,16 @@ def test_the_paths_go_through_both_measures_with_k_beside_them() -> None:
     assert ocm["text"] == [str(k) for k in STEPS]
     assert npr["text"] == ["10", "", "100"]  # it was not sampled at K = 5
     assert ocm["error_x"]["array"] == [0.01] * len(STEPS)
+
+
+@pytest.mark.parametrize(("name", "label"), [(BOTH, "ocm"), (RELATIVE, "ocm_relative")])
+def test_the_path_of_the_claimed_ocm_has_every_k_beside_it(name: str, label: str) -> None:
+    figure = tradeoff.recall_against_distance(image_results(name), images(name).styles)
+    assert figure is not None
+    ddpm = panes(figure)[0]
+    assert all(trace(ddpm, label)["text"])
+    others = [one["text"] for one in ddpm.spec["data"] if one["meta"] != label]
+    assert others and all("" in texts for texts in others if len(texts) > 2)
 
 
 def test_a_bound_without_guidance_is_not_traded_for_guided_samples() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,18 @@ from ocm_core.report.statistics.image_results import CellMean
 from ocm_core.report.tables import cost, least_steps, published_comparison
 from ocm_core.report.tables.published_comparison import Compared, compare
 from ocm_core.report.tables.published_results import PublishedRow, load
-from tests.report.synthetic_images import GUIDED, PAPER, PLAIN, experiment, image_results, results
+from tests.report.synthetic_images import (
+    BOTH,
+    GUIDED,
+    PAPER,
+    PLAIN,
+    experiment,
+    image_results,
+    images,
+    results,
+)
+
+RELATIVE_HEADS = ("npr_relative", "sn_relative", "ocm_relative", "ocm_tapered")
 
 Key = tuple[str, str, int, float]
 
@@ -154,6 +166,40 @@ def test_without_comparable_distances_the_target_is_the_best_fixed_variance() ->
     rows = {row[0]: row[1:] for row in least_steps.table(given, load(PAPER, PLAIN)).rows}
     assert {"beta", "beta_tilde"} <= set(rows)
     assert rows["delta"][0] == 100 and rows["beta"][0] == "more than 100"
+
+
+def test_the_papers_rows_stand_beside_heads_of_its_form_only() -> None:
+    given, paper = images(BOTH), load(PAPER, PLAIN)
+    found = compare(given.results, given.experiment.methods, paper)
+    fid, nll = by_cell(found, "FID"), by_cell(found, "NLL, bits/dim")
+    assert _paper(fid["ddpm", "ocm", 10, 1.0]) == 14.32
+    relative = [one for key, one in [*fid.items(), *nll.items()] if key[1] in RELATIVE_HEADS]
+    assert {one.cell.method for one in relative} == {*RELATIVE_HEADS}
+    assert not [one for one in relative if one.paper or one.seeds]
+
+
+def test_a_relative_head_that_is_called_as_in_the_paper_is_not_taken_for_it() -> None:
+    given, paper = images(PLAIN), load(PAPER, PLAIN)
+    form = {"baseline": "moments", "link": "positive", "unit": "root"}
+    head = given.experiment.head.model_copy(update=form)
+    changed = replace(given, experiment=given.experiment.model_copy(update={"head": head}))
+    found = compare(changed.results, changed.experiment.methods, paper)
+    heads = ("npr", "sn", "ocm", "ocm_3", "ocm_5", "ocm_10")
+    assert not [one for one in found if one.cell.method in heads and (one.paper or one.seeds)]
+    assert [one for one in found if one.cell.method == "analytic" and one.paper]
+    steps = {row[0]: row[-1] for row in least_steps.table(changed.results, paper).rows}
+    assert steps["ocm"] is None and steps["analytic"] is not None
+    measured = cost.Cost("batches of 64", 52_540_000, {"score": 50.0, "ocm": 51.0})
+    costs = cost.table(measured, {}, paper, changed.families).rows
+    assert {row[0]: row[-2] for row in costs} == {"network alone": 45.13, "ocm": None}
+
+
+def test_costs_are_listed_family_by_family() -> None:
+    order = ["score", "beta", "ocm_relative", "npr_relative", "sn", "ocm"]
+    measured = cost.Cost("batches of 64", 1, dict.fromkeys(order, 50.0))
+    table = cost.table(measured, {}, (), images(BOTH).families)
+    listed = ["network alone", "beta", "sn", "ocm", "npr_relative", "ocm_relative"]
+    assert [row[0] for row in table.rows] == listed
 
 
 def test_costs_stand_beside_the_papers_as_ratios() -> None:

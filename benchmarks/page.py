@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from benchmarks.interface import Benchmark, Outcome
 from benchmarks.suite import number, spread, verdict
-from ocm_core.report.blocks import Figure, Page, Plot, Section, Table
-from ocm_core.report.charts import plain
-from ocm_core.report.style import axis, layout, log_axis, var
+from ocm_core.report.figures.charts import axis, layout, log_axis, plain
+from ocm_core.report.page.document import DataTable, Figure, Page, Plot, Section
+from ocm_core.report.page.style import var
 from ocm_core.text import plural
 
 Benchmarks = Mapping[str, Benchmark]
@@ -56,7 +56,7 @@ def _all(benchmarks: Benchmarks, found: Found) -> Section:
         )
         for name, m in found.items()
     ]
-    return Section("all", "All benchmarks", (Table("benchmarks", columns, tuple(rows)),))
+    return Section("all", "All benchmarks", (DataTable("benchmarks", columns, tuple(rows)),))
 
 
 def _against(found: Found) -> Section:
@@ -76,7 +76,7 @@ def _against(found: Found) -> Section:
                     Plot("", plain(_shares({name: found[name] for name in some})))
                     for some in (names[i : i + _A_CHART] for i in range(0, len(names), _A_CHART))
                 ),
-                table=Table("shares", ("benchmark", "low", "measured", "high", "target"), rows),
+                table=DataTable("shares", ("benchmark", "low", "measured", "high", "target"), rows),
                 arrangement="alone",
             ),
         ),
@@ -145,7 +145,7 @@ def _growth(found: Found) -> Section:
                 caption="Time in seconds, and peak memory in kilobytes, over a decade.",
                 label="Time and memory along the number of samples, steps and images",
                 panes=tuple(panes),
-                table=Table("curves", ("benchmark", "size", "value"), tuple(rows)),
+                table=DataTable("curves", ("benchmark", "size", "value"), tuple(rows)),
                 arrangement="small",
             ),
         ),
@@ -159,5 +159,5 @@ def _details(found: Found) -> Section:
         for key, value in m.details.items()
     )
     return Section(
-        "details", "Details", (Table("all-details", ("benchmark", "detail", "value"), rows),)
+        "details", "Details", (DataTable("all-details", ("benchmark", "detail", "value"), rows),)
     )

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     comparison = compare(commit(here, arguments.before), after)
     if arguments.page:
         from ocm_core.compare.page import page
-        from ocm_core.report.page import render
+        from ocm_core.report.page.render import render
 
         arguments.page.parent.mkdir(parents=True, exist_ok=True)
         arguments.page.write_text(render(page(comparison, arguments.all)), encoding="utf-8")

@@ -1,5 +1,6 @@
-"""What changed between two commits: numbers, against their noise, and parameters.
+"""What changed between two commits: results, beyond their noise or within it, and parameters.
 
-Read in this order: `revisions` (files of a commit), `recorded` (what they say), `changes`
-(what differs), `text` and `page`.
+Public, in the order of reading: `revisions` (the files of a commit), `recorded` (the results and
+parameters in them), `changes` (what differs), `text` and `page` (the comparison for a terminal, as
+JSON, and as a page).
 """

@@ -13,12 +13,12 @@ from enum import IntEnum
 from math import hypot
 from typing import Any
 
-from ocm_core.compare.recorded import Key, Recorded, names, recorded, spread_names
+from ocm_core.compare.recorded import Key, RecordedExperiment, names, recorded, spread_names
 from ocm_core.compare.revisions import Revision
-from ocm_core.report.stats import Estimate
+from ocm_core.report.statistics.estimates import Estimate
 
 
-class Verdict(IntEnum):
+class ChangeVerdict(IntEnum):
     """In the order of a table."""
 
     BEYOND = 0
@@ -40,9 +40,9 @@ class Verdict(IntEnum):
         )[self]
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is left out unless everything is asked for."""
-        return self >= Verdict.WITHIN
+    def is_minor(self) -> bool:
+        """Whether tables leave it out unless everything is asked for."""
+        return self >= ChangeVerdict.WITHIN
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class Number:
         return abs(self.after - self.before) / max(abs(self.before), abs(self.after))
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ChangeVerdict:
         if self.before is None or self.after is None:
-            return Verdict.NEW if self.before is None else Verdict.GONE
+            return ChangeVerdict.NEW if self.before is None else ChangeVerdict.GONE
         if self.before == self.after:
-            return Verdict.SAME
+            return ChangeVerdict.SAME
         gap = Estimate(self.after - self.before, self.error)
         if not gap.has_error:
-            return Verdict.UNKNOWN
-        return Verdict.WITHIN if gap.is_noise else Verdict.BEYOND
+            return ChangeVerdict.UNKNOWN
+        return ChangeVerdict.WITHIN if gap.is_noise else ChangeVerdict.BEYOND
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Changes:
     @property
     def differ(self) -> bool:
         """Whether there is more than noise."""
-        return bool(self.parameters) or any(not n.verdict.is_quiet for n in self.numbers)
+        return bool(self.parameters) or any(not n.verdict.is_minor for n in self.numbers)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: ChangeVerdict) -> int:
         return sum(number.verdict is verdict for number in self.numbers)
 
 
@@ -117,7 +117,7 @@ def compare(before: Revision, after: Revision) -> Comparison:
     )
 
 
-def _numbers(old: Recorded, new: Recorded) -> tuple[Number, ...]:
+def _numbers(old: RecordedExperiment, new: RecordedExperiment) -> tuple[Number, ...]:
     keys = dict.fromkeys([*old.numbers, *new.numbers])
     spreads = spread_names(keys)
     found = [
@@ -135,7 +135,7 @@ def _numbers(old: Recorded, new: Recorded) -> tuple[Number, ...]:
     return tuple(sorted(found, key=lambda n: (n.verdict, ranks[n.key[0]], -n.share)))
 
 
-def _parameters(old: Recorded, new: Recorded) -> tuple[Parameter, ...]:
+def _parameters(old: RecordedExperiment, new: RecordedExperiment) -> tuple[Parameter, ...]:
     """None for an experiment that is new or gone: it differs in all of them."""
     if not old.parameters or not new.parameters:
         return ()

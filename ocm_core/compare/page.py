@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ocm_core.compare.changes import Changes, Comparison
-from ocm_core.compare.text import COLUMNS, change, loud, place, tally, value
-from ocm_core.report.blocks import Block, Page, Section, Table
+from ocm_core.compare.text import COLUMNS, change, noteworthy, split_key, tally, value
+from ocm_core.report.page.document import DataTable, Page, PageBlock, Section
 from ocm_core.text import plural
 
 _RULE = (
@@ -25,15 +25,17 @@ def page(comparison: Comparison, everything: bool) -> Page:
 
 
 def _section(changes: Changes, everything: bool) -> Section:
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     if changes.parameters:
         rows = [(p.key, value(p.before), value(p.after)) for p in changes.parameters]
         columns = ("parameter", "before", "after")
-        blocks.append(Table(f"{changes.name}-params", columns, tuple(rows)))
-    numbers = changes.numbers if everything else loud(changes)
+        blocks.append(DataTable(f"{changes.name}-params", columns, tuple(rows)))
+    numbers = changes.numbers if everything else noteworthy(changes)
     if numbers:
-        cells = [(*place(n.key), n.before, n.after, change(n), n.verdict.words) for n in numbers]
-        blocks.append(Table(f"{changes.name}-metrics", COLUMNS, tuple(cells)))
+        cells = [
+            (*split_key(n.key), n.before, n.after, change(n), n.verdict.words) for n in numbers
+        ]
+        blocks.append(DataTable(f"{changes.name}-metrics", COLUMNS, tuple(cells)))
     left_out = len(changes.numbers) - len(numbers)
     if left_out:
         blocks.append(f"{plural(left_out, 'further number')} left out; --all shows everything.")

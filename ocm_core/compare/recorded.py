@@ -23,7 +23,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedExperiment:
     """Empty where the revision does not have the file."""
 
     numbers: Mapping[Key, float]  # by metric, sampler, method, K<steps>, ...
@@ -50,8 +50,8 @@ def names(*revisions: Revision) -> list[str]:
     return sorted(files)
 
 
-def recorded(revision: Revision, name: str) -> Recorded:
-    return Recorded(
+def recorded(revision: Revision, name: str) -> RecordedExperiment:
+    return RecordedExperiment(
         dict(_leaves(_tree(revision, REPORTS, f"{name}{METRICS}"))),
         dict(_leaves(_tree(revision, RESOLVED, f"{name}{PARAMS}"))),
     )

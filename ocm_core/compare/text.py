@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ocm_core.compare.changes import Changes, Comparison, Number, Verdict
+from ocm_core.compare.changes import Changes, ChangeVerdict, Comparison, Number
 from ocm_core.compare.recorded import Key
 from ocm_core.text import listed, plural, text_table
 
@@ -40,19 +40,19 @@ def as_json(comparison: Comparison) -> str:
 
 def tally(changes: Changes) -> str:
     """One line: how many numbers there are, and what became of them."""
-    counts = [(changes.count(verdict), verdict) for verdict in Verdict]
+    counts = [(changes.count(verdict), verdict) for verdict in ChangeVerdict]
     said = listed([f"{count} {verdict.words}" for count, verdict in counts if count])
     return f"{plural(len(changes.numbers), 'number')}: {said}" if said else "no numbers"
 
 
-def loud(changes: Changes) -> list[Number]:
+def noteworthy(changes: Changes) -> list[Number]:
     """Those worth a row; the numbers of an experiment that is new or gone are only counted."""
     if all(number.change is None for number in changes.numbers):
         return []
-    return [number for number in changes.numbers if not number.verdict.is_quiet]
+    return [number for number in changes.numbers if not number.verdict.is_minor]
 
 
-def place(key: Key) -> tuple[str, str, str, str]:
+def split_key(key: Key) -> tuple[str, str, str, str]:
     """Metric, sampler (blank where a metric has none), method, and where: K10, t500, K10 cfg1.5."""
     metric, *names = key
     where = [name for name in names if _PLACE.fullmatch(name)]
@@ -86,7 +86,7 @@ def _plain(number: Number) -> dict[str, Any]:
 def _experiment(changes: Changes, everything: bool) -> str:
     if not (everything or changes.differ):
         return ""
-    rows = list(changes.numbers) if everything else _largest(loud(changes))
+    rows = list(changes.numbers) if everything else _largest(noteworthy(changes))
     return "\n".join(_lines(changes, rows))
 
 
@@ -108,11 +108,11 @@ def _lines(changes: Changes, rows: Sequence[Number]) -> Iterator[str]:
         yield ""
     if rows:
         cells = [
-            (*place(n.key), _number(n.before), _number(n.after), change(n), n.verdict.words)
+            (*split_key(n.key), _number(n.before), _number(n.after), change(n), n.verdict.words)
             for n in rows
         ]
         yield from _indented(text_table(COLUMNS, cells, right=("before", "after")))
-    left_out = len(loud(changes)) - len(rows)
+    left_out = len(noteworthy(changes)) - len(rows)
     if left_out > 0:
         yield f"  … and {left_out} smaller changes; --all shows everything"
 

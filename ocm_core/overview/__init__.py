@@ -1,1 +1,4 @@
-"""All experiments at a glance: `best` (which method where), `page` (`reports/index.html`)."""
+"""All experiments at a glance, as `reports/index.html`.
+
+Public: `page` (entries and their rendering). `best` says which methods are best where.
+"""

@@ -1,11 +1,10 @@
 """`reports/index.html`: every experiment that has numbers, its best methods, and its page.
 
-A page of its own kind: it links to other files and has no charts, so it carries no Plotly.
+It links to other files and has no charts, so it has a template of its own and no Plotly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,12 @@ from markupsafe import Markup
 
 from ocm_core.compare.recorded import REPORTS, names, recorded
 from ocm_core.compare.revisions import WorkingTree
-from ocm_core.overview.best import Best, Row, best
+from ocm_core.overview.best import Best, BestRow, best
 from ocm_core.params.resolved import load
-from ocm_core.report.evidence import PUBLISHED_SPACE
-from ocm_core.report.style import palettes
-from ocm_core.schema.experiment import Experiment, SamplerParams
+from ocm_core.report.page.style import palettes
+from ocm_core.report.statistics.image_results import distance_name
+from ocm_core.report.statistics.selections import chain_names
+from ocm_core.schema.experiment import Experiment
 
 FILE = Path(REPORTS) / "index.html"
 
@@ -37,12 +37,12 @@ def entries(root: Path) -> list[Entry]:
     """Those with numbers, whether or not their page was made here."""
     tree = WorkingTree(root)
     experiments = [load(name) for name in names(tree)]
-    found = [(e, best(recorded(tree, e.name), _alike(e.sample.samplers))) for e in experiments]
+    found = [(e, best(recorded(tree, e.name), chain_names(e.sample.samplers))) for e in experiments]
     return [_entry(root, experiment, rows) for experiment, rows in found if rows]
 
 
 def render(found: list[Entry]) -> str:
-    shared = PackageLoader("ocm_core.report")
+    shared = PackageLoader("ocm_core.report.page")
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("ocm_core.overview"), shared]),
         autoescape=True,
@@ -56,7 +56,7 @@ def render(found: list[Entry]) -> str:
     )
 
 
-def _entry(root: Path, experiment: Experiment, rows: list[Row]) -> Entry:
+def _entry(root: Path, experiment: Experiment, rows: list[BestRow]) -> Entry:
     page = f"{experiment.name}.html"
     places = tuple(dict.fromkeys(where for row in rows for where in row.cells))
     return Entry(
@@ -66,27 +66,17 @@ def _entry(root: Path, experiment: Experiment, rows: list[Row]) -> Entry:
         page=page if (root / REPORTS / page).exists() else None,
         places=places,
         rows=tuple(
-            (_measure(experiment, row), tuple(row.cells.get(where) for where in places))
+            (_row_name(experiment, row), tuple(row.cells.get(where) for where in places))
             for row in rows
         ),
     )
 
 
-def _alike(samplers: Mapping[str, SamplerParams]) -> dict[str, str]:
-    """Each sampler to the first that takes the same steps, maybe with other methods."""
-    first: dict[tuple[object, ...], str] = {}
-    return {
-        name: first.setdefault((s.kind, s.eta, s.chain, s.last_sigma), name)
-        for name, s in samplers.items()
-    }
-
-
-def _measure(experiment: Experiment, row: Row) -> str:
-    """A Fréchet distance is an FID only in Inception's features."""
+def _row_name(experiment: Experiment, row: BestRow) -> str:
+    """The name of a row, with what its distance is called in its feature space."""
     features = experiment.evaluate.features
     if row.metric == "fid":
-        known = features is not None and features.space == PUBLISHED_SPACE
-        name = "FID" if known else "Fréchet distance"
+        name = distance_name(features.space if features else "")
     elif row.metric == "nll_bpd":
         name = "NLL, bits/dim"
     else:

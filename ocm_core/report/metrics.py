@@ -12,8 +12,8 @@ from typing import Any
 import xarray as xr
 from numpy import ndarray
 
-from ocm_core.report import stats
-from ocm_core.report.views import (
+from ocm_core.report.statistics import estimates
+from ocm_core.report.statistics.selections import (
     LIKELIHOOD_SAMPLER,
     is_guided,
     is_images,
@@ -42,9 +42,9 @@ def _images(results: xr.Dataset) -> Nested:
     values = results if guided else unguided(results)
     found: Nested = {}
     for name in [name for name in (*_MEASURES, "clamped") if name in results]:
-        _put(found, name, stats.mean(values[name]), axes)
+        _put(found, name, estimates.mean(values[name]), axes)
         if name in _MEASURES:
-            _put(found, f"{name}_std", stats.deviation(values[name]), axes)
+            _put(found, f"{name}_std", estimates.deviation(values[name]), axes)
     for name, of in (("nll_bpd", "nll"), ("nll_bpd_se", "nll_se")):
         if of in results:
             _put(found, name, values[of].expand_dims(sampler=[LIKELIHOOD_SAMPLER]), _CHAIN)
@@ -57,9 +57,9 @@ def _toys(results: xr.Dataset) -> Nested:
     for score in results["score"].values:
         one = results.sel(score=score)
         for name in [name for name in ("mmd", "clamped") if name in one]:
-            _put(found, f"{name}_{score}_score", stats.mean(one[name]), _CHAIN)
+            _put(found, f"{name}_{score}_score", estimates.mean(one[name]), _CHAIN)
         if "mmd" in one:
-            _put(found, f"mmd_{score}_score_std", stats.deviation(one["mmd"]), _CHAIN)
+            _put(found, f"mmd_{score}_score_std", estimates.deviation(one["mmd"]), _CHAIN)
         if "covariance_error" in one:
             name = f"covariance_error_{score}_score"
             _put(found, name, one["covariance_error"], ("method", "t"))

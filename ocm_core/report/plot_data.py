@@ -1,4 +1,4 @@
-"""Tables for `dvc plots`: one column per method, one file per measure, sampler and score.
+"""CSV files for `dvc plots`: one column per method, one file per measure, sampler and score.
 
 Where an experiment is guided, at its least scale; the metrics have them all.
 """
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 
 import xarray as xr
 
-from ocm_core.report import stats
-from ocm_core.report.blocks import Table
-from ocm_core.report.views import ordered
+from ocm_core.report.page.document import DataTable
+from ocm_core.report.statistics import estimates
+from ocm_core.report.statistics.selections import ordered
 
 _MEASURES = ("mmd", "fid", "recall")
 
 
-def frames(results: xr.Dataset) -> dict[str, Table]:
+def frames(results: xr.Dataset) -> dict[str, DataTable]:
     known = ordered(results)
     least = known.isel(guidance=0) if "guidance" in known.dims else known
     return dict(_frames(least))
 
 
-def _frames(results: xr.Dataset) -> Iterator[tuple[str, Table]]:
+def _frames(results: xr.Dataset) -> Iterator[tuple[str, DataTable]]:
     for score in results["score"].values:
         one = results.sel(score=score)
         for name, rows in (("covariance_error", "t"), ("nll", "steps")):
@@ -30,14 +30,14 @@ def _frames(results: xr.Dataset) -> Iterator[tuple[str, Table]]:
                 yield f"{name}-{score}", _wide(one[name], rows)
         for name in [name for name in _MEASURES if name in one]:
             for sampler in one["sampler"].values:
-                means = stats.mean(one[name].sel(sampler=sampler))
+                means = estimates.mean(one[name].sel(sampler=sampler))
                 yield f"{name}-{sampler}-{score}", _wide(means, "steps")
 
 
-def _wide(values: xr.DataArray, rows: str) -> Table:
+def _wide(values: xr.DataArray, rows: str) -> DataTable:
     """Rows along `rows`, a column for each method that is defined there."""
     known = values.dropna("method", how="all").dropna(rows, how="all").transpose(rows, "method")
-    return Table(
+    return DataTable(
         name=str(values.name),
         columns=(rows, *known["method"].values.tolist()),
         rows=tuple(

@@ -14,11 +14,12 @@ from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.eight_bit import EightBitSplit
 from ocm_core.features.interface import UInt8Images
-from ocm_core.report import images, published
-from ocm_core.report.blocks import Page
-from ocm_core.report.cost import Cost
-from ocm_core.report.grids import Grids
-from ocm_core.report.pictures import Levels
+from ocm_core.report import image_page
+from ocm_core.report.figures.sample_sheets import ImageSamples
+from ocm_core.report.page.document import Page
+from ocm_core.report.page.pictures import Pixels
+from ocm_core.report.tables import published_results
+from ocm_core.report.tables.cost import Cost
 from ocm_core.schema.block import require
 from ocm_core.stages._page import (
     curves,
@@ -39,9 +40,9 @@ def page(job: Job, results: xr.Dataset) -> Page:
     experiment = job.experiment
     notes = {name: manifest["notes"] for name, manifest in manifests(job).items()}
     guidance = min(cell.guidance for cell in cells(experiment))
-    shown = images.Images(
+    shown = image_page.ImagePageInputs(
         experiment=experiment,
-        results=results,
+        dataset=results,
         space=require(experiment.evaluate.features).space,
         count=experiment.sample.count,
         test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
@@ -49,16 +50,16 @@ def page(job: Job, results: xr.Dataset) -> Page:
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
         curves=curves(job),
-        grids=_grids(job, guidance),
-        grid_guidance=guidance,
+        samples=_samples(job, guidance),
+        sample_guidance=guidance,
         test=_data_images(job),
         cost=_cost(job),
-        published=published.load(PAPER, experiment.name),
+        published=published_results.load(PAPER, experiment.name),
     )
-    return images.page(shown)
+    return image_page.page(shown)
 
 
-def _grids(job: Job, guidance: float) -> Grids:
+def _samples(job: Job, guidance: float) -> ImageSamples:
     """The last score, the first seed, the least guidance."""
     experiment, images_of = job.experiment, image_reader(job)
     score, seeds = experiment.network.scores[-1], experiment.sample.seeds
@@ -73,13 +74,13 @@ def _grids(job: Job, guidance: float) -> Grids:
     return found
 
 
-def _data_images(job: Job) -> Levels:
+def _data_images(job: Job) -> Pixels:
     data = open_data(job)
     split = data.splits.get("test") or data.splits["train"]
     return _levels(EightBitSplit(split, require(data.levels))[:_SHOWN])
 
 
-def _levels(pixels: UInt8Images) -> Levels:
+def _levels(pixels: UInt8Images) -> Pixels:
     """Grey images without their channel, colours last."""
     array = pixels.permute(0, 2, 3, 1).numpy()
     return array[..., 0] if array.shape[-1] == 1 else array

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ocm_core.params.resolved import resolved_file
 from ocm_core.pipeline.staleness import fingerprint, source_files
 from ocm_core.pipeline.table import Task, tasks
-from ocm_core.report.curves import Curve
-from ocm_core.report.history import last_change
-from ocm_core.report.provenance import provenance
+from ocm_core.report.figures.training_curves import LossCurve
+from ocm_core.report.page.git_history import last_change
+from ocm_core.report.page.provenance import provenance
 from ocm_core.training.state import load_curve
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _CURVES = {
 }
 
 
-def curves(job: Job) -> dict[str, Curve]:
+def curves(job: Job) -> dict[str, LossCurve]:
     return {
         title.format(name.removeprefix(f"{stage}/")): load_curve(folder)
         for stage, title in _CURVES.items()

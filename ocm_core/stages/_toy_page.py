@@ -10,10 +10,11 @@ from ocm_core.artifacts.encoded import open_split
 from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
 from ocm_core.diffusion.mixture import mixture
-from ocm_core.report import toy
-from ocm_core.report.blocks import Page
-from ocm_core.report.panels import SHOWN, Points, Samples
-from ocm_core.report.summary import headline_steps
+from ocm_core.report import toy_page
+from ocm_core.report.figures.densities import PlanePoints
+from ocm_core.report.figures.sample_panels import SHOWN_KINDS, PlaneSamples
+from ocm_core.report.page.document import Page
+from ocm_core.report.statistics.selections import headline_steps
 from ocm_core.schema.datasets import MixtureData
 from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 def page(job: Job, results: xr.Dataset) -> Page:
     experiment = job.experiment
-    shown = toy.Toy(
+    shown = toy_page.ToyPageInputs(
         experiment=experiment,
-        results=results,
+        dataset=results,
         truth=mixture(cast(MixtureData, experiment.data)),
         test=open_split(job, "test").all(),
         samples=_samples(job),
@@ -34,18 +35,19 @@ def page(job: Job, results: xr.Dataset) -> Page:
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
     )
-    return toy.page(shown)
+    return toy_page.page(shown)
 
 
-def _samples(job: Job) -> Samples:
+def _samples(job: Job) -> PlaneSamples:
     """What the page shows: a few methods and steps, with the last score and the first seed."""
     experiment = job.experiment
     score, seed = experiment.network.scores[-1], experiment.sample.seeds[0]
     steps = headline_steps({cell.steps for cell in cells(experiment)})
-    chosen: dict[tuple[str, int], dict[str, Points]] = {}
+    chosen: dict[tuple[str, int], dict[str, PlanePoints]] = {}
     for part, group in parts(experiment).items():
         for cell in group:
-            shown = cell.method in SHOWN and cell.steps in steps
+            kind = experiment.methods[cell.method].kind
+            shown = kind in SHOWN_KINDS and cell.steps in steps
             if shown and (cell.score, cell.seed) == (score, seed):
                 drawn = read_samples(job.inputs[f"sample/{part}"], cell)
                 points = drawn.all().numpy()

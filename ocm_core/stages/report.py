@@ -10,7 +10,7 @@ import xarray as xr
 
 from ocm_core.artifacts.results import FILE, load
 from ocm_core.report import metrics, plot_data
-from ocm_core.report.page import render
+from ocm_core.report.page.render import render
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job

@@ -15,7 +15,7 @@ from benchmarks.measuring import Comparison, interleaved
 from benchmarks.page import page
 from benchmarks.suite import row, run
 from ocm_core.errors import OcmError
-from ocm_core.report.page import render
+from ocm_core.report.page.render import render
 from tests.report.markup import assert_ids_are_unique
 
 KEYS = {"ratio", "low", "high", "target", "holds", "details"}

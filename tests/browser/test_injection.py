@@ -10,9 +10,18 @@ import pytest
 import yaml
 from playwright.sync_api import Browser
 
-from ocm_core.report.blocks import Control, Facts, Figure, Page, Picture, Plot, Section, Table
-from ocm_core.report.page import render
-from ocm_core.report.style import line_styles
+from ocm_core.report.figures.method_styles import line_styles
+from ocm_core.report.page.document import (
+    Control,
+    DataTable,
+    Facts,
+    Figure,
+    Page,
+    Picture,
+    Plot,
+    Section,
+)
+from ocm_core.report.page.render import render
 from tests.browser.conftest import OVERLAYS
 from tests.browser.viewer import opened
 from tests.pipeline.conftest import Project
@@ -50,7 +59,7 @@ def test_title_and_summary_stay_text(
 
 
 def test_text_stays_text_wherever_a_page_can_have_it(browser: Browser, tmp_path: Path) -> None:
-    table = Table(ATTACK, (ATTACK,), ((ATTACK,),))
+    table = DataTable(ATTACK, (ATTACK,), ((ATTACK,),))
     trace = {"x": [1, 2], "y": [3, 4], "name": ATTACK, "meta": ATTACK, "text": [ATTACK] * 2}
     axis = {"title": {"text": ATTACK}}
     spec = {"data": [trace | {"mode": "lines+text"}], "layout": {"xaxis": axis}}

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from ocm_core.report.style import palettes
+from ocm_core.report.page.style import palettes
 from tests.browser.viewer import DESKTOP, PHONE, figures, opened, seen
 
 GUIDED = {"fid-guidance", "recall-guidance"}

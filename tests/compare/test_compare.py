@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ocm_core.cli import main
-from ocm_core.compare.changes import Number, Verdict
-from ocm_core.compare.recorded import Recorded, spread_names
+from ocm_core.compare.changes import ChangeVerdict, Number
+from ocm_core.compare.recorded import RecordedExperiment, spread_names
 from ocm_core.params.resolved import load
 from tests.compare import repository
 from tests.report.markup import Elements, assert_nothing_is_loaded
@@ -88,7 +88,7 @@ def test_noise_is_told_from_change(ocm):
 def test_a_recorded_standard_error_is_taken_as_it_is():
     key = ("nll_bpd", "ddpm", "ocm", "K5")
     numbers = {key: 5.0, ("nll_bpd_se", *key[1:]): 0.1}
-    found = Recorded(numbers, {("sample", "seeds"): [0, 1]})
+    found = RecordedExperiment(numbers, {("sample", "seeds"): [0, 1]})
     assert found.error(key) == 0.1 and spread_names(numbers) == {"nll_bpd_se"}
 
 
@@ -151,5 +151,5 @@ def test_a_verdict_does_not_depend_on_the_order(a, b, error):
     forth, back = Number(("m",), a, b, error), Number(("m",), b, a, error)
     assert forth.verdict is back.verdict
     assert forth.share == back.share and 0 < forth.share <= 2
-    assert (forth.verdict is Verdict.BEYOND) == (abs(b - a) > 2 * error)
-    assert Number(("m",), a, b, nan).verdict is Verdict.UNKNOWN
+    assert (forth.verdict is ChangeVerdict.BEYOND) == (abs(b - a) > 2 * error)
+    assert Number(("m",), a, b, nan).verdict is ChangeVerdict.UNKNOWN

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ocm_core.cli import main
-from ocm_core.compare.recorded import Recorded, recorded
+from ocm_core.compare.recorded import RecordedExperiment, recorded
 from ocm_core.compare.revisions import WorkingTree
 from ocm_core.overview.best import Best, best
 from ocm_core.overview.page import Entry, entries, render
@@ -24,7 +24,7 @@ def test_methods_within_noise_share_the_place() -> None:
         **{("fid", "ddim", m, "K5", "cfg1.5"): v for m, v in (("delta", 1.0), ("ocm", 2.0))},
         ("recall", "ddpm", "ocm", "K5"): 0.1,
     }
-    rows = best(Recorded(numbers, {("sample", "seeds"): [0, 1, 2, 3]}), {})
+    rows = best(RecordedExperiment(numbers, {("sample", "seeds"): [0, 1, 2, 3]}), {})
     found = {(row.metric, row.sampler): dict(row.cells) for row in rows}
     assert found == {
         ("fid", "ddpm"): {"K5": Best(("ocm", "npr"), 3.0)},
@@ -37,7 +37,7 @@ def test_samplers_that_step_alike_share_a_row() -> None:
     numbers = {
         ("fid", s, m, "K5"): v for s, m, v in (("ddpm", "ocm", 2.0), ("probes", "hundred", 1.0))
     }
-    (row,) = best(Recorded(numbers, {}), {"ddpm": "ddpm", "probes": "ddpm"})
+    (row,) = best(RecordedExperiment(numbers, {}), {"ddpm": "ddpm", "probes": "ddpm"})
     assert row.sampler == "ddpm" and dict(row.cells) == {"K5": Best(("hundred",), 1.0)}
     (digits,) = [entry for entry in entries(ROOT) if entry.name == "digits"]
     assert not any("PROBES" in name for name, _ in digits.rows)

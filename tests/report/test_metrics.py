@@ -9,28 +9,30 @@ from ocm_core.pipeline.table import plots
 from ocm_core.report.metrics import nested
 from ocm_core.report.plot_data import frames
 from tests.report import synthetic_images
-from tests.report.synthetic import (
+from tests.report.synthetic_images import GUIDED, PLAIN
+from tests.report.synthetic_toy import (
     DDIM,
     DDPM,
     ERRORS,
     JITTER,
     LEVELS,
     METHODS,
+    OCM,
+    SN,
     STEPS,
     TIMES,
     results,
 )
-from tests.report.synthetic_images import GUIDED, PLAIN
 
 
 def test_metrics_read_like_a_sentence() -> None:
     found = nested(results())
-    assert found["mmd_true_score"]["ddpm"]["ocm"]["K5"] == pytest.approx(LEVELS["ocm"])
-    spread = results()["mmd"].sel({"score": "true", "sampler": "ddpm", "method": "ocm", "steps": 5})
-    assert found["mmd_true_score_std"]["ddpm"]["ocm"]["K5"] == pytest.approx(
+    assert found["mmd_true_score"]["ddpm"][OCM]["K5"] == pytest.approx(LEVELS[OCM])
+    spread = results()["mmd"].sel({"score": "true", "sampler": "ddpm", "method": OCM, "steps": 5})
+    assert found["mmd_true_score_std"]["ddpm"][OCM]["K5"] == pytest.approx(
         float(spread.std(ddof=1)), rel=1e-5
     )
-    assert found["covariance_error_learned_score"]["sn"]["t100"] == 1e-3 * ERRORS["sn"]
+    assert found["covariance_error_learned_score"][SN]["t100"] == 1e-3 * ERRORS[SN]
     assert found["clamped_learned_score"]["ddim"]["delta"] == {f"K{k}": 0.0 for k in STEPS}
 
 
@@ -42,8 +44,8 @@ def test_undefined_combinations_are_absent_and_not_null() -> None:
 
 def test_metrics_have_six_digits() -> None:
     data = results()
-    data["mmd"].loc[{"method": "ocm"}] = 0.123456789
-    assert nested(data)["mmd_true_score"]["ddpm"]["ocm"]["K2"] == 0.123457
+    data["mmd"].loc[{"method": OCM}] = 0.123456789
+    assert nested(data)["mmd_true_score"]["ddpm"][OCM]["K2"] == 0.123457
 
 
 def test_metrics_of_what_was_not_evaluated_are_absent() -> None:
@@ -69,11 +71,11 @@ def _defined(methods: tuple[str, ...]) -> list[str]:
 
 def test_plot_data_are_means_over_seeds_as_csv() -> None:
     data = results()
-    data["mmd"].loc[{"sampler": "ddim", "method": "sn", "steps": 2}] = np.nan
+    data["mmd"].loc[{"sampler": "ddim", "method": SN, "steps": 2}] = np.nan
     header, first, second, *_ = frames(data)["mmd-ddim-true"].csv.splitlines()
-    place = header.split(",").index("sn")
+    place = header.split(",").index(SN)
     assert first.split(",")[place] == ""
-    assert float(second.split(",")[place]) == pytest.approx(LEVELS["sn"], abs=JITTER * 1e-3)
+    assert float(second.split(",")[place]) == pytest.approx(LEVELS[SN], abs=JITTER * 1e-3)
     assert first.startswith("2,") and second.startswith("3,")
 
 

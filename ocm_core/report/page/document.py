@@ -1,0 +1,191 @@
+"""A page as data: sections of text, figures and tables. `render.py` turns it into HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+from ocm_core.report.page.style import GROUPS, LineStyle
+from ocm_core.report.page.verdicts import Claim
+
+Value = str | int | float | None
+ControlValues = Mapping[str, str]  # by the name of a control: its value at which a pane is shown
+
+BOX = 400  # the side of a panel, in SVG units
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """Numbers to read on the page, and to download as a CSV file of this name."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+    @property
+    def csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([digits(value, 6) for value in row] for row in self.rows)
+        return text.getvalue()
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers, and so are aligned to the right."""
+        places = range(len(self.columns))
+        return tuple(any(isinstance(row[i], int | float) for row in self.rows) for i in places)
+
+    @property
+    def link(self) -> str:
+        return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
+
+
+def digits(value: Value, count: int) -> str:
+    """A number with so many significant digits; blank for None and NaN."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.{count}g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A Plotly figure as a plain tree; traces carry their method's label in `meta`."""
+
+    title: str
+    spec: Mapping[str, Any]
+    at: ControlValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A square scatter plot as one SVG path in a box of `BOX` units."""
+
+    title: str
+    note: str
+    path: str
+    hue: str
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Scatter plots side by side."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    at: ControlValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG inside the page, `width` by `height` pixels."""
+
+    title: str
+    alt: str
+    uri: str
+    width: int
+    height: int
+    at: ControlValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PictureMatrix:
+    """Pictures in rows and columns that have names."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Picture, ...]], ...]
+    at: ControlValues = field(default_factory=dict)
+
+
+Pane = Plot | Panels | Picture | PictureMatrix
+
+
+@dataclass(frozen=True)
+class Control:
+    """A choice of the reader: panes that name this control are shown at their value of it.
+
+    One value of a few (radio buttons), one along a scale (a slider), or several at once (boxes;
+    with none ticked all are shown).
+    """
+
+    name: str
+    label: str
+    values: tuple[str, ...]
+    kind: Literal["one", "scale", "several"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panes with a caption, what a screen reader says of them, and the numbers underneath.
+
+    Panes stand side by side where there is room, as small multiples (square, or flat strips), as
+    pictures, or alone. The legend shows each method's line, and brings out the chosen.
+    """
+
+    id: str
+    caption: str
+    label: str
+    panes: tuple[Pane, ...]
+    table: DataTable
+    legend: Mapping[str, LineStyle] | None = None
+    controls: tuple[Control, ...] = ()
+    arrangement: Literal["beside", "small", "strips", "pictures", "alone"] = "beside"
+
+    @property
+    def legend_groups(self) -> dict[str, list[tuple[str, LineStyle]]]:
+        entries = (self.legend or {}).items()
+        groups = {
+            g: [(label, style) for label, style in entries if style.group == g] for g in GROUPS
+        }
+        return {group: styles for group, styles in groups.items() if styles}
+
+    @property
+    def choices(self) -> tuple[Control, ...]:
+        """The controls that leave something to choose."""
+        return tuple(control for control in self.controls if len(control.values) > 1)
+
+    def is_first(self, pane: Pane) -> bool:
+        """Whether the sliders show it where they stand at first: all there is without scripts."""
+        firsts = {c.name: c.values[0] for c in self.controls if c.kind == "scale"}
+        return all(pane.at.get(name, value) == value for name, value in firsts.items())
+
+
+@dataclass(frozen=True)
+class ClaimTable:
+    """Claims with their cases and verdicts."""
+
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values."""
+
+    items: Mapping[str, str]
+
+
+PageBlock = str | Figure | DataTable | ClaimTable | Facts
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading; left out of the page where there are none."""
+
+    id: str
+    title: str
+    blocks: tuple[PageBlock, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """One HTML file."""
+
+    title: str
+    subtitle: str
+    summary: tuple[str, ...]
+    sections: tuple[Section, ...]

@@ -1,0 +1,73 @@
+"""Rendering of a page into one HTML file.
+
+Everything is escaped by Jinja; only this package's own style sheet, script and Plotly's bundle go
+in as they are, and Plotly's only if there is a chart to draw. Nothing in the file depends on
+anything but its arguments: same inputs, same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from ocm_core.report.page.document import BOX, Figure, Page, PageBlock, Pane, Plot, Value, digits
+from ocm_core.report.page.style import palettes
+
+
+def render(page: Page) -> str:
+    loader = PackageLoader("ocm_core.report.page")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "kind": _kind,
+        "json": _json,
+        "attribute": _attribute,
+        "prose": _prose,
+        "number": _number,
+    }
+    return environment.get_template("page.html").render(
+        page=page,
+        css=Markup(loader.get_source(environment, "page.css")[0]),
+        script=Markup(loader.get_source(environment, "page.js")[0]),
+        plotly=Markup(get_plotlyjs()) if _has_charts(page) else None,
+        palettes=palettes(),
+        box=BOX,
+    )
+
+
+def _has_charts(page: Page) -> bool:
+    figures = (b for section in page.sections for b in section.blocks if isinstance(b, Figure))
+    return any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
+
+
+def _kind(block: PageBlock | Pane) -> str:
+    return type(block).__name__.lower()
+
+
+def _number(value: Value) -> str:
+    return digits(value, 4)
+
+
+def _prose(text: str) -> str:
+    """Equations such as K = 5 do not break over lines."""
+    return text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+
+
+def _json(value: Any) -> Markup:
+    """JSON that no `</script>` can end, with keys in a fixed order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def _attribute(value: Any) -> str:
+    """JSON for an attribute, where Jinja escapes it."""
+    return json.dumps(value)

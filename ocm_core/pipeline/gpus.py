@@ -41,11 +41,19 @@ def reserve(count: int, folder: Path | None = None) -> str:
 
 def available(environment: Mapping[str, str]) -> list[str]:
     """Those that a cluster has assigned to this job, or all of the machine."""
-    if assigned := environment.get(VISIBLE):
-        return assigned.split(",")
+    if VISIBLE in environment:
+        return [name for name in environment[VISIBLE].split(",") if name]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def seen(environment: Mapping[str, str], devices: Path = Path("/dev")) -> list[str]:
+    """The same for building the graph, which does not wait for torch: by the driver's own files."""
+    if VISIBLE in environment:
+        return available(environment)
+    names = (file.name.removeprefix("nvidia") for file in devices.glob("nvidia[0-9]*"))
+    return sorted(names, key=int)
 
 
 def _lock(file: Path) -> bool:

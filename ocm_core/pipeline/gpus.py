@@ -18,7 +18,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def reserve(count: int, folder: Path | None = None) -> str:
-    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec."""
+    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec.
+
+    Returns the value of CUDA_VISIBLE_DEVICES that shows the process these and no others.
+    """
+    if not count:
+        return ""
     names = available(os.environ)
     if count > len(names):
         raise OcmError(

@@ -76,7 +76,7 @@ def _alike(samplers: Mapping[str, SamplerParams]) -> dict[str, str]:
     """Each sampler to the first that takes the same steps, maybe with other methods."""
     first: dict[tuple[object, ...], str] = {}
     return {
-        name: first.setdefault((s.kind, s.eta, s.chain, s.last_sigma), name)
+        name: first.setdefault((s.kind, s.eta, s.rederive_eps, s.chain, s.last_sigma), name)
         for name, s in samplers.items()
     }
 

@@ -21,6 +21,7 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         ("+sample.cuont=3", "sample.cuont", "'cuont' is unknown; did you mean 'count'?"),
         ("schedule.kind=linaer", "schedule.kind", "'linaer' is unknown; did you mean 'linear'?"),
         ("network.scores=[true]", "network.scores.0", "True is unknown"),
+        ("network.scores=[published]", "network.scores.0", "'published' is unknown"),
         ("train.score.iterations=x", "train.score.iterations", "Input should be a valid integer"),
         ("data.layout.per_axis=0", "data.layout.per_axis", "Input should be greater than"),
         ("~report.title", "report.title", "missing"),
@@ -43,6 +44,11 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
             "sample.samplers.ddim.grids=[{steps: [10], guidance: [1.5]}]",
             "sample.samplers",
             "guidance needs a network with class labels",
+        ),
+        (
+            "sample.samplers.ddpm.rederive_eps=true",
+            "sample.samplers.ddpm.rederive_eps",
+            "a ddpm step has no noise prediction; use false",
         ),
         (
             "sample.samplers.ddpm.last_sigma=1.0",

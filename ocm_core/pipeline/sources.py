@@ -17,8 +17,7 @@ from pathlib import Path
 from ocm_core.errors import OcmError
 
 PACKAGE = "ocm_core"
-PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline")
-COUNTED = "ocm_core.cells"  # decides what a sample job computes
+PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline", "ocm_core.schema")
 
 
 def sources(modules: Iterable[str]) -> list[Path]:
@@ -44,8 +43,7 @@ def closure(modules: Iterable[str]) -> set[str]:
 
 
 def counts(module: str) -> bool:
-    plumbing = any(module == name or module.startswith(f"{name}.") for name in PLUMBING)
-    return module == COUNTED or not plumbing
+    return not any(module == name or module.startswith(f"{name}.") for name in PLUMBING)
 
 
 def loaded() -> set[str]:

@@ -36,9 +36,9 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
             "'beta' is defined for ddpm only; for ddim use 'delta'",
         ),
         (
-            "sample.samplers.ddpm.methods=[ocn]",
+            "sample.samplers.ddpm.methods=[ocm_relativ]",
             "sample.samplers.ddpm.methods",
-            "'ocn' is unknown; did you mean 'ocm'?",
+            "'ocm_relativ' is unknown; did you mean 'ocm_relative'?",
         ),
         (
             "sample.samplers.ddim.grids=[{steps: [10], guidance: [1.5]}]",
@@ -57,7 +57,11 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         ),
         ("train.score=null", "train.score", "null, but the experiment trains it"),
         ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),
-        ("methods.ocm={kind: ocn}", "methods.ocm", "'ocn' is unknown; did you mean 'ocm'?"),
+        (
+            "methods.ocm_relative.kind=ocn",
+            "methods.ocm_relative",
+            "'ocn' is unknown; did you mean 'ocm'?",
+        ),
     ],
 )
 def test_refused_value(override: str, key: str, reason: str) -> None:

@@ -50,7 +50,7 @@ lint: env
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
-	$(BIN)/snakemake --lint
+	$(BIN)/python workflow/lint.py
 	$(BIN)/ocm params --check
 
 bench: env

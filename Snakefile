@@ -31,6 +31,7 @@ wildcard_constraints:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/stage.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/encode.smk"
 include: "workflow/rules/train.smk"

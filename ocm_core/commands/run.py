@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from ocm_core.commands._arguments import add_device
+from ocm_core.commands._arguments import add_device, at_least_one, at_least_zero
 from ocm_core.errors import OcmError
 
 EXAMPLES = """
@@ -28,9 +28,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, metavar="FILE")
     add_device(parser)
     parser.add_argument(
-        "--gpus", type=int, default=0, metavar="N", help="how many to reserve; one process each"
+        "--gpus",
+        type=at_least_zero,
+        metavar="N",
+        help="how many to reserve, one process each; 0: none is used; else those that there are",
     )
-    parser.add_argument("--processes", type=int, metavar="N", help="how many, if not one per GPU")
+    parser.add_argument(
+        "--processes", type=at_least_one, metavar="N", help="how many, if not one per GPU"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,15 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _take_part(arguments: argparse.Namespace) -> None:
     """Reserve GPUs, and where there are several processes become `torchrun`, or join it."""
+    if arguments.gpus == 0 and arguments.device == "auto":
+        arguments.device = "cpu"
     if (rank := os.environ.get("LOCAL_RANK")) is not None:
         from ocm_core.distributed import join
 
         return join(int(rank))
-    if arguments.gpus:
+    if arguments.gpus is not None:
         from ocm_core.pipeline.gpus import VISIBLE, reserve
 
         os.environ[VISIBLE] = reserve(arguments.gpus)
-    processes = arguments.processes or max(1, arguments.gpus)
+    processes = arguments.processes or max(1, arguments.gpus or 0)
     if processes > 1:
         together = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         command = [sys.executable, *together, "-m", "ocm_core.cli", *sys.argv[1:]]

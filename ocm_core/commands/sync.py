@@ -10,12 +10,12 @@ import argparse
 
 EXAMPLES = """
   ocm sync                           the active experiments
-  ocm sync toy_mog9
+  ocm sync digits                    one of them
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", nargs="*", help="the active ones if none is given")
+    parser.add_argument("experiment", nargs="*", help="active ones; all of them if none is given")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -74,7 +74,7 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     )
 
 
-_OF_SAMPLER = {"kind", "eta", "chain", "last_sigma"}
+_OF_SAMPLER = {"kind", "eta", "rederive_eps", "chain", "last_sigma"}
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,7 @@ def resolved_text(experiment: Experiment) -> str:
 
 def active_names() -> list[str]:
     """The experiments that a bare `snakemake` or `dvc repro` produces."""
-    return _listed("active")
-
-
-def by_name_names() -> list[str]:
-    """The other experiments that DVC knows, and runs only when they are named."""
-    return [name for name in _listed("by_name") if name not in active_names()]
-
-
-def _listed(key: str) -> list[str]:
-    names: Any = read_yaml(ACTIVE).get(key)
+    names: Any = read_yaml(ACTIVE).get("active")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise OcmError(f"{ACTIVE}: {key}: expected a list of experiments, found {names!r}")
+        raise OcmError(f"{ACTIVE}: active: expected a list of experiments, found {names!r}")
     return names

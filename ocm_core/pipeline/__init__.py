@@ -1,6 +1,7 @@
 """The plumbing between the library and the two tools: what a stage reads, writes and depends on.
 
-Read in this order: `table` (the stages), `cells` (the grid of samples), `sources` (which files a
-stage is made of), `artifacts` (manifests), `job` and `run` (one stage, executed), `state` and
-`sync` (what is up to date, for Snakemake and for DVC), `dvcfile` (the generated `dvc.yaml`).
+Read in this order: `table` (the stages) and `needs` (the words it is written in), `sources` (which
+files a stage is made of), `manifests` (artifacts), `job` and `run` (one stage, executed), `gpus`
+(those of a job), `staleness` and `sync` (what is up to date, for Snakemake and for DVC), `dvc_yaml`
+and `generated_files` (what is generated from parameters).
 """

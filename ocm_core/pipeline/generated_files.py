@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ocm_core.errors import OcmError, unknown
@@ -11,36 +10,29 @@ from ocm_core.params.resolved import (
     ACTIVE,
     RESOLVED,
     active_names,
-    by_name_names,
     resolved_file,
     resolved_text,
 )
-from ocm_core.pipeline.dvc_yaml import dvc_texts, own_file
-from ocm_core.schema.experiment import Experiment
-
-SCHEMA = Path("workflow/schemas/experiment.schema.json")
+from ocm_core.pipeline.dvc_yaml import DVC_FILE, dvc_text
 
 
 def generated() -> dict[Path, str]:
     """The text of each generated file, by its path."""
     experiments = {name: compose(name) for name in experiment_names()}
-    active, by_name = active_names(), by_name_names()
-    for name in [*active, *by_name]:
+    active = active_names()
+    for name in active:
         if name not in experiments:
             raise OcmError(f"{ACTIVE}: experiment {unknown(name, experiments)}")
+    others = [name for name in experiments if name not in active]
     return {
         **{resolved_file(name): resolved_text(value) for name, value in experiments.items()},
-        **dvc_texts(
-            [experiments[name] for name in active], [experiments[name] for name in by_name]
-        ),
-        SCHEMA: json.dumps(Experiment.model_json_schema(), indent=1) + "\n",
+        DVC_FILE: dvc_text([experiments[name] for name in active], others),
     }
 
 
 def orphans(expected: dict[Path, str]) -> list[Path]:
-    """Generated files of experiments that are no longer listed."""
-    present = [*RESOLVED.glob("*.yaml"), *own_file("any").parents[1].glob("*/dvc.yaml")]
-    return sorted(set(present) - expected.keys())
+    """Resolved files of experiments that are no more."""
+    return sorted(set(RESOLVED.glob("*.yaml")) - expected.keys())
 
 
 def write() -> list[Path]:

@@ -18,7 +18,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def reserve(count: int, folder: Path | None = None) -> str:
-    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec."""
+    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec.
+
+    Returns the value of CUDA_VISIBLE_DEVICES that shows the process these and no others.
+    """
+    if not count:
+        return ""
     names = available(os.environ)
     if count > len(names):
         raise OcmError(
@@ -41,11 +46,19 @@ def reserve(count: int, folder: Path | None = None) -> str:
 
 def available(environment: Mapping[str, str]) -> list[str]:
     """Those that a cluster has assigned to this job, or all of the machine."""
-    if assigned := environment.get(VISIBLE):
-        return assigned.split(",")
+    if VISIBLE in environment:
+        return [name for name in environment[VISIBLE].split(",") if name]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def seen(environment: Mapping[str, str], devices: Path = Path("/dev")) -> list[str]:
+    """The same for building the graph, which does not wait for torch: by the driver's own files."""
+    if VISIBLE in environment:
+        return available(environment)
+    names = (file.name.removeprefix("nvidia") for file in devices.glob("nvidia[0-9]*"))
+    return sorted(names, key=int)
 
 
 def _lock(file: Path) -> bool:

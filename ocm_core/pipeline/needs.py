@@ -114,6 +114,10 @@ def latent_module(experiment: Experiment, part: str) -> list[str]:
     return ["ocm_core.artifacts.autoencoder"] if experiment.encode.latent else []
 
 
+def has_latents(experiment: Experiment) -> bool:
+    return experiment.encode.latent is not None
+
+
 def vae_origin(experiment: Experiment) -> str | None:
     """Of the autoencoder, where there is one."""
     return experiment.encode.latent.vae.origin if experiment.encode.latent else None

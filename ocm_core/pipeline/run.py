@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
+import torch
+
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load, resolved_file
@@ -21,6 +23,7 @@ from ocm_core.schema.experiment import Experiment
 
 
 def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
+    torch.set_num_threads(threads)
     before = loaded()
     experiment = load(name)
     task = table.find(experiment, stage, part)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ocm_core.errors import OcmError
-from ocm_core.params.resolved import active_names, load
-from ocm_core.pipeline.dvc_yaml import ACTIVE_FILE, own_file, stage_name
+from ocm_core.params.resolved import ACTIVE, active_names, load
+from ocm_core.pipeline.dvc_yaml import DVC_FILE, stage_name
 from ocm_core.pipeline.staleness import states
 from ocm_core.pipeline.table import tasks
 from ocm_core.schema.experiment import Experiment
@@ -23,9 +23,11 @@ from ocm_core.schema.experiment import Experiment
 def sync(names: Sequence[str]) -> str:
     """Synchronise whole experiments (the active ones by default); says what was done."""
     experiments = [load(name) for name in names or active_names()]
-    stages = [address for experiment in experiments for address in _addresses(experiment)]
-    for file in {_file(experiment) for experiment in experiments}:
-        _forget_removed(file)
+    _refuse_inactive(experiments)
+    stages = [
+        stage_name(experiment, task) for experiment in experiments for task in tasks(experiment)
+    ]
+    _forget_removed()
     listed = ", ".join(experiment.name for experiment in experiments)
     if not _dvc_differs(stages):
         _touch(experiments)
@@ -36,25 +38,23 @@ def sync(names: Sequence[str]) -> str:
     return f"{listed}: every artifact is current; recorded in DVC and in Snakemake"
 
 
-def _addresses(experiment: Experiment) -> list[str]:
-    """How DVC names the stages of an experiment on its command line."""
-    file = _file(experiment)
-    return [f"{file}:{stage_name(experiment, task)}" for task in tasks(experiment)]
+def _refuse_inactive(experiments: Sequence[Experiment]) -> None:
+    inactive = [each.name for each in experiments if each.name not in active_names()]
+    if inactive:
+        raise OcmError(
+            f"{', '.join(inactive)}: DVC records only the active experiments; list it in {ACTIVE} "
+            "and run `ocm params --write`"
+        )
 
 
-def _file(experiment: Experiment) -> Path:
-    own = own_file(experiment.name)
-    return own if own.exists() else ACTIVE_FILE
-
-
-def _forget_removed(file: Path) -> None:
+def _forget_removed() -> None:
     """DVC keeps records of stages that are gone, and reads all of them each time it is called."""
-    lock = file.with_suffix(".lock")
+    lock = DVC_FILE.with_suffix(".lock")
     if not lock.exists():
         return
     from dvc.utils.serialize import load_yaml, modify_yaml
 
-    gone = load_yaml(lock)["stages"].keys() - load_yaml(file)["stages"].keys()
+    gone = load_yaml(lock)["stages"].keys() - load_yaml(DVC_FILE)["stages"].keys()
     if gone:
         with modify_yaml(lock) as records:
             for name in gone:

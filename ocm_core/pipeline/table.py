@@ -1,14 +1,15 @@
-"""The table of stages, from which `dvc.yaml` is generated and against which the rules are checked.
+"""The table of stages, from which `dvc.yaml` is generated and which the rules of Snakemake ask.
 
 A stage says which parameters it reads, into which parts it falls for an experiment (none: the
-experiment does not need it), which artifacts each part reads and which covariance methods it uses.
-A new stage is one entry here, one rule in `workflow/rules/` and one module in `ocm_core/stages/`.
+experiment does not need it), which artifacts each part reads, which covariance methods it uses and
+what a job of it takes. A new stage is one entry here, one `use rule` in `workflow/rules/` and one
+module in `ocm_core/stages/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ocm_core.cells import cells_of, parts
@@ -17,6 +18,7 @@ from ocm_core.pipeline import needs
 from ocm_core.schema.experiment import Experiment
 
 Names = Callable[[Experiment, str], list[str]]
+Condition = Callable[[Experiment], bool]
 
 
 def _none(experiment: Experiment, part: str) -> list[str]:
@@ -25,6 +27,28 @@ def _none(experiment: Experiment, part: str) -> list[str]:
 
 def _once(experiment: Experiment) -> list[str]:
     return ["all"]
+
+
+def _never(experiment: Experiment) -> bool:
+    return False
+
+
+def _always(experiment: Experiment) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a job takes, or asks of a cluster; one that needs longer resumes when it is retried."""
+
+    gpu: Condition = _never  # whether it computes on one
+    memory: int = 4_000  # MB of the host
+    minutes: int = 240
+
+
+LIGHT = Resources()
+NETWORK = Resources(gpu=_always, memory=16_000)  # weights of 2.7 GB beside the file they come from
+LONG = replace(NETWORK, minutes=24 * 60)
 
 
 @dataclass(frozen=True)
@@ -36,8 +60,18 @@ class Stage:
     methods: Names = _none  # labels of the methods whose options and code it uses
     chosen: Names = _none  # further modules that its parameters choose
     files: tuple[str, ...] = ()  # of the repository, that it reads beside its own sources
+    after: tuple[str, ...] = ()  # stages that come first where there are any, whatever they hold
     shared: bool = False  # whether several processes can do it together
     opens_data: bool = False  # whether it reads the data set as published, and not what is stored
+    resources: Resources = LIGHT
+    local: bool = False  # on a cluster, whether it is done where Snakemake itself runs
+    priority: int = 0
+
+    def gpus(self, experiment: Experiment, per_job: int) -> int:
+        """How many a job reserves. Only what several processes can do together uses several."""
+        if not self.resources.gpu(experiment):
+            return 0
+        return per_job if self.shared else min(1, per_job)
 
 
 class Task(NamedTuple):
@@ -50,7 +84,7 @@ class Task(NamedTuple):
         return f"{self.stage}/{self.part}"
 
 
-def _if(condition: Callable[[Experiment], bool]) -> Callable[[Experiment], list[str]]:
+def _if(condition: Condition) -> Callable[[Experiment], list[str]]:
     return lambda experiment: ["all"] if condition(experiment) else []
 
 
@@ -59,6 +93,7 @@ PIXELS = ("fetch_data/all",)  # what reading the data set itself waits for, wher
 EVALUATIONS = ("points", "covariance", "likelihood", "deviation", "cost")
 _NETWORK = ("data", "encode.latent", "schedule", "network")
 
+# Of what is fetched, the checkpoint comes first: it is smaller than the data, and likelier missing.
 STAGES = (
     Stage("publish_score", reads=("network",), parts=_if(needs.has_generated_score)),
     Stage(
@@ -71,37 +106,47 @@ STAGES = (
         reads=("network",),
         parts=_if(lambda experiment: "published" in experiment.network.scores),
         inputs=lambda experiment, part: ["publish_score/all"],
+        local=True,
     ),
     Stage(
         "fetch_vae",
         reads=("encode.latent",),
         parts=_if(lambda experiment: needs.vae_origin(experiment) in ("published", "generated")),
         inputs=lambda experiment, part: ["publish_vae/all"],
+        after=("fetch_score",),
+        local=True,
     ),
     Stage(
         "fetch_features",
         reads=("evaluate.features",),
         parts=_if(lambda experiment: needs.feature_space(experiment) == "inception"),
         chosen=needs.feature_modules,
+        after=("fetch_score",),
+        local=True,
     ),
     Stage(
         "fetch_reference",
         reads=("evaluate.features",),
         parts=_if(needs.published_reference),
+        after=("fetch_score",),
+        local=True,
     ),
     Stage(
         "fetch_data",
         opens_data=True,
         reads=("data",),
         parts=_if(lambda experiment: experiment.data.archived),
+        after=("fetch_score",),
+        local=True,
     ),
     Stage(
         "vae",
         opens_data=True,
-        shared=True,
         reads=("data", "encode.latent", "train.vae"),
         parts=_if(lambda experiment: needs.vae_origin(experiment) == "trained"),
         inputs=lambda experiment, part: [*PIXELS],
+        shared=True,
+        resources=LONG,
     ),
     Stage(
         "encode",
@@ -110,35 +155,40 @@ STAGES = (
         parts=needs.encode_parts,
         inputs=lambda experiment, part: [*PIXELS, *VAE],
         chosen=needs.latent_module,
+        resources=replace(NETWORK, gpu=needs.has_latents),
     ),
     Stage(
         "score",
-        shared=True,
         reads=(*_NETWORK, "train.score"),
         parts=lambda experiment: [s for s in experiment.network.scores if s == "learned"],
         inputs=needs.encode_tasks,
+        shared=True,
+        resources=LONG,
     ),
     Stage(
         "moments",
         reads=(*_NETWORK, "train.moments"),
         parts=needs.per_score("moments"),
         inputs=lambda experiment, part: [*needs.encode_tasks(experiment), needs.score_task(part)],
+        resources=NETWORK,
     ),
     Stage(
         "heads",
-        shared=True,
         reads=(*_NETWORK, "head", "train.heads"),
         parts=needs.per_score("heads"),
         inputs=needs.head_inputs,
         methods=needs.with_heads,
+        shared=True,
+        resources=LONG,
     ),
     Stage(
         "sample",
-        shared=True,
         reads=(*_NETWORK, "head", "sample"),
         parts=lambda experiment: list(parts(experiment)),
         inputs=needs.sample_inputs,
         methods=needs.sampled_methods,
+        shared=True,
+        resources=LONG,
     ),
     Stage(
         "classifier",
@@ -146,6 +196,7 @@ STAGES = (
         reads=("data", "train.classifier"),
         parts=_if(lambda experiment: needs.feature_space(experiment) == "classifier"),
         inputs=lambda experiment, part: [*PIXELS],
+        resources=NETWORK,
     ),
     Stage(
         "reference",
@@ -157,6 +208,7 @@ STAGES = (
             *("classifier/all", "fetch_features/all", "fetch_reference/all"),
         ],
         chosen=needs.feature_modules,
+        resources=NETWORK,
     ),
     Stage(
         "evaluate_images",
@@ -171,6 +223,7 @@ STAGES = (
             *needs.feature_modules(experiment, part),
             *needs.latent_module(experiment, part),
         ],
+        resources=NETWORK,
     ),
     Stage(
         "evaluate_points",
@@ -190,6 +243,7 @@ STAGES = (
             *needs.all_model_tasks(experiment, needs.ddpm_methods(experiment, part)),
         ],
         methods=needs.ddpm_methods,
+        resources=NETWORK,
     ),
     Stage(
         "evaluate_likelihood",
@@ -200,6 +254,8 @@ STAGES = (
             *needs.all_model_tasks(experiment, needs.likelihood_methods(experiment, part)),
         ],
         methods=needs.likelihood_methods,
+        resources=LONG,
+        priority=1,  # the longest single job
     ),
     Stage(
         "evaluate_deviation",
@@ -210,6 +266,7 @@ STAGES = (
             *needs.all_model_tasks(experiment, needs.with_heads(experiment, part)),
         ],
         methods=needs.with_heads,
+        resources=NETWORK,
     ),
     Stage(
         "evaluate_cost",
@@ -217,6 +274,7 @@ STAGES = (
         parts=_if(lambda experiment: experiment.evaluate.cost is not None),
         inputs=lambda experiment, part: needs.all_model_tasks(experiment, experiment.methods),
         methods=needs.every_method,
+        resources=NETWORK,
     ),
     Stage(
         "report",
@@ -247,6 +305,7 @@ STAGES = (
             *needs.latent_module(experiment, part),
         ],
         files=("reports/paper/results.csv",),
+        local=True,
     ),
 )
 
@@ -273,6 +332,11 @@ def inputs(experiment: Experiment, task: Task) -> list[Task]:
     present = {str(node): node for node in tasks(experiment)}
     asked = BY_NAME[task.stage].inputs(experiment, task.part)
     return [present[name] for name in asked if name in present]
+
+
+def after(experiment: Experiment, task: Task) -> list[Task]:
+    """What a task waits for without reading it."""
+    return [node for node in tasks(experiment) if node.stage in BY_NAME[task.stage].after]
 
 
 def reads(experiment: Experiment, task: Task) -> list[str]:

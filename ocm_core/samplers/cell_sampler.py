@@ -39,7 +39,9 @@ class CellSampler:
 
     @property
     def kernel(self) -> Kernel:
-        return Ddpm() if self.sampler.kind == "ddpm" else Ddim(self.sampler.eta)
+        if self.sampler.kind == "ddpm":
+            return Ddpm()
+        return Ddim(self.sampler.eta, self.sampler.rederive_eps)
 
     def labels(self, indices: range) -> Tensor | None:
         if not self.denoiser.network.conditional:

@@ -52,6 +52,8 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
         for method in sampler.methods:
             if method not in experiment.methods:
                 yield f"{where}.methods: {unknown(method, experiment.methods)}"
+        if sampler.rederive_eps and sampler.kind == "ddpm":
+            yield f"{where}.rederive_eps: a ddpm step has no noise prediction; use false"
         if sampler.last_sigma and experiment.levels is None:
             yield f"{where}.last_sigma: in grey levels, and points and latents have none; use null"
 

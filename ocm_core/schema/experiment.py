@@ -15,6 +15,7 @@ from ocm_core.schema.combinations import impossible
 from ocm_core.schema.datasets import Data
 
 Score = Literal["true", "learned", "published"]
+ChainKind = Literal["even", "quadratic", "strided", "dit"]  # functions of `diffusion/chains.py`
 
 
 class ScheduleParams(Params):
@@ -26,7 +27,7 @@ class MlpNetworkParams(Params):
     """A small fully connected score network for points in the plane."""
 
     family: Literal["mlp"]
-    scores: Annotated[list[Score], Field(min_length=1)]
+    scores: Annotated[list[Literal["true", "learned"]], Field(min_length=1)]
     width: Count
     depth: Count
     precondition: Literal["none", "gaussian"]
@@ -194,7 +195,8 @@ class SamplerParams(Params):
 
     kind: Literal["ddpm", "ddim"]
     eta: Annotated[float, Field(ge=0, le=1)]
-    chain: Literal["even", "quadratic", "dit"]
+    rederive_eps: bool  # of ddim: ε̂ anew from the clamped x̂_0, as OpenAI and DiT have it
+    chain: ChainKind
     grids: Annotated[list[GridParams], Field(min_length=1)]
     methods: Annotated[list[str], Field(min_length=1)]
     last_sigma: Positive | None  # at the step into τ_1, in grey levels
@@ -256,7 +258,7 @@ class LikelihoodParams(Params):
     """The bound on the test set, in bits per dimension: all methods and all K in one pass."""
 
     methods: Annotated[list[str], Field(min_length=1)]  # those that are defined for DDPM
-    chain: Literal["even", "quadratic", "dit"]
+    chain: ChainKind
     steps: Annotated[list[Count], Field(min_length=1)]
     images: Count | None  # null: the whole test set
     batch_size: Count

@@ -21,6 +21,7 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         ("+sample.cuont=3", "sample.cuont", "'cuont' is unknown; did you mean 'count'?"),
         ("schedule.kind=linaer", "schedule.kind", "'linaer' is unknown; did you mean 'linear'?"),
         ("network.scores=[true]", "network.scores.0", "True is unknown"),
+        ("network.scores=[published]", "network.scores.0", "'published' is unknown"),
         ("train.score.iterations=x", "train.score.iterations", "Input should be a valid integer"),
         ("data.layout.per_axis=0", "data.layout.per_axis", "Input should be greater than"),
         ("~report.title", "report.title", "missing"),
@@ -35,14 +36,19 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
             "'beta' is defined for ddpm only; for ddim use 'delta'",
         ),
         (
-            "sample.samplers.ddpm.methods=[ocn]",
+            "sample.samplers.ddpm.methods=[ocm_relativ]",
             "sample.samplers.ddpm.methods",
-            "'ocn' is unknown; did you mean 'ocm'?",
+            "'ocm_relativ' is unknown; did you mean 'ocm_relative'?",
         ),
         (
             "sample.samplers.ddim.grids=[{steps: [10], guidance: [1.5]}]",
             "sample.samplers",
             "guidance needs a network with class labels",
+        ),
+        (
+            "sample.samplers.ddpm.rederive_eps=true",
+            "sample.samplers.ddpm.rederive_eps",
+            "a ddpm step has no noise prediction; use false",
         ),
         (
             "sample.samplers.ddpm.last_sigma=1.0",
@@ -51,7 +57,11 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         ),
         ("train.score=null", "train.score", "null, but the experiment trains it"),
         ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),
-        ("methods.ocm={kind: ocn}", "methods.ocm", "'ocn' is unknown; did you mean 'ocm'?"),
+        (
+            "methods.ocm_relative.kind=ocn",
+            "methods.ocm_relative",
+            "'ocn' is unknown; did you mean 'ocm'?",
+        ),
     ],
 )
 def test_refused_value(override: str, key: str, reason: str) -> None:

@@ -30,8 +30,8 @@ def test_methods_are_completed_from_their_files() -> None:
     methods = compose("toy_mog9").methods
     assert methods["rademacher_100"].kind == "rademacher"
     assert methods["rademacher_100"].options == {"probes": 100}
-    assert {label: methods[label].needs for label in ("ocm", "analytic", "beta")} == {
-        "ocm": "head",
+    assert {label: methods[label].needs for label in ("ocm_relative", "analytic", "beta")} == {
+        "ocm_relative": "head",
         "analytic": "moments",
         "beta": "nothing",
     }

@@ -8,7 +8,7 @@ from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load
 from ocm_core.params.restrict import restrict, values
 
-KEYS = ["data", "train.heads", "methods.ocm"]
+KEYS = ["data", "train.heads", "methods.ocm_relative"]
 
 
 def test_declared_keys_are_there() -> None:
@@ -17,7 +17,7 @@ def test_declared_keys_are_there() -> None:
     assert seen.name == "toy_mog9"
     assert seen.data == experiment.data
     assert seen.train.heads == experiment.train.heads
-    assert set(seen.methods) == {"ocm"}
+    assert set(seen.methods) == {"ocm_relative"}
 
 
 @pytest.mark.parametrize("key", ["sample", "train.score"])

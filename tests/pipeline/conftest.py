@@ -162,7 +162,7 @@ def empty(shelf: Path) -> Project:
     def build() -> None:
         copy_repository(project.root)
         (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
-        active = {"active": [NAME], "by_name": []}
+        active = {"active": [NAME]}
         (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
         project.change(SHRUNK)
         project.git("init", "--quiet", "--initial-branch=main")

@@ -78,7 +78,7 @@ def test_leftovers_without_a_key_are_never_resumed(folder: Path) -> None:
 
 def test_second_writer_is_refused_until_the_first_has_died() -> None:
     code = (
-        "import sys; from ocm_core.pipeline import artifacts as a, table\n"
+        "import sys; from ocm_core.pipeline import manifests as a, table\n"
         "with a.sole_writer('toy', table.Task('encode', 'all')): print('held', flush=True); input()"
     )
     command = [sys.executable, "-c", code]

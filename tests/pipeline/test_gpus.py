@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ocm_core.pipeline.gpus import VISIBLE, available
+import pytest
+
+from ocm_core import cli
+from ocm_core.pipeline import run as runner
+from ocm_core.pipeline.gpus import VISIBLE, available, seen
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
@@ -64,4 +68,37 @@ def test_more_than_there_are(tmp_path: Path) -> None:
 
 
 def test_a_cluster_s_assignment_is_kept_to() -> None:
-    assert available({VISIBLE: "1,4"}) == ["1", "4"]
+    for count in (available, seen):
+        assert count({VISIBLE: "1,4"}) == ["1", "4"]
+        assert count({VISIBLE: ""}) == []
+
+
+def test_without_torch_the_driver_s_files_are_counted(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia2", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
+        (tmp_path / name).touch()
+    assert seen({}, tmp_path) == ["0", "2", "10"]
+
+
+@pytest.mark.parametrize(
+    ("options", "visible", "device"),
+    [
+        ([], "3,5", "auto"),  # by hand: whatever there is
+        (["--gpus", "0"], "", "cpu"),
+        (["--gpus", "0", "--device", "mps"], "", "mps"),
+        (["--gpus", "1"], "3", "auto"),
+    ],
+)
+def test_what_a_job_sees(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: list[str],
+    visible: str,
+    device: str,
+) -> None:
+    jobs = []
+    monkeypatch.setenv(VISIBLE, "3,5")
+    monkeypatch.setenv("OCM_DEVICE", "auto")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(runner, "run", lambda *job: jobs.append((os.environ[VISIBLE], job)))
+    assert cli.main(["run", "encode", "toy_mog9", *options]) == 0
+    assert jobs == [(visible, ("toy_mog9", "encode", "all", device, 1))]

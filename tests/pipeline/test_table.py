@@ -50,7 +50,7 @@ def test_stages_that_nobody_needs_are_not_in_the_graph() -> None:
     ("baseline", "present"), [("moments", True), ("gaussian", False), ("target", False)]
 )
 def test_a_head_on_a_table_of_moments_needs_the_moments(baseline: str, present: bool) -> None:
-    experiment = variant(**only("ocm"), head__baseline=baseline)
+    experiment = variant(**only("ocm_relative"), methods__ocm_relative__head__baseline=baseline)
     assert (Task("moments", "true") in table.tasks(experiment)) == present
     waits = table.inputs(experiment, Task("heads", "true"))
     assert (Task("moments", "true") in waits) == present
@@ -66,7 +66,7 @@ def test_inputs_come_before_their_readers() -> None:
 def test_every_cell_is_in_exactly_one_part() -> None:
     experiment = variant(sample__split=["score", "method", "steps", "seed"])
     groups = parts(experiment)
-    assert "true-ocm-K10-seed0" in groups
+    assert "true-ocm_relative-K10-seed0" in groups
     together = [cell for group in groups.values() for cell in group]
     assert sorted(map(repr, together)) == sorted(map(repr, cells(experiment)))
     assert len(set(together)) == len(together)
@@ -77,7 +77,7 @@ def test_a_part_depends_on_its_own_methods_only() -> None:
     task = Task("sample", "true-beta")
     assert table.inputs(experiment, task) == []
     assert "methods.beta" in table.reads(experiment, task)
-    assert "methods.ocm" not in table.reads(experiment, task)
+    assert "methods.ocm_relative" not in table.reads(experiment, task)
     assert table.modules(experiment, task) == [
         "ocm_core.stages.sample",
         "ocm_core.covariance.beta",

@@ -15,9 +15,9 @@ from PIL import Image
 from ocm_core import api
 from ocm_core.cli import main
 from ocm_core.image_grid import save_grid
+from ocm_core.io.digests import sha256_of
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import dump, load
-from ocm_core.pipeline.manifests import file_digest
 from ocm_core.pipeline.run import run
 from ocm_core.pipeline.table import tasks
 from ocm_core.store.reader import open_split
@@ -156,7 +156,7 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
     assert (said["sampler"]["kind"], said["score"], said["guidance"]) == ("ddpm", "learned", 1.0)
     names = ("score/learned/score", "heads/learned/heads")
     for name in (f"{name}.safetensors" for name in names):
-        assert said["digests"][name] == file_digest(Path("artifacts", tiny, name))
+        assert said["digests"][name] == sha256_of(Path("artifacts", tiny, name))
     with Image.open(files["grid"]) as grid:  # 8×8 images with a seam, eight times as large
         assert (grid.size, grid.mode) == ((8 * 9 * 8,) * 2, "L")
         first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
@@ -277,10 +277,10 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
     np.testing.assert_array_equal(read(files["samples"]), expected)
     with xarray.open_zarr(files["samples"], consolidated=False) as found:
         assert found.attrs["digests"] == {
-            "unet/diffusion_pytorch_model.safetensors": file_digest(
+            "unet/diffusion_pytorch_model.safetensors": sha256_of(
                 folder / "unet/diffusion_pytorch_model.safetensors"
             ),
-            "heads": file_digest(tmp_path / "heads.safetensors"),
+            "heads": sha256_of(tmp_path / "heads.safetensors"),
         }
     assert Image.open(files["grid"]).size == (3 * 9 * 8, 2 * 9 * 8)
 

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ocm_core.features.interface import FeatureSpace
-from ocm_core.io.lock import Lock
 from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def load_space(job: Job) -> FeatureSpace:
         space = module.build(job.inputs["classifier/all"] / CLASSIFIER_FILE, job.device)
     elif settings.space == "inception":
         folder, inside = job.inputs["fetch_features/all"], settings.reference is not None
-        space = module.build(folder, Lock(), job.device, resize_inside=inside)
+        space = module.build(folder, job.device, resize_inside=inside)
     else:
         space = module.build(job.device)
     return space

@@ -1,4 +1,4 @@
-"""The file of the table of moments."""
+"""The table of moments, whole or begun."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
+from ocm_core.io.atomic import replacing
 from ocm_core.training.moments import Moments
 
 MOMENTS_FILE = "moments.npz"
 
 
 def save_moments(folder: Path, moments: Moments) -> None:
-    temporary = folder / f"new-{MOMENTS_FILE}"
-    np.savez(temporary, **vars(moments))
-    temporary.replace(folder / MOMENTS_FILE)
+    with replacing(folder / MOMENTS_FILE) as temporary, temporary.open("wb") as file:
+        np.savez(file, **vars(moments))
 
 
 def load_moments(folder: Path) -> Moments:

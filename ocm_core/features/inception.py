@@ -22,6 +22,7 @@ from ocm_core.io.unpickle import refuse_other_formats
 FOLDER = Path("checkpoints/inception")
 FILE = "inception-2015-12-05.pt"
 URL: str = inception_url
+LOCK = Lock()
 _KEY = f"inception/{FILE}"
 _SIDE = 299
 
@@ -50,7 +51,7 @@ def remedy(path: Path) -> str:
     return f"fetch it by hand from {URL}, and put it at {path}"
 
 
-def build(folder: Path, lock: Lock, device: str, resize_inside: bool = False) -> Inception:
+def build(folder: Path, device: str, resize_inside: bool = False, lock: Lock = LOCK) -> Inception:
     """Read the network from its file in `folder`, which is `FOLDER` in the pipeline.
 
     clean-fid resizes with antialiasing. The network's own resizing (`resize_inside`) has none;

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import write_text
+from ocm_core.io.digests import sha256_of
 from ocm_core.pipeline.table import Task
 
 ROOT = Path("artifacts")
 WORKING = ".working.json"
-PARTIAL = ".writing.partial"
-BOOKKEEPING = {"manifest.json", WORKING, PARTIAL, ".snakemake_timestamp"}
+BOOKKEEPING = {
+    *("manifest.json", "manifest.json.tmp"),
+    *(WORKING, f"{WORKING}.tmp"),
+    ".snakemake_timestamp",
+}
 VERSIONED = ("ocm-core", "numpy", "torch", "zarr")
 
 Manifest = dict[str, Any]
@@ -37,11 +41,6 @@ def folder_of(experiment: str, task: Task) -> Path:
 
 def manifest_of(experiment: str, task: Task) -> Path:
     return folder_of(experiment, task) / "manifest.json"
-
-
-def file_digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def text_digest(value: object) -> str:
@@ -72,7 +71,7 @@ def differences(experiment: str, task: Task) -> Iterator[str]:
             yield f"{file}: missing"
         elif (size := file.stat().st_size) != entry["bytes"]:
             yield f"{file}: changed, {size} bytes instead of {entry['bytes']}"
-        elif file_digest(file) != entry["sha256"]:
+        elif sha256_of(file) != entry["sha256"]:
             yield f"{file}: changed, its sha256 is not the manifest's"
 
 
@@ -108,7 +107,7 @@ def prepare(folder: Path, key: str) -> None:
     if not (marker.exists() and marker.read_text() == text):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write(marker, text)
+        write_text(marker, text)
 
 
 def finish(experiment: str, task: Task, outputs: Iterable[Path], facts: Mapping[str, Any]) -> None:
@@ -123,24 +122,14 @@ def finish(experiment: str, task: Task, outputs: Iterable[Path], facts: Mapping[
         "versions": {name: version(name) for name in VERSIONED},
         **facts,
     }
-    _write(folder / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    write_text(folder / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     (folder / WORKING).unlink()
 
 
 def _entry(file: Path) -> dict[str, str | int]:
-    return {"sha256": file_digest(file), "bytes": file.stat().st_size}
+    return {"sha256": sha256_of(file), "bytes": file.stat().st_size}
 
 
 def _files(folder: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if path.name not in BOOKKEEPING)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write whole or not at all."""
-    partial = file.with_name(PARTIAL)
-    with partial.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(file)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ocm_core.io.digests import sha256_of
 from ocm_core.params.restrict import values
-from ocm_core.pipeline.manifests import file_digest, manifest_of, read_manifest, text_digest
+from ocm_core.pipeline.manifests import manifest_of, read_manifest, text_digest
 from ocm_core.pipeline.sources import digest, sources
 from ocm_core.pipeline.table import BY_NAME, Task, inputs, modules, reads, tasks
 from ocm_core.schema.experiment import Experiment
@@ -23,7 +24,7 @@ def fingerprint(experiment: Experiment, task: Task) -> dict[str, Any]:
     return {
         "parameters": text_digest(values(experiment, reads(experiment, task))),
         "sources": digest(source_files(experiment, task)),
-        "inputs": {str(t): file_digest(manifest_of(experiment.name, t)) for t in upstream},
+        "inputs": {str(t): sha256_of(manifest_of(experiment.name, t)) for t in upstream},
     }
 
 

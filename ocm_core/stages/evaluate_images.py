@@ -13,6 +13,7 @@ from ocm_core.artifacts.results import AXES, save, table
 from ocm_core.artifacts.samples import read_samples, store_name
 from ocm_core.cells import Cell, cells_of
 from ocm_core.features.interface import FeatureSpace, ImageSet, extract
+from ocm_core.io.atomic import write_text
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.kernel_distance import kernel_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
@@ -36,9 +37,7 @@ def run(job: Job) -> None:
         if not file.exists():  # what an interrupted run has finished is kept
             drawn = read_samples(job.inputs[f"sample/{job.part}"], cell)
             values = {**measure(images_of(drawn)), "clamped": drawn.clamped}
-            temporary = file.with_suffix(".new")
-            temporary.write_text(json.dumps(values))
-            temporary.replace(file)
+            write_text(file, json.dumps(values))
         for name, value in json.loads(file.read_text()).items():
             found[name].loc[{axis: getattr(cell, axis) for axis in AXES}] = value
     save(job.folder, found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.io.atomic import replacing
 from ocm_core.likelihood.bound import Bound, Likelihood, Methods
 from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.schema.block import require
@@ -62,7 +62,8 @@ class LikelihoodTable:
         """Of these images; what an interrupted run has finished is not computed again."""
         file = self.job.folder / f"bits-{self.score}-{rows.start}.npy"
         if not file.exists():
-            _save_whole(file, self._bits(rows))
+            with replacing(file) as temporary, temporary.open("wb") as stream:
+                np.save(stream, self._bits(rows))
         return np.asarray(np.load(file))
 
     def _bits(self, rows: range) -> ndarray:
@@ -120,9 +121,3 @@ def _summary(job: Job, methods: list[str], bits: ndarray) -> xr.Dataset:
         "nll_terms": ((*dims, "term"), bits.mean(-1)),
     }
     return xr.Dataset(variables, coords)
-
-
-def _save_whole(file: Path, values: ndarray) -> None:
-    temporary = file.with_name(f"new-{file.name}")
-    np.save(temporary, values)
-    temporary.replace(file)

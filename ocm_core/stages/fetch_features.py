@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ocm_core.features import inception
 from ocm_core.io.download import byte_bar, download
-from ocm_core.io.lock import Lock
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -18,6 +17,6 @@ def run(job: Job) -> None:
     if not path.exists():
         with byte_bar(path.name) as progress:
             download(inception.URL, path, inception.remedy(path), progress)
-    inception.build(inception.FOLDER, Lock(), "cpu")
+    inception.build(inception.FOLDER, "cpu")
     shutil.copyfile(path, job.folder / path.name)
     job.note(url=inception.URL)

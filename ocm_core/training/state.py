@@ -7,7 +7,6 @@ along the iterations) outlives the run as a small JSON file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import replacing
 from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
@@ -74,16 +74,14 @@ class TrainingState:
             return int(json.loads(file.metadata()["state"])["iteration"])
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f"{_FILE}.tmp"
         facts = {
             "iteration": self.iteration,
             "smoothed": self.smoothed,
             "lowest": self.lowest,
             "curve": self.curve,
         }
-        save_file(self._tensors(), temporary, metadata={"state": json.dumps(facts)})
-        os.replace(temporary, self.path(folder))
+        with replacing(self.path(folder)) as temporary:
+            save_file(self._tensors(), temporary, metadata={"state": json.dumps(facts)})
 
     @torch.no_grad()
     def resume(self, folder: Path) -> None:

@@ -145,7 +145,7 @@ def test_inception_is_clean_fids(folder: Path, lock: Lock) -> None:
         device=torch.device("cpu"),
         verbose=False,
     )
-    space = inception.build(folder, lock, "cpu")
+    space = inception.build(folder, "cpu", lock=lock)
     found = extract(space, batch, 3)
     assert found.shape == (4, space.dimension) and space.name == "inception"
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -155,32 +155,32 @@ def test_inception_can_resize_by_itself_as_older_figures_have_it(folder: Path, l
     make_torchvision_importable()
     from cleanfid.features import InceptionV3W
 
-    older = inception.build(folder, lock, "cpu", resize_inside=True)
+    older = inception.build(folder, "cpu", lock=lock, resize_inside=True)
     batch = images(4, side=40)
     expected = InceptionV3W(str(folder), download=False, resize_inside=True)(batch.float())
     torch.testing.assert_close(older.features(batch), expected)
     assert older.name == "inception (its own resizing)"
-    clean = inception.build(folder, lock, "cpu").features(batch)
+    clean = inception.build(folder, "cpu", lock=lock).features(batch)
     assert not torch.allclose(clean, expected, rtol=1e-3)
 
 
 def test_first_use_records_the_digest_and_another_file_is_refused_unopened(
     folder: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inception.build(folder, lock, "cpu")
+    inception.build(folder, "cpu", lock=lock)
     assert list(json.loads(lock.path.read_text())) == ["inception/inception-2015-12-05.pt"]
-    inception.build(folder, lock, "cpu")
+    inception.build(folder, "cpu", lock=lock)
     torch.manual_seed(1)
     torch.jit.script(TinyInception()).save(folder / inception.FILE)
     monkeypatch.setattr(torch.jit, "load", lambda path: pytest.fail("it was opened"))
     with pytest.raises(OcmError, match=r"expected sha256 \w{64} .* as recorded in .*lock\.json"):
-        inception.build(folder, lock, "cpu")
+        inception.build(folder, "cpu", lock=lock)
 
 
 def test_inception_is_never_downloaded(tmp_path: Path, lock: Lock) -> None:
     path = tmp_path / "checkpoints" / "inception"
     with pytest.raises(OcmError, match=r"no such file; fetch it by hand from https://\S+\.pt, and"):
-        inception.build(path, lock, "cpu")
+        inception.build(path, "cpu", lock=lock)
     assert (
         Path("checkpoints/inception/inception-2015-12-05.pt") == inception.FOLDER / inception.FILE
     )
@@ -191,13 +191,13 @@ def test_what_is_no_inception_is_refused_and_not_recorded(tmp_path: Path, lock: 
     path = tmp_path / inception.FILE
     path.write_text("<html>quota</html>")
     with pytest.raises(OcmError, match="found a web page"):
-        inception.build(tmp_path, lock, "cpu")
+        inception.build(tmp_path, "cpu", lock=lock)
     torch.jit.script(Layers()).save(path)
     with pytest.raises(OcmError, match=r"expected clean-fid's Inception .* no attribute 'layers'"):
-        inception.build(tmp_path, lock, "cpu")
+        inception.build(tmp_path, "cpu", lock=lock)
     torch.save({"weight": torch.zeros(3)}, path)
     with pytest.raises(OcmError, match="expected clean-fid's Inception in TorchScript"):
-        inception.build(tmp_path, lock, "cpu")
+        inception.build(tmp_path, "cpu", lock=lock)
     assert not lock.path.exists()
 
 

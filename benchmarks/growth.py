@@ -27,7 +27,7 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ddpm
-from ocm_core.store import writer as store
+from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 
 DECADE = (1, 2, 5, 10)
@@ -82,7 +82,7 @@ def _peak(count: int) -> int:
         return {"x": drawn.x.numpy()}
 
     with TemporaryDirectory() as folder:
-        store.write(Path(folder) / "x.zarr", plan, shard, {})
+        writer.write(Path(folder) / "x.zarr", plan, shard, {})
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -23,7 +23,7 @@ from benchmarks.measuring import interleaved, seconds
 from benchmarks.sampling_head import operations
 from ocm_core.planning.roofline import A100
 from ocm_core.rng.batches import BatchRng
-from ocm_core.store import writer as store
+from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 from ocm_core.store.loader import StoredItems, open_items
 from ocm_core.store.reader import open_split
@@ -62,7 +62,7 @@ def written(count: int = COUNT) -> Iterator[ShuffledLatents]:
             items=range(count), shape=SHAPE, dtype="float32", chunk=CHUNK, shard=SHARD
         )
         read = lambda rows: {"x": values[rows.start : rows.stop]}  # noqa: E731
-        store.write(folder / "train.zarr", plan, read, {})
+        writer.write(folder / "train.zarr", plan, read, {})
         values.tofile(folder / "train.bin")
         mapped = np.memmap(folder / "train.bin", np.float32, "r", shape=values.shape)
         stored = open_split([folder], "train")

@@ -20,7 +20,7 @@ from ocm_core.artifacts.samples import CellSamples
 from ocm_core.errors import OcmError
 from ocm_core.generate.request import SampleGenerator
 from ocm_core.image_grid import save_grid
-from ocm_core.store import writer as store
+from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 
@@ -84,14 +84,14 @@ def _write_samples(generator: SampleGenerator, count: int, path: Path) -> None:
         chunk=batch,
         shard=batch,
     )
-    store.begin(path, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
-    missing = store.missing(path, plan)
+    writer.begin(path, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
+    missing = writer.missing(path, plan)
     total, silent = len(missing) * generator.steps, not sys.stderr.isatty()
     with tqdm(total=total, desc="sampling", unit="step", disable=silent, leave=False) as bar:
-        store.write_shards(
+        writer.write_shards(
             path, plan, missing, lambda rows: generator.draw(rows, lambda *_: bar.update())
         )
-    store.verify(path, plan)
+    writer.verify(path, plan)
 
 
 def _write_decoded(generator: SampleGenerator, images: SampleImages, path: Path) -> None:
@@ -105,4 +105,4 @@ def _write_decoded(generator: SampleGenerator, images: SampleImages, path: Path)
         shard=batch,
     )
     attributes = {"samples": f"{generator.name}.zarr"}
-    store.write(path, plan, lambda rows: {"x": images[rows.start : rows.stop].numpy()}, attributes)
+    writer.write(path, plan, lambda rows: {"x": images[rows.start : rows.stop].numpy()}, attributes)

@@ -105,6 +105,11 @@ def feature_modules(experiment: Experiment, part: str) -> list[str]:
     return [f"ocm_core.features.{space}"] if space else []
 
 
+def reference_modules(experiment: Experiment, part: str) -> list[str]:
+    published = ["ocm_core.features.published_reference"]
+    return feature_modules(experiment, part) + published * published_reference(experiment)
+
+
 def page_module(experiment: Experiment, part: str) -> list[str]:
     kind = "toy" if experiment.data.kind == "mixture" else "image"
     return [f"ocm_core.stages._{kind}_page"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from contextlib import nullcontext
 from importlib import import_module
@@ -14,8 +13,7 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load, resolved_file
 from ocm_core.params.restrict import restrict
-from ocm_core.pipeline import manifests as artifacts
-from ocm_core.pipeline import table
+from ocm_core.pipeline import manifests, table
 from ocm_core.pipeline.job import Device, Job
 from ocm_core.pipeline.sources import check_loaded, loaded
 from ocm_core.pipeline.staleness import fingerprint, state
@@ -33,27 +31,27 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
     rank = current_rank()
     if rank.world_size > 1 and not table.BY_NAME[stage].shared:
         raise OcmError(f"stage {stage!r} is done by one process; give it one GPU, or none")
-    with artifacts.sole_writer(name, task) if rank.is_first else nullcontext():
+    with manifests.sole_writer(name, task) if rank.is_first else nullcontext():
         job = Job(
             experiment=restricted,
             stage=stage,
             part=part,
             inputs={str(t): _input(experiment, t) for t in table.inputs(experiment, task)},
-            folder=artifacts.folder_of(name, task),
+            folder=manifests.folder_of(name, task),
             outputs={k: Path(path) for k, path in table.outputs(experiment, task).items()},
             requested_device=device,
             threads=threads,
         )
         facts = fingerprint(experiment, task)
-        key = artifacts.text_digest(facts)
+        key = manifests.text_digest(facts)
         if rank.is_first:
-            artifacts.prepare(job.folder, key)
+            manifests.prepare(job.folder, key)
         rank.wait()
         _run_stage(job, declared, before)
         rank.wait()
         if rank.is_first:
             facts |= {"key": key, "notes": job.notes}
-            artifacts.finish(name, task, job.outputs.values(), facts)
+            manifests.finish(name, task, job.outputs.values(), facts)
 
 
 def _input(experiment: Experiment, task: table.Task) -> Path:
@@ -62,9 +60,9 @@ def _input(experiment: Experiment, task: table.Task) -> Path:
     Snakemake knows only of what it ran itself: an artifact from elsewhere, or a parameter that was
     changed while a run was under way, would otherwise end in results of mixed origin.
     """
-    folder = artifacts.checked_folder(experiment.name, task)
+    folder = manifests.checked_folder(experiment.name, task)
     if (found := state(experiment, task)) != "current":
-        again = f"snakemake --cores 1 --force {artifacts.manifest_of(experiment.name, task)}"
+        again = f"snakemake --cores 1 --force {manifests.manifest_of(experiment.name, task)}"
         raise OcmError(f"{folder}: {found}; `{again}` makes it again")
     return folder
 
@@ -80,8 +78,6 @@ def _check_methods(experiment: Experiment, declared: Collection[str]) -> None:
 def _run_stage(job: Job, declared: Collection[str], before: Collection[str]) -> None:
     module = import_module(f"ocm_core.stages.{job.stage}")
     check_loaded(before, declared, job.stage)
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(job.threads)
     for output in job.outputs.values():
         output.parent.mkdir(parents=True, exist_ok=True)
     module.run(job)

@@ -207,7 +207,7 @@ STAGES = (
             *([] if needs.published_reference(experiment) else PIXELS),
             *("classifier/all", "fetch_features/all", "fetch_reference/all"),
         ],
-        chosen=needs.feature_modules,
+        chosen=needs.reference_modules,
         resources=NETWORK,
     ),
     Stage(

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from ocm_core.artifacts.dataset import open_data
 from ocm_core.datasets.interface import Split
-from ocm_core.store import writer as store
+from ocm_core.store import writer
 from ocm_core.store.layout import DType, StoreLayout, ranges, store_path
 
 if TYPE_CHECKING:
@@ -105,5 +105,5 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
     def progress(shards: Sequence[range]) -> Iterator[range]:
         return job.progress(shards, f"{name}: shards")
 
-    store.write(store_path(job.folder, name), plan, read_shard, encoding.attrs, progress)
+    writer.write(store_path(job.folder, name), plan, read_shard, encoding.attrs, progress)
     return len(plan.items)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from ocm_core.features.interface import (
     ImageSet,
     feature_batches,
 )
-from ocm_core.features.published_reference import open_reference
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.rng.streams import Purpose, stream
@@ -34,29 +34,38 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     settings, space = require(job.experiment.evaluate.features), load_space(job)
-    published = settings.reference and open_reference(settings.reference, ARCHIVES)
-    images = published.images if published else _training_images(job)
-    chosen = _chosen(len(images), settings.manifold_images, settings.seed)
+    source = _reference_set(job)
+    chosen = _chosen(len(source.images), settings.manifold_images, settings.seed)
     kept: list[FeatureVectors] = []
-    batches = _keeping(_batches(job, space, images), chosen, kept)
-    if published:
-        statistics = published.statistics
-        deque(batches, maxlen=0)  # for what is kept
-    else:
-        statistics = Statistics.over(batches)
+    batches = _keeping(_batches(job, space, source.images), chosen, kept)
+    statistics = source.statistics or Statistics.over(batches)
+    deque(batches, maxlen=0)  # where the statistics are published, for what is kept
     manifold = Manifold.of(torch.cat(kept), neighbours=settings.neighbours)
     save_reference(job.folder, statistics, manifold)
     job.note(
         space=space.name,
-        images=None if published else len(images),  # of the statistics; a file does not tell
+        images=None if source.statistics else len(source.images),  # a file does not tell
         manifold_images=len(chosen),
-        published=published.provenance if published else None,
+        published=source.provenance,
     )
 
 
-def _training_images(job: Job) -> EightBitSplit:
-    data = open_data(job)
-    return EightBitSplit(data.splits["train"], require(data.levels))
+class ReferenceSet(NamedTuple):
+    """The images, and what a published file of them has beside."""
+
+    images: ImageSet
+    statistics: Statistics | None = None
+    provenance: dict[str, str] | None = None
+
+
+def _reference_set(job: Job) -> ReferenceSet:
+    name = require(job.experiment.evaluate.features).reference
+    if name is None:
+        data = open_data(job)
+        return ReferenceSet(EightBitSplit(data.splits["train"], require(data.levels)))
+    module = import_module("ocm_core.features.published_reference")
+    opened = module.open_reference(name, ARCHIVES)
+    return ReferenceSet(opened.images, opened.statistics, opened.provenance)
 
 
 def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[FeatureVectors]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.params.resolved import load, resolved_file
-from ocm_core.pipeline.dvc_yaml import dvc_texts
+from ocm_core.pipeline.dvc_yaml import dvc_text
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "digits"
@@ -33,7 +33,7 @@ def make(root: Path) -> None:
     """Both commits; the working tree is the second."""
     _run(root, "git", "init", "--quiet", "--initial-branch=main")
     _run(root, _tool("dvc"), "init", "--quiet")
-    (root / "dvc.yaml").write_text(dvc_texts([load(NAME)], [])[Path("dvc.yaml")])
+    (root / "dvc.yaml").write_text(dvc_text([load(NAME)], []))
     resolved = RESOLVED.read_text()
     rate = f"learning_rate: {load(NAME).train.heads.learning_rate}"
     head, tail = resolved.split("  heads:", 1)

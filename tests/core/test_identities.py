@@ -171,6 +171,23 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     assert whole.matrix().shape == (2, 16, 16)
 
 
+@given(seeds, st.floats(0.0, 6.0))
+@settings(max_examples=20)
+def test_the_conditional_covariance_is_that_of_the_conditional_model_alone(seed, scale):
+    schedule = Schedule(np.linspace(0.0, 0.3, 6))
+    model = Denoiser(LabelledNetwork(seed), schedule)
+    x, label = points(seed, 2, 4, 2, 2), torch.tensor([0, 2])
+    method, reverse = (
+        covariance.build("exact_diag"),
+        ReverseStep(transition(schedule, 1, 4), Ddpm()),
+    )
+    guided = GuidedDenoiser(model, scale, null_label=3, covariance="conditional")
+    torch.testing.assert_close(
+        method.step_covariance(guided.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
+        method.step_covariance(model.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
+    )
+
+
 @given(seeds)
 @settings(max_examples=20)
 def test_shared_likelihood_pass_equals_method_by_method(seed):

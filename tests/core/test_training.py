@@ -24,6 +24,7 @@ from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
+from ocm_core.networks import build
 from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
@@ -397,3 +398,27 @@ def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
     )
     assert visited == list(range(101, 251))
     np.testing.assert_array_equal(again.one_minus_gamma, whole.one_minus_gamma)
+
+
+def test_dropout_in_the_frozen_trunk_is_seeded_by_the_batch() -> None:
+    """`train.heads.trunk_dropout`, as the published trainer has it: random, and yet resumable."""
+    config = {"in_channels": 1, "base_channels": 32, "channel_multipliers": [1], "dropout": 0.5}
+    config |= {"blocks_per_level": 1, "attention_levels": []}
+    torch.manual_seed(0)
+    network = build("ddpm_unet", config).requires_grad_(False)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    head = CovarianceHead(network.make_head("simple"))
+    denoiser = Denoiser(network, schedule.linear(100), heads={"npr": head})
+    fitting = HeadFitting(
+        denoiser, {"npr": covariance.build("npr")}, InMemory(torch.randn(8, 1, 4, 4)), Decoder(None)
+    )
+
+    def losses(train: bool, iteration: int) -> torch.Tensor:
+        network.train(train)
+        rng = BatchRng(0, iteration, 8)
+        rng.seed_torch(0)
+        return fitting.losses(rng, slice(None))["npr"].detach()
+
+    assert torch.equal(losses(True, 3), losses(True, 3))
+    assert not torch.equal(losses(True, 3), losses(False, 3))

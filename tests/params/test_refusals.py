@@ -53,7 +53,7 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
         (
             "sample.samplers.ddpm.last_sigma=1.0",
             "sample.samplers.ddpm.last_sigma",
-            "what is diffused has none",
+            "points and latents have none",
         ),
         ("train.score=null", "train.score", "null, but the experiment trains it"),
         ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast, get_args
 
 import pytest
-from ocm_core.stages._cells import CellSampler
 
 from ocm_core.cells import cells
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.params.compose import compose
+from ocm_core.samplers.cell_sampler import CellSampler
 from ocm_core.schema.experiment import ChainKind
 
 

@@ -81,7 +81,6 @@ def test_a_part_depends_on_its_own_methods_only() -> None:
     assert table.modules(experiment, task) == [
         "ocm_core.stages.sample",
         "ocm_core.covariance.beta",
-        "ocm_core.datasets.mixture",
         "ocm_core.networks.mixture",
     ]
 

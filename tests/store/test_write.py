@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocm_core.errors import OcmError
-from ocm_core.store import writer as store
+from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 
@@ -110,8 +110,8 @@ def test_a_chunk_of_zeros_is_written_when_resumed_as_when_not(tmp_path: Path) ->
     data = {"x": np.zeros((16, *whole.shape), np.uint8)}
     (folder,) = write_jobs(tmp_path, whole, data, 1)
     before = digests(folder)
-    store.shard_file(folder / "train.zarr", whole, "x", range(8, 16)).unlink()
-    store.write(folder / "train.zarr", whole, reader(whole, data), ATTRS)
+    writer.shard_file(folder / "train.zarr", whole, "x", range(8, 16)).unlink()
+    writer.write(folder / "train.zarr", whole, reader(whole, data), ATTRS)
     assert digests(folder) == before
 
 
@@ -120,13 +120,13 @@ def test_writers_may_share_a_store_when_each_takes_its_own_shards(tmp_path: Path
     data = values(29, whole.shape, "float32")
     (folder,) = write_jobs(tmp_path, whole, data, 1)
     path = tmp_path / "shared.zarr"
-    store.begin(path, whole, ATTRS)
-    missing = store.missing(path, whole)
+    writer.begin(path, whole, ATTRS)
+    missing = writer.missing(path, whole)
     assert missing == whole.shards
     with ThreadPoolExecutor(2) as pool:
         halves = (missing[::2], missing[1::2])
-        list(pool.map(lambda h: store.write_shards(path, whole, h, reader(whole, data)), halves))
-    store.verify(path, whole)
+        list(pool.map(lambda h: writer.write_shards(path, whole, h, reader(whole, data)), halves))
+    writer.verify(path, whole)
     assert digests(path) == digests(folder / "train.zarr")
 
 
@@ -142,7 +142,7 @@ def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
 ) -> None:
     path, whole = written
     before = digests(path)
-    shard = store.shard_file(path, whole, "x", range(8, 16))
+    shard = writer.shard_file(path, whole, "x", range(8, 16))
     content = bytearray(shard.read_bytes())
     content[37] ^= 1 << 4
     shard.write_bytes(content)
@@ -152,11 +152,11 @@ def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
 
 def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, StoreLayout]) -> None:
     path, whole = written
-    store.shard_file(path, whole, "label", range(16, 20)).unlink()
+    writer.shard_file(path, whole, "label", range(16, 20)).unlink()
     with pytest.raises(OcmError, match=r"label/c/2: no such shard \(1 are missing\)"):
         open_split([path.parent], "train")
     with pytest.raises(OcmError, match="label/c/2: missing or not of its planned size"):
-        store.verify(path, whole)
+        writer.verify(path, whole)
 
 
 def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
@@ -164,11 +164,11 @@ def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
 ) -> None:
     path, whole = written
     before = digests(path)
-    shard = store.shard_file(path, whole, "x", range(16, 20))
+    shard = writer.shard_file(path, whole, "x", range(16, 20))
     shard.write_bytes(shard.read_bytes()[-40:])
     with pytest.raises(OcmError, match="x/c/2/0/0: ends too early"):
         open_split([path.parent], "train").all()
-    store.write(path, whole, reader(whole, values(20, whole.shape, "float32")), ATTRS)
+    writer.write(path, whole, reader(whole, values(20, whole.shape, "float32")), ATTRS)
     assert digests(path) == before
 
 
@@ -178,7 +178,7 @@ def test_a_finished_store_is_left_alone(written: tuple[Path, StoreLayout]) -> No
     def never(rows: range) -> dict[str, np.ndarray]:
         raise AssertionError(rows)
 
-    store.write(path, whole, never, ATTRS)
+    writer.write(path, whole, never, ATTRS)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_store_of_something_else_is_not_resumed(
     written: tuple[Path, StoreLayout], other: StoreLayout, attrs: dict[str, object]
 ) -> None:
     with pytest.raises(OcmError, match="holds something else than planned; delete it"):
-        store.write(written[0], other, reader(other, values(20, (2, 3), other.dtype)), attrs)
+        writer.write(written[0], other, reader(other, values(20, (2, 3), other.dtype)), attrs)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_bad_values_are_named(tmp_path: Path, name: str, change: object, message
     data = values(8, whole.shape, "float32")
     data[name] = change(data[name])  # type: ignore[operator]
     with pytest.raises(OcmError, match=message):
-        store.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+        writer.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
     assert not list(tmp_path.rglob("c/*"))
 
 
@@ -222,17 +222,17 @@ def test_values_above_the_grey_levels_and_beyond_half_precision_are_refused(
     pixels = plan(range(8), dtype="uint8", labelled=False)
     bright = {"x": np.full((8, 2, 3), 17, np.uint8)}
     with pytest.raises(OcmError, match="not below levels = 17"):
-        store.write(tmp_path / "a.zarr", pixels, reader(pixels, bright), ATTRS)
+        writer.write(tmp_path / "a.zarr", pixels, reader(pixels, bright), ATTRS)
     half = plan(range(8), dtype="float16", labelled=False)
     with pytest.raises(OcmError, match="not finite as float16"), np.errstate(over="ignore"):
-        store.write(tmp_path / "b.zarr", half, lambda rows: {"x": np.full((8, 2, 3), 1e6)}, ATTRS)
+        writer.write(tmp_path / "b.zarr", half, lambda rows: {"x": np.full((8, 2, 3), 1e6)}, ATTRS)
 
 
 def test_variables_that_were_not_planned_are_refused(tmp_path: Path) -> None:
     whole = plan(range(8), labelled=False)
     data = values(8, whole.shape, "float32")
     with pytest.raises(OcmError, match="planned are x, index, given were"):
-        store.write(tmp_path / "train.zarr", whole, lambda rows: data, ATTRS)
+        writer.write(tmp_path / "train.zarr", whole, lambda rows: data, ATTRS)
 
 
 def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
@@ -245,7 +245,7 @@ def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
     whole = plan(range(8))
     with pytest.raises(OcmError, match="x/c/0/0/0: Disk quota exceeded; make room"):
         data = values(8, whole.shape, "float32")
-        store.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+        writer.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
 
 
 def test_stores_that_do_not_make_a_whole_split_are_refused(tmp_path: Path) -> None:

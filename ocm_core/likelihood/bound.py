@@ -90,7 +90,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Pass:
-    """One look of every method at x_t, for as many steps from t as are asked."""
+    """What every method says at x_t: the terms of as many steps from t as are asked."""
 
     prediction: AnyPrediction
     covariances: Mapping[str, StepCovariance]

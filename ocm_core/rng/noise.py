@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ocm_core.errors import OcmError
 from ocm_core.rng.streams import Purpose, stream
 from ocm_core.shapes import Batch
 
@@ -109,27 +108,3 @@ def _signs(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         source.integers(0, 2**32, size=(shape[0], words), dtype=np.uint32).view(np.uint8), axis=1
     )
     return bits[:, : shape[1]].astype(np.float32) * 2 - 1
-
-
-@dataclass
-class Replay:
-    """Noise given beforehand, in the order of use: for tests and for exact comparisons."""
-
-    normals: Sequence[Tensor]
-    probes: Sequence[Tensor] = ()
-    _normal: int = 0
-    _probe: int = 0
-
-    def normal(self) -> Batch:
-        self._normal += 1
-        return self._take(self.normals, self._normal, "normal")
-
-    def signs(self) -> Batch:
-        self._probe += 1
-        return self._take(self.probes, self._probe, "probe")
-
-    @staticmethod
-    def _take(values: Sequence[Tensor], count: int, what: str) -> Tensor:
-        if count > len(values):
-            raise OcmError(f"replayed noise has {len(values)} {what} draws; number {count} asked")
-        return values[count - 1]

@@ -27,7 +27,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.networks import build
 from ocm_core.networks.recomputing import recompute_blocks
-from ocm_core.rng.noise import Replay
+from tests.core.doubles import Replay
 
 
 def unet() -> tuple[Denoiser, nn.Module, tuple[int, ...]]:

@@ -1,7 +1,9 @@
-"""Small networks whose Jacobians are known, for tests of the machinery around them."""
+"""Small networks whose Jacobians are known, and noise that is known, for tests around them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -69,3 +71,29 @@ class LabelledNetwork(ScoreNetwork):
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
         return LinearHead()
+
+
+@dataclass
+class Replay:
+    """Noise given beforehand, in the order of use."""
+
+    normals: Sequence[torch.Tensor]
+    probes: Sequence[torch.Tensor] = ()
+    _normal: int = 0
+    _probe: int = 0
+
+    def normal(self) -> torch.Tensor:
+        self._normal += 1
+        return self._take(self.normals, self._normal, "normal")
+
+    def signs(self) -> torch.Tensor:
+        self._probe += 1
+        return self._take(self.probes, self._probe, "probe")
+
+    @staticmethod
+    def _take(values: Sequence[torch.Tensor], count: int, what: str) -> torch.Tensor:
+        if count > len(values):
+            raise AssertionError(
+                f"replayed noise has {len(values)} {what} draws; number {count} asked"
+            )
+        return values[count - 1]

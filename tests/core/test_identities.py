@@ -19,8 +19,8 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore
-from ocm_core.rng.noise import Replay, SampleNoise
-from tests.core.doubles import LabelledNetwork, QuadraticNetwork
+from ocm_core.rng.noise import SampleNoise
+from tests.core.doubles import LabelledNetwork, QuadraticNetwork, Replay
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
 seeds = st.integers(0, 2**31)

@@ -13,8 +13,8 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.transition import Ddim, Ddpm, transitions
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.rng.noise import Replay
 from ocm_core.samplers.ancestral import ancestral
+from tests.core.doubles import Replay
 from tests.goldens_io import arrays, facts, tensor
 from tests.networks.golden import golden
 

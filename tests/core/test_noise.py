@@ -13,7 +13,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng import noise
-from ocm_core.rng.noise import Replay, SampleNoise
+from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ddpm
 
 
@@ -92,10 +92,6 @@ def test_two_processes_draw_what_one_draws(tmp_path):
     torch.testing.assert_close(torch.from_numpy(halves), samples(range(64)), rtol=1e-5, atol=1e-5)
 
 
-def test_replay_says_when_it_runs_out():
-    with pytest.raises(OcmError, match="has 1 normal draws; number 2 asked"):
-        replay = Replay([torch.zeros(1)])
-        replay.normal()
-        replay.normal()
+def test_a_seed_below_zero_is_refused():
     with pytest.raises(OcmError, match="seed = -1: expected 0 ≤ seed"):
         SampleNoise(-1, range(2), (2,)).normal()

@@ -12,7 +12,7 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
-from ocm_core.rng.noise import Replay
+from tests.core.doubles import Replay
 from tests.goldens_io import arrays, assert_close, facts
 
 KERNELS = {"ddpm": Ddpm(), "ddim0": Ddim(0.0), "ddim0.5": Ddim(0.5)}

@@ -13,9 +13,9 @@ from ocm_core.diffusion import chains
 from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.rng.noise import Replay
 from ocm_core.samplers.ancestral import ancestral
 from ocm_core.training import moments
+from tests.core.doubles import Replay
 from tests.core.published import OURS, case_denoiser
 from tests.goldens_io import arrays, assert_close, facts, tensor
 

@@ -189,6 +189,7 @@ STAGES = (
         methods=needs.sampled_methods,
         shared=True,
         resources=LONG,
+        priority=1,  # long jobs first, so that short ones fill the gaps
     ),
     Stage(
         "classifier",

@@ -10,6 +10,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from ocm_core.errors import OcmError
@@ -46,8 +47,8 @@ def reserve(count: int, folder: Path | None = None) -> str:
 
 def available(environment: Mapping[str, str]) -> list[str]:
     """Those that a cluster has assigned to this job, or all of the machine."""
-    if VISIBLE in environment:
-        return [name for name in environment[VISIBLE].split(",") if name]
+    if VISIBLE in environment:  # which ends, for CUDA, at the first name that is none
+        return list(takewhile(lambda name: name not in ("", "-1"), environment[VISIBLE].split(",")))
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]

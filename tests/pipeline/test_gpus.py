@@ -70,7 +70,7 @@ def test_more_than_there_are(tmp_path: Path) -> None:
 def test_a_cluster_s_assignment_is_kept_to() -> None:
     for count in (available, seen):
         assert count({VISIBLE: "1,4"}) == ["1", "4"]
-        assert count({VISIBLE: ""}) == []
+        assert count({VISIBLE: ""}) == count({VISIBLE: "-1"}) == []
 
 
 def test_without_torch_the_driver_s_files_are_counted(tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_plots(project: Project) -> None:
     assert {("HEAD", "0.5"), ("workspace", "0.75")} <= points
 
 
+def test_only_the_active_are_recorded(project: Project) -> None:
+    said = project.run("ocm", "sync", OTHER, fails=True)
+    assert f"{OTHER}: DVC records only the active experiments" in said
+
+
 def test_numbers_that_go_or_come_are_noticed(project: Project, tmp_path: Path) -> None:
     copied = project.copy(tmp_path / "project")
     (copied.root / f"reports/{OTHER}.metrics.json").unlink()

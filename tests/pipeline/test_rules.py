@@ -88,7 +88,7 @@ def test_every_task_has_its_rule_its_inputs_and_its_resources(bench: Project, na
     }
 
 
-def test_a_page_needs_every_fetched_file_after_the_checkpoint(empty: Project) -> None:
+def test_the_checkpoint_is_fetched_before_all_else(empty: Project) -> None:
     jobs = announced(empty, "imagenet256")
     assert "fetch_score/all" in jobs["fetch_vae/all"].inputs & jobs["fetch_data/all"].inputs
 

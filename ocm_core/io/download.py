@@ -21,13 +21,13 @@ SCHEMES = ("file", "http", "https")
 CHUNK = 1 << 20
 SECONDS_OF_SILENCE = 60
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
-_HEAD = 512  # bytes, of which a web page's first sign is `<`
+_HEAD = 512  # bytes that are read to tell a web page
 
 ByteProgress = Callable[[int, int | None], None]  # bytes so far, and in all if known
 
 
 def google_drive(file_id: str) -> str:
-    """The address that answers with the file, where the sharing link answers with a page."""
+    """The address of the file itself: a sharing link leads to a web page."""
     return f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t"
 
 
@@ -71,7 +71,7 @@ def byte_bar(description: str) -> Iterator[ByteProgress]:
 
 
 class _Part:
-    """The unfinished file, and the server's mark of the version that it is the beginning of."""
+    """The unfinished file, and the server's name for its version (ETag or date)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -121,7 +121,7 @@ def _transfer(url: str, part: _Part, progress: ByteProgress) -> str:
 
 
 def _continues(response: Any, start: int) -> bool:
-    """Whether the body begins where the part ends; if not, it is the whole file."""
+    """Whether the server sends the rest of the file, and not the whole."""
     if getattr(response, "status", None) != PARTIAL_CONTENT:
         return False
     offset = response.headers.get("Content-Range", "")
@@ -138,7 +138,7 @@ def _opened(url: str, part: _Part) -> Any:
         if error.code != RANGE_NOT_SATISFIABLE:
             raise
         error.close()
-    part.discard()  # there is nothing after it: it is no beginning of this file
+    part.discard()  # the server has no bytes after it, so it is no part of this file
     return urlopen(Request(url), timeout=SECONDS_OF_SILENCE)
 
 
@@ -162,7 +162,7 @@ def _append(
 
 
 def _version(headers: Any) -> str | None:
-    """A strong mark: RFC 9110 forbids weak ones in If-Range."""
+    """A strong ETag or a date: RFC 9110 forbids weak ETags in If-Range."""
     tag: str | None = headers.get("ETag")
     if tag and not tag.startswith("W/"):
         return tag

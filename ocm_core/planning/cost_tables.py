@@ -109,7 +109,7 @@ def memory(workloads: Sequence[Workload]) -> CostTable:
         most, most_trained = counts.evaluation.fitting(room), counts.training.fitting(room)
         sample, methods = workload.experiment.sample, workload.experiment.methods
         probed = any(probes_of(methods[c.method]) for c in cells(workload.experiment))
-        most_sampled = most_trained if probed else most  # products need the graph
+        most_sampled = most_trained if probed else most  # products with the Jacobian keep the graph
         has_moments = any(work.stage == "moments" for work in workload.stages())
         rows.append(
             (

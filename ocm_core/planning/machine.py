@@ -25,7 +25,7 @@ class PinnedPackage:
 
     @property
     def differs(self) -> bool:
-        """A build such as +cpu satisfies the pin."""
+        """From the pinned version; a build of it such as +cpu does not."""
         return self.installed is None or self.installed.partition("+")[0] != self.pinned
 
     def __str__(self) -> str:

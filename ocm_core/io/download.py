@@ -6,21 +6,21 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from tqdm import tqdm
 
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reason
+from ocm_core.io.urls import redacted, request, split_url
 
-SCHEMES = ("file", "http", "https")
 CHUNK = 1 << 20
 SECONDS_OF_SILENCE = 60
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
+LONGEST_NUMBER = 15  # digits of a length: petabytes
 _HEAD = 512  # bytes that are read to tell a web page
 
 ByteProgress = Callable[[int, int | None], None]  # bytes so far, and in all if known
@@ -33,13 +33,11 @@ def google_drive(file_id: str) -> str:
 
 def download(url: str, path: Path, remedy: str, progress: ByteProgress | None = None) -> str:
     """Fetch `url` to `path` and return its sha256; continue what an earlier call began."""
-    if urlsplit(url).scheme not in SCHEMES:
-        raise OcmError(f"{url}: expected a URL that begins with {', '.join(SCHEMES)}")
+    place = split_url(url).netloc.rpartition("@")[2] or redacted(url)
     part = _Part(path)
     try:
         digest = _transfer(url, part, progress or _silent)
-    except (OSError, HTTPException) as error:
-        place = urlsplit(url).netloc or url
+    except Exception as error:  # http.client tells of bad answers in more ways than it says
         raise OcmError(
             f"{path}: could not be had from {place} ({_reason(error)}); {remedy}"
         ) from None
@@ -85,7 +83,7 @@ class _Part:
     def request_headers(self) -> dict[str, str]:
         if not self.size:
             return {}
-        version = {"If-Range": self.mark.read_text()} if self.mark.exists() else {}
+        version = {"If-Range": _plain(self.mark.read_text("latin-1"))} if self.mark.exists() else {}
         return {"Range": f"bytes={self.size}-", **version}
 
     def begin(self, version: str | None) -> None:
@@ -109,8 +107,8 @@ def _transfer(url: str, part: _Part, progress: ByteProgress) -> str:
         if not _continues(response, start):
             part.begin(_version(response.headers))
             start = 0
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length else None
+        length = _length(response.headers)
+        total = None if length is None else start + length
         digest = hashlib.sha256()
         with part.file.open("ab+") as file:
             _read_back(file, digest.update)
@@ -124,7 +122,7 @@ def _continues(response: Any, start: int) -> bool:
     """Whether the server sends the rest of the file, and not the whole."""
     if getattr(response, "status", None) != PARTIAL_CONTENT:
         return False
-    offset = response.headers.get("Content-Range", "")
+    offset = _header(response.headers, "Content-Range") or ""
     if not offset.startswith(f"bytes {start}-"):
         raise OSError(f"asked for the bytes from {start} on, got {offset or 'unnamed ones'}")
     return True
@@ -132,14 +130,13 @@ def _continues(response: Any, start: int) -> bool:
 
 def _opened(url: str, part: _Part) -> Any:
     try:
-        request = Request(url, headers=part.request_headers())
-        return urlopen(request, timeout=SECONDS_OF_SILENCE)
+        return urlopen(request(url, part.request_headers()), timeout=SECONDS_OF_SILENCE)
     except HTTPError as error:
         if error.code != RANGE_NOT_SATISFIABLE:
             raise
         error.close()
     part.discard()  # the server has no bytes after it, so it is no part of this file
-    return urlopen(Request(url), timeout=SECONDS_OF_SILENCE)
+    return urlopen(request(url, {}), timeout=SECONDS_OF_SILENCE)
 
 
 def _read_back(file: IO[bytes], consume: Callable[[bytes], None]) -> None:
@@ -163,17 +160,36 @@ def _append(
 
 def _version(headers: Any) -> str | None:
     """A strong ETag or a date: RFC 9110 forbids weak ETags in If-Range."""
-    tag: str | None = headers.get("ETag")
-    if tag and not tag.startswith("W/"):
-        return tag
-    modified: str | None = headers.get("Last-Modified")
-    return modified
+    tag = _header(headers, "ETag")
+    return tag if tag and not tag.startswith("W/") else _header(headers, "Last-Modified")
+
+
+def _length(headers: Any) -> int | None:
+    """Content-Length, which servers leave out where they do not know it."""
+    stated = _header(headers, "Content-Length")
+    if stated is None:
+        return None
+    if not stated.isascii() or not stated.isdigit() or len(stated) > LONGEST_NUMBER:
+        raise OSError(f"the server states a length of {stated!r}; expected a number of bytes")
+    return int(stated)
+
+
+def _header(headers: Any, name: str) -> str | None:
+    """Python gives other objects than strings for bytes that are not ASCII."""
+    value = headers.get(name)
+    return None if value is None else _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """What a header may hold."""
+    return "".join(character for character in text if " " <= character <= "~")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError):
         return f"status {error.code}"
-    return str(getattr(error, "reason", error))
+    inner = getattr(error, "reason", error)
+    return redacted(reason(inner if isinstance(inner, Exception) else error))
 
 
 def _silent(done: int, total: int | None) -> None:

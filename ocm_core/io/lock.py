@@ -58,8 +58,10 @@ class Lock:
     def _entries(self) -> dict[str, FileRecord]:
         if not self.path.exists():
             return {}
+        if self.path.is_dir():
+            raise OcmError(f"{self.path}: expected a file, found a folder; remove it")
         try:
-            return TypeAdapter(dict[str, FileRecord]).validate_json(self.path.read_text())
+            return TypeAdapter(dict[str, FileRecord]).validate_json(self.path.read_bytes())
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise OcmError(

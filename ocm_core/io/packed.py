@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import shutil
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from gzip import BadGzipFile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from tarfile import TarError
-from zipfile import BadZipFile
 
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Located
 from ocm_core.io.atomic import alone_in
+from ocm_core.io.reading import reading
 
-DAMAGE = (BadGzipFile, BadZipFile, EOFError, TarError, zlib.error)
+# Images hardly shrink: the published archives hold less than twice their own bytes. Small ones, as
+# tests make them, may shrink more.
+MOST_EXPANSION, ALWAYS_ALLOWED = 10, 64 << 20
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[None]:
+def whole(path: Path) -> AbstractContextManager[None]:
     """Whatever a damaged archive raises becomes one error that names the file."""
-    try:
-        yield
-    except DAMAGE as error:
+    return reading(path, "a whole archive", "remove it and fetch it again")
+
+
+def refuse_bomb(path: Path, unpacked_bytes: int) -> None:
+    """Before anything is unpacked: a few kilobytes can fill a disk."""
+    limit = max(MOST_EXPANSION * path.stat().st_size, ALWAYS_ALLOWED)
+    if unpacked_bytes > limit:
         raise OcmError(
-            f"{path}: expected a whole archive, found a damaged one ({error}); remove it and fetch"
-            " it again"
-        ) from None
+            f"{path}: would unpack to {unpacked_bytes} bytes or more; expected at most {limit}"
+            f" ({MOST_EXPANSION} times the archive, or {ALWAYS_ALLOWED}): this is not the published"
+            " file; remove it and fetch it again"
+        )
 
 
 def refuse_outside(path: Path, name: str) -> None:

@@ -17,8 +17,8 @@ import torch
 
 from ocm_core.errors import OcmError
 from ocm_core.io.download import refuse_web_page
-
-ZIP, PICKLE = b"PK\x03\x04", b"\x80"
+from ocm_core.io.formats import PICKLE, ZIP
+from ocm_core.io.reading import reason
 
 
 def refuse_other_formats(path: Path, remedy: str) -> None:
@@ -49,14 +49,10 @@ def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> ob
     except Exception as error:  # torch tells of damage in half a dozen ways
         raise OcmError(
             f"{path}: expected a whole PyTorch file, found a damaged one"
-            f" ({type(error).__name__}: {_first_line(error)}); {remedy}"
+            f" ({type(error).__name__}: {reason(error)}); {remedy}"
         ) from None
 
 
 def _refused(error: UnpicklingError) -> str:
     named = search(r"GLOBAL (\S+)", str(error))
     return f"a call for {named[1]}" if named else "pickle instructions that are not allowed"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

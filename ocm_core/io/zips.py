@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from zipfile import ZipFile
 
-from ocm_core.io.packed import no_member, refuse_outside, whole
+from ocm_core.io.packed import no_member, refuse_bomb, refuse_outside, whole
+
+_CHUNK = 1 << 20
 
 
 def open_zip(path: Path) -> ZipFile:
@@ -16,13 +18,22 @@ def open_zip(path: Path) -> ZipFile:
         opened = ZipFile(path)
     for name in opened.namelist():
         refuse_outside(path, name)
+    refuse_bomb(path, sum(member.file_size for member in opened.infolist()))
     return opened
 
 
 def copy_out(path: Path, opened: ZipFile, name: str, target: Path) -> None:
-    """To `target`, whatever the member is called."""
-    with whole(path), opened.open(name) as source, target.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+    """To `target`, whatever the member is called; no more than the size that the zip states."""
+    with whole(path):
+        source = opened.open(name)
+    with source, target.open("wb") as file:
+        while chunk := _next_chunk(path, source):
+            file.write(chunk)
+
+
+def _next_chunk(path: Path, source: IO[bytes]) -> bytes:
+    with whole(path):
+        return source.read(_CHUNK)
 
 
 @dataclass(frozen=True)
@@ -38,8 +49,7 @@ class ZippedImages:
         return f"{self.path}: {self.names[row]}"
 
     def content(self, row: int) -> bytes:
-        try:
-            with whole(self.path):
-                return self.opened.read(self.names[row])
-        except KeyError:
-            raise no_member(self.path, self.names[row]) from None
+        if self.names[row] not in self.opened.NameToInfo:
+            raise no_member(self.path, self.names[row])
+        with whole(self.path):
+            return self.opened.read(self.names[row])

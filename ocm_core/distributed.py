@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
 
 from ocm_core.errors import OcmError
 from ocm_core.progress import Item
+
+Decision = TypeVar("Decision")
+
+# Longer than any batch, and than another run that the first process waits for. A process that dies
+# is noticed by `torchrun`, which ends the others: nobody waits this long for it.
+TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Rank:
     def mine(self, items: Sequence[Item]) -> Sequence[Item]:
         return items[self.index :: self.world_size]
 
-    def rows(self, batch_size: int, accumulate: int) -> list[slice]:
+    def rows(self, batch_size: int, accumulate: int) -> list[range]:
         """This process's micro-batches: equal contiguous pieces of the batch."""
         pieces = self.world_size * accumulate
         if batch_size % pieces:
@@ -37,13 +46,25 @@ class Rank:
             )
         size = batch_size // pieces
         first = self.index * accumulate
-        return [slice(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
+        return [range(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
 
     def total(self, values: Iterable[Tensor]) -> None:
-        """Sum over the processes, in place."""
-        if self.world_size > 1:
-            for value in values:
-                distributed.all_reduce(value)
+        """Sum over the processes, in place; all values travel in one bucket."""
+        if self.world_size == 1 or not (held := list(values)):
+            return
+        bucket = torch.cat([value.flatten() for value in held])
+        distributed.all_reduce(bucket)
+        sums = torch.split_with_sizes(bucket, [value.numel() for value in held])
+        for value, summed in zip(held, sums, strict=True):
+            value.copy_(summed.view_as(value))
+
+    def agreed(self, decide: Callable[[], Decision]) -> Decision:
+        """What the first process decides, in all of them: a disk may tell two nodes two things."""
+        if self.world_size == 1:
+            return decide()
+        found: list[Decision | None] = [decide() if self.is_first else None]
+        distributed.broadcast_object_list(found)
+        return cast(Decision, found[0])
 
     def wait(self) -> None:
         """Until all processes have come this far."""
@@ -57,8 +78,17 @@ def current_rank() -> Rank:
     return Rank()
 
 
-def join(local_rank: int) -> None:
-    """Meet the other processes that `torchrun` has started; each takes the device of its rank."""
+@contextmanager
+def joined(local_rank: int) -> Iterator[None]:
+    """Work beside the other processes that `torchrun` has started; each takes its rank's device.
+
+    They leave together, and in order: one that simply ends, while its threads listen to the others,
+    aborts. After a failure nobody waits: `torchrun` ends the others.
+    """
     if torch.cuda.is_available():
         torch.cuda.set_device(local_rank)
-    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, timeout=TIMEOUT)
+    yield
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -1,12 +1,12 @@
-"""The random numbers of one training batch, a function of (seed, iteration) alone.
+"""The random numbers of one training batch, a function of (seed, iteration, row) alone.
 
 Nothing has to be remembered for an exact resume, and a batch is the same whatever the number of
-processes: each draws the whole batch and keeps its rows.
+processes and of micro-batches: each draws its own rows, and no others.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -19,47 +19,75 @@ from ocm_core.shapes import Batch
 
 
 class BatchRng:
+    """Of the batch's rows, those that this process computes; without `rows`, all of them."""
+
     def __init__(
-        self, seed: int, iteration: int, batch_size: int, device: str = "cpu", time: int = 0
+        self,
+        seed: int,
+        iteration: int,
+        batch_size: int,
+        device: str = "cpu",
+        time: int = 0,
+        rows: range | None = None,
     ) -> None:
         """`time` is the timestep of batches that are drawn beside training, for baselines."""
         self.seed, self.iteration, self.batch_size = seed, iteration, batch_size
         self.device, self.time = device, time
-        self._signs = self._stream("SIGN")
+        self.rows = range(batch_size) if rows is None else rows
+
+    @property
+    def first(self) -> int:
+        """The place of the first of the rows among the items of all epochs."""
+        return self.iteration * self.batch_size + self.rows.start
+
+    def streams(self, purpose: Purpose, time: int = 0) -> list[np.random.Generator]:
+        """One for each row."""
+        return [stream(purpose, self.seed, self.iteration, time=time, part=r) for r in self.rows]
+
+    def _purpose(self, draw: str) -> Purpose:
+        return Purpose[f"BASELINE_{draw}" if self.time else f"BATCH_{draw}"]
 
     def _stream(self, draw: str) -> np.random.Generator:
-        purpose = Purpose[f"BASELINE_{draw}" if self.time else f"BATCH_{draw}"]
-        return stream(purpose, self.seed, self.iteration, time=self.time)
+        return stream(self._purpose(draw), self.seed, self.iteration, time=self.time)
+
+    @cached_property
+    def _sign_streams(self) -> list[np.random.Generator]:
+        return self.streams(self._purpose("SIGN"), self.time)
 
     def items(self, size: int) -> Int[ndarray, " batch"]:
         """Positions in a set of `size` items: shuffled epochs, one after another."""
-        first = self.iteration * self.batch_size
-        epochs = range(first // size, (first + self.batch_size - 1) // size + 1)
+        epochs = range(self.first // size, (self.first + len(self.rows) - 1) // size + 1)
         order = np.concatenate([_permutation(self.seed, epoch, size) for epoch in epochs])
-        start = first - epochs[0] * size
-        return order[start : start + self.batch_size]
+        start = self.first - epochs[0] * size
+        return order[start : start + len(self.rows)]
 
     def times(self, steps: int) -> Int[Tensor, " batch"]:
         times = self._stream("TIMES").integers(1, steps + 1, size=self.batch_size)
-        return torch.from_numpy(times).to(self.device)
+        return self._of_rows(times)
 
     def normals(self, shape: tuple[int, ...]) -> Batch:
-        shape = (self.batch_size, *shape)
-        drawn = self._stream("NORMAL").standard_normal(shape, dtype=np.float32)
+        drawn = np.empty((len(self.rows), *shape), dtype=np.float32)
+        for row, source in zip(
+            drawn, self.streams(self._purpose("NORMAL"), self.time), strict=True
+        ):
+            source.standard_normal(dtype=np.float32, out=row)
         return torch.from_numpy(drawn).to(self.device)
 
     def uniforms(self) -> Float[Tensor, " batch"]:
-        return torch.from_numpy(self._stream("UNIFORM").random(self.batch_size)).to(self.device)
+        return self._of_rows(self._stream("UNIFORM").random(self.batch_size))
 
-    def seed_torch(self, first_row: int) -> None:
+    def seed_torch(self) -> None:
         """For what draws by itself inside a network, such as dropout."""
         key = self._stream("TORCH").integers(2**62)
-        torch.manual_seed(int(key) + first_row)
+        torch.manual_seed(int(key) + self.rows.start)
 
     def signs(self, shape: tuple[int, ...]) -> Batch:
         """±1; each call draws further ones."""
-        drawn = self._signs.integers(0, 2, size=(self.batch_size, *shape), dtype=np.int8)
+        drawn = np.stack([s.integers(0, 2, size=shape, dtype=np.int8) for s in self._sign_streams])
         return torch.from_numpy(drawn * 2 - 1).to(self.device, torch.float32)
+
+    def _of_rows(self, values: ndarray) -> Tensor:
+        return torch.from_numpy(values[self.rows.start : self.rows.stop]).to(self.device)
 
 
 @lru_cache(maxsize=2)

@@ -8,8 +8,11 @@ so that two covariance methods see the same noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property, partial
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -17,10 +20,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ocm_core.ahead import beside, moved, new_host_tensor
 from ocm_core.rng.streams import Purpose, stream
 from ocm_core.shapes import Batch
 
 _BLOCK_BYTES = 64 * 2**20
+_FIRST_BLOCK = 8  # steps drawn at once at first, where nobody knows how many there will be
 
 
 class Noise(Protocol):
@@ -41,9 +46,11 @@ class Use(Enum):
     """What samples draw noise for: the purposes of their normal draws and of their probes."""
 
     SAMPLING = (Purpose.SAMPLE_NORMAL, Purpose.SAMPLE_SIGN)
+    SELECTION = (Purpose.SELECTION_NORMAL, Purpose.SELECTION_SIGN)
     TIMING = (Purpose.TIMING_NORMAL, Purpose.TIMING_SIGN)
     LIKELIHOOD = (Purpose.LIKELIHOOD_NORMAL, Purpose.LIKELIHOOD_SIGN)
     DEVIATION = (Purpose.DEVIATION_NORMAL, Purpose.DEVIATION_SIGN)
+    CHAINS = (Purpose.CHAINS_NORMAL, Purpose.CHAINS_SIGN)
     COVARIANCE_ERROR = (Purpose.COVARIANCE_ERROR_NORMAL, Purpose.COVARIANCE_ERROR_SIGN)
 
 
@@ -52,7 +59,7 @@ DrawValues = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 @dataclass
 class SampleNoise:
-    """Noise of the samples `indices`, drawn a block of steps at a time."""
+    """Noise of the samples `indices`, drawn a block of steps at a time, ahead of its use."""
 
     seed: int
     indices: Sequence[int]
@@ -60,41 +67,87 @@ class SampleNoise:
     device: torch.device | str = "cpu"
     use: Use = Use.SAMPLING
     time: int = 0  # the timestep, for the uses that have one
-    first_block: int = 8  # steps drawn at once at first
-    _blocks: dict[Purpose, Float[np.ndarray, "steps batch *dims"]] = field(default_factory=dict)
-    _used: dict[Purpose, int] = field(default_factory=dict)
-    _sources: dict[Purpose, list[np.random.Generator]] = field(default_factory=dict)
+    draws: int = 0  # so many normal ones will be asked for: they are drawn ahead, from now on
+
+    def __post_init__(self) -> None:
+        normal, sign = self.use.value
+        self._normals = self._blocks(normal, _normals, self.draws)
+        self._signs = self._blocks(sign, _signs, 0)
 
     def normal(self) -> Batch:
-        return self._next(self.use.value[0], _normals)
+        return self._normals.next()
 
     def signs(self) -> Batch:
-        return self._next(self.use.value[1], _signs)
+        return self._signs.next()
 
-    def _next(self, purpose: Purpose, values: DrawValues) -> Tensor:
-        block = self._blocks.get(purpose)
-        if block is None or self._used[purpose] == len(block):
-            block = self._blocks[purpose] = self._draw(purpose, values)
-            self._used[purpose] = 0
-        drawn = block[self._used[purpose]]
-        self._used[purpose] += 1
-        return torch.from_numpy(drawn).to(self.device)
+    def _blocks(self, purpose: Purpose, values: DrawValues, draws: int) -> _Blocks:
+        sources = partial(_sources, purpose, self.seed, self.indices, self.time)
+        shape = (len(self.indices), *self.shape)
+        return _Blocks(shape, self.device, sources, values, draws)
 
-    def _draw(self, purpose: Purpose, values: DrawValues) -> Float[np.ndarray, "steps batch *dims"]:
-        if purpose not in self._sources:
-            self._sources[purpose] = [
-                stream(purpose, self.seed, index, time=self.time) for index in self.indices
-            ]
-        size = int(np.prod(self.shape))
-        # each block is twice the last: few draws waste little, many cost few calls
-        wanted = 2 * len(self._blocks.get(purpose, ())) or self.first_block
-        steps = max(1, min(wanted, _BLOCK_BYTES // (4 * size * len(self.indices))))
-        block = np.empty((len(self.indices), steps, size), dtype=np.float32)
-        for row, source in zip(block, self._sources[purpose], strict=True):
-            row[:] = values(source, (steps, size))
-        return np.ascontiguousarray(block.swapaxes(0, 1)).reshape(
-            steps, len(self.indices), *self.shape
-        )
+
+def _sources(
+    purpose: Purpose, seed: int, indices: Sequence[int], time: int
+) -> list[np.random.Generator]:
+    return [stream(purpose, seed, index, time=time) for index in indices]
+
+
+class _Blocks:
+    """The draws of one purpose; of those that are announced, the next block is always on its way.
+
+    Further ones are drawn when they are asked for, each block twice the last: few draws waste
+    little, many cost few calls.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        device: torch.device | str,
+        sources: Callable[[], list[np.random.Generator]],
+        values: DrawValues,
+        draws: int,
+    ) -> None:
+        self.shape, self.device, self.values = shape, device, values
+        self.new_sources, self.left = sources, draws
+        self.used, self.steps = 0, 0
+        self.block: Float[Tensor, "steps batch *dims"] | None = None
+        self.coming: Future[Tensor] | None = None
+        if draws:
+            self._begin(1)
+
+    def next(self) -> Batch:
+        if self.block is None or self.used == len(self.block):
+            self.block, self.used = self._next_block(), 0
+        drawn = self.block[self.used]
+        self.used += 1
+        return moved(drawn, self.device)
+
+    def _next_block(self) -> Float[Tensor, "steps batch *dims"]:
+        coming = self.coming or self._begin(2 * self.steps or _FIRST_BLOCK)
+        block, self.coming = coming.result(), None
+        if self.left:
+            self._begin(self.left, used_up=self.block)
+        return block
+
+    def _begin(self, steps: int, used_up: Tensor | None = None) -> Future[Tensor]:
+        """At most so many steps, and no more than the memory of a block holds."""
+        self.steps = max(1, min(steps, _BLOCK_BYTES // (4 * prod(self.shape))))
+        self.left = max(0, self.left - self.steps)
+        self.coming = beside(self._draw, self.steps, used_up)
+        return self.coming
+
+    def _draw(self, steps: int, used_up: Tensor | None) -> Float[Tensor, "steps batch *dims"]:
+        """`used_up` is let go here: to give much memory back takes milliseconds."""
+        del used_up
+        block = new_host_tensor((steps, *self.shape), self.device)
+        rows = block.numpy().reshape(steps, self.shape[0], -1).swapaxes(0, 1)
+        for row, source in zip(rows, self._sources, strict=True):
+            row[:] = self.values(source, row.shape)
+        return block
+
+    @cached_property
+    def _sources(self) -> list[np.random.Generator]:
+        return self.new_sources()
 
 
 def _normals(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

@@ -30,6 +30,9 @@ class Purpose(Enum):
     SAMPLE_NORMAL = (0, 0, False)
     SAMPLE_SIGN = (0, 1, False)
     SAMPLE_LABEL = (0, 2, False)
+    # of sample `index` by which heads are chosen
+    SELECTION_NORMAL = (8, 0, False)
+    SELECTION_SIGN = (8, 1, False)
     # of test image `index` at a timestep
     LIKELIHOOD_NORMAL = (0, 0, True)
     LIKELIHOOD_SIGN = (0, 1, True)
@@ -37,7 +40,12 @@ class Purpose(Enum):
     DEVIATION_SIGN = (3, 1, True)
     COVARIANCE_ERROR_NORMAL = (4, 0, True)
     COVARIANCE_ERROR_SIGN = (4, 1, True)
-    # of training batch `index`; of epoch `index`, part by part, where items are shuffled
+    # of training image `index`, the same at every timestep, where chains are chosen; which images
+    CHAINS_NORMAL = (8, 0, False)
+    CHAINS_SIGN = (8, 1, False)
+    CHAINS_ITEMS = (8, 2, False)
+    # of training batch `index`, the row being the part of normal draws and signs; of epoch `index`,
+    # part by part, where items are shuffled
     BATCH_ITEMS = (1, 0, False)
     BATCH_TIMES = (1, 1, False)
     BATCH_NORMAL = (1, 2, False)
@@ -49,9 +57,10 @@ class Purpose(Enum):
     BASELINE_SIGN = (1, 3, True)
     BASELINE_UNIFORM = (1, 4, True)
     BASELINE_TORCH = (1, 5, True)
-    # of the store: chunks of epoch `index`; posterior noise of batch `index` and of item `index`
+    # of the store: chunks of epoch `index`; posterior noise of batch `index`, the row being the
+    # part, and of item `index`
     STORE_CHUNKS = (2, 0, False)
-    STORE_BATCH = (2, 1, False)
+    STORE_ROW = (2, 1, False)
     STORE_ITEM = (2, 2, False)
     # subset `index` of either side of a kernel distance; the points whose manifold is measured
     KERNEL_REAL = (5, 0, False)

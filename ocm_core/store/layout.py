@@ -7,7 +7,6 @@ Nothing is compressed: latents and photographs hardly shrink, and so sizes are k
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -111,17 +110,7 @@ def ranges(count: int, jobs: int, shard: int) -> list[range]:
     return [range(a, b) if a < b else range(0) for a, b in pairwise(cuts)]
 
 
-def check_space(path: Path, needed: int) -> None:
-    """Refuse to begin what will not fit on the disk that holds `path`."""
-    existing = next(place for place in (path, *path.parents) if place.exists())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
-        raise OcmError(
-            f"{path}: {_size(needed)} are still to be written, and the disk of "
-            f"{existing.resolve()} has {_size(free)} free; make room or put the folder on "
-            "another disk, and run again: finished shards are kept"
-        )
-
-
-def _size(count: int) -> str:
-    return f"{count:,} bytes ({count / 1e9:.1f} GB)"
+def share(part: str, count: int, shard: int) -> range:
+    """What the job `all`, or `2of3`, writes of a split."""
+    number, jobs = (1, 1) if part == "all" else map(int, part.split("of"))
+    return ranges(count, jobs, shard)[number - 1]

@@ -17,7 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.rng.batches import BatchRng
-from ocm_core.rng.streams import Purpose, stream
+from ocm_core.rng.streams import Purpose
 from ocm_core.shapes import Batch
 from ocm_core.store.reader import Raw, StoredSplit
 from ocm_core.store.shuffle import Piece, ShuffledOrder
@@ -36,10 +36,10 @@ class StoredItems:
         self.stored, self.order, self.held = stored, order, held
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
-        first = rng.iteration * rng.batch_size
-        pieces = list(self.order.pieces(rng.seed, first, rng.batch_size))
+        pieces = list(self.order.pieces(rng.seed, rng.first, len(rng.rows)))
         raw = self.held.take(rng.seed, pieces)
-        x0 = self.stored.to_x0(raw, stream(Purpose.STORE_BATCH, rng.seed, rng.iteration))
+        noise = rng.streams(Purpose.STORE_ROW) if "std" in raw else None
+        x0 = self.stored.to_x0(raw, noise)
         labels = None
         if self.stored.labels is not None:
             labels = torch.from_numpy(self.stored.labels[_rows(pieces)]).to(rng.device)

@@ -6,20 +6,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import zarr
 from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
 from ocm_core.store.layout import store_path
-from ocm_core.store.shards import ShardedArray
+from ocm_core.store.shards import AGAIN, ShardedArray
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
 Rows = range | Int[ndarray, " n"]
+
+
+class StoreAttributes(BaseModel):
+    """What is read of a store's attributes; the writer was told of more."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    items: Annotated[list[NonNegativeInt], Field(min_length=2, max_length=2)]
+    levels: Annotated[int, Field(ge=2, le=2**16)] | None
 
 
 @dataclass(frozen=True)
@@ -101,21 +112,26 @@ class StoredSplit:
                 gathered[name][chosen] = values[rows[chosen] - self._firsts[holder]]
         return gathered
 
-    def read(self, rows: Rows, noise: np.random.Generator | None = None) -> X0:
-        """x_0; with `noise`, a fresh draw from a stored posterior, else its mean."""
-        raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
-        return self.to_x0(raw, noise)
+    def read(self, rows: Rows) -> X0:
+        """x_0; of a stored posterior, its mean."""
+        return self.to_x0(
+            self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
+        )
 
     def all(self) -> X0:
         return self.read(range(len(self)))
 
-    def to_x0(self, raw: Raw, noise: np.random.Generator | None = None) -> X0:
-        """Grey levels v as 2 v / (levels - 1) - 1; latents as mean + std · n, or mean alone."""
+    def to_x0(self, raw: Raw, noise: Sequence[np.random.Generator] | None = None) -> X0:
+        """Grey levels v as 2 v / (levels - 1) - 1; latents as mean + std · n, or mean alone.
+
+        `noise` draws n of each item.
+        """
         x = raw["x"].astype(np.float32, copy=False)
         if self.levels is not None:
             return 2 * x / np.float32(self.levels - 1) - 1
-        if noise is not None and "std" in raw:
-            return x + raw["std"] * noise.standard_normal(x.shape, dtype=np.float32)
+        if noise is not None:
+            drawn = np.stack([n.standard_normal(self.shape, dtype=np.float32) for n in noise])
+            return x + raw["std"] * drawn
         return x
 
     def _slice(self, name: str, rows: range) -> ndarray:
@@ -158,7 +174,15 @@ def _kind(part: Part) -> object:
 def _open(path: Path) -> Part:
     if not path.exists():
         raise OcmError(f"{path}: no such store; the stage `encode` writes train and test")
-    group = zarr.open_group(path, mode="r", use_consolidated=False, zarr_format=3)
-    attrs: dict[str, Any] = group.attrs.asdict()
-    first, stop = attrs.pop("items")
-    return Part(path, first, stop, {n: ShardedArray(path / n) for n in group.array_keys()}, attrs)
+    with reading(path, "a Zarr store with the place of its items", AGAIN):
+        group = zarr.open_group(path, mode="r", use_consolidated=False, zarr_format=3)
+        attrs: dict[str, Any] = group.attrs.asdict()
+        names = list(group.array_keys())
+        StoreAttributes.model_validate(attrs)
+    (first, stop), arrays = attrs.pop("items"), {name: ShardedArray(path / name) for name in names}
+    counts = {name: array.count for name, array in arrays.items()}
+    if not {"x", "index"} <= counts.keys() or set(counts.values()) != {stop - first}:
+        raise OcmError(
+            f"{path}: expected x and index of {stop - first} items, found {counts}; {AGAIN}"
+        )
+    return Part(path, first, stop, arrays, attrs)

@@ -18,21 +18,34 @@ from jaxtyping import UInt64
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
+from ocm_core.io.seals import pieces
 
 _CHECKSUM = 4  # bytes after the index
+AGAIN = "run the job that writes it again"
+DTYPES = ("uint8", "int64", "float16", "float32")
 
 
 class ShardedArray:
     """Sharded and chunked along its first axis, as `store.write` makes it."""
 
     def __init__(self, path: Path) -> None:
-        array: zarr.Array[Any] = zarr.open_array(path, mode="r", zarr_format=3)
-        if array.shards is None or array.compressors or array.filters:
-            raise OcmError(f"{path}: expected an uncompressed, sharded array; write it again")
-        self.path = path
-        self.count, *shape = array.shape
-        self.shape, self.dtype = tuple(shape), array.dtype.newbyteorder("<")
-        self.chunk, self.shard = array.chunks[0], array.shards[0]
+        with reading(path, "a sharded Zarr array", AGAIN):
+            array: zarr.Array[Any] = zarr.open_array(path, mode="r", zarr_format=3)
+            self.count, *shape = array.shape
+            chunks, shards = array.chunks, array.shards
+            plain = not (array.compressors or array.filters)
+            self.dtype = array.dtype.newbyteorder("<")
+        self.path, self.shape = path, tuple(shape)
+        whole_items = shards is not None and chunks[1:] == shards[1:] == self.shape
+        if shards is None or not whole_items or not 0 < chunks[0] <= shards[0]:
+            raise OcmError(f"{path}: expected shards and chunks of whole items; {AGAIN}")
+        if not plain or self.dtype.name not in DTYPES:
+            raise OcmError(
+                f"{path}: expected numbers ({', '.join(DTYPES)}), uncompressed, found {self.dtype}"
+                f"{'' if plain else ', compressed or filtered'}; {AGAIN}"
+            )
+        self.chunk, self.shard = chunks[0], shards[0]
         self._offsets = lru_cache(maxsize=None)(self._read_offsets)
         self._check_files()
 
@@ -55,7 +68,7 @@ class ShardedArray:
             file.seek(offset)
             read = file.readinto(values.data.cast("B"))
         if read != values.nbytes:
-            raise OcmError(f"{self._file(shard)}: ends too early; run the job that writes it again")
+            raise OcmError(f"{self._file(shard)}: ends too early; {AGAIN}")
 
     def _within_chunks(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         while start < stop:
@@ -68,16 +81,30 @@ class ShardedArray:
         with self._file(shard).open("rb") as file:
             file.seek(-(16 * entries + _CHECKSUM), 2)
             index = np.frombuffer(file.read(16 * entries), "<u8").reshape(entries, 2)
-        return index[:, 0]
+            used = index[: -(-self._items(shard) // self.chunk), 0]
+            if (used > file.tell() - index.nbytes).any():
+                raise OcmError(f"{self._file(shard)}: its index points outside of it; {AGAIN}")
+        return used
 
     def _file(self, shard: int) -> Path:
         return self.path.joinpath("c", str(shard), *("0" for _ in self.shape))
 
+    def _items(self, shard: int) -> int:
+        return min(self.shard, self.count - shard * self.shard)
+
     def _check_files(self) -> None:
-        """Zarr would read a missing shard as fill values."""
-        missing = [s for s in range(-(-self.count // self.shard)) if not self._file(s).exists()]
+        """Zarr would read a missing shard as fill values; and no more is read than is there."""
+        shards = -(-self.count // self.shard)
+        there = sum(1 for _ in pieces(self.path / "c"))
+        missing = [s for s in range(min(shards, there + 1)) if not self._file(s).is_file()]
         if missing:
             raise OcmError(
-                f"{self._file(missing[0])}: no such shard ({len(missing)} are missing); run the "
-                "job that writes it again"
+                f"{self._file(missing[0])}: no such shard (there are {there} of {shards}); {AGAIN}"
             )
+        for shard in range(shards):
+            file, items = self._file(shard), -(-self._items(shard) // self.chunk) * self.chunk
+            index = 16 * (self.shard // self.chunk) + _CHECKSUM
+            if (size := file.stat().st_size) != items * self.item_bytes + index:
+                raise OcmError(
+                    f"{file}: {size} bytes instead of {items * self.item_bytes + index}; {AGAIN}"
+                )

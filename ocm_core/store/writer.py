@@ -1,17 +1,17 @@
 """Writing the labelled Zarr store that every stage after `encode` reads, shard by shard.
 
 Zarr writes a shard to a temporary file and renames it, so a killed writer leaves whole files or
-none. A shard counts as done when all its files have their planned size; `index` is written last,
-after the others are on the disk for good. What else lies there is removed and written again: the
+none. A file of a shard is sealed once it is on the disk for good, and counts as done as long as it
+is what was sealed, for the same layout. What else lies there is removed and written again: the
 bytes at the end are those of an uninterrupted run. Two writers in one shard would lose data: a
 shard has one writer, and a split has a store for each job, which `open_split` reads as one.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,22 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy import ndarray
+from zarr.core.buffer import Buffer
+from zarr.storage import MemoryStore
 
+from ocm_core.ahead import WriteBehind
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import write_bytes
+from ocm_core.io.disk import check_space, room_for
+from ocm_core.io.seals import intact, mark, mark_of, pieces, seal
 from ocm_core.progress import Progress
-from ocm_core.store.layout import StoreLayout, check_space
+from ocm_core.store.layout import StoreLayout
 
 ShardValues = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
 ReadShard = Callable[[range], ShardValues]  # places in the split -> their values
 ArrayLayout = tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]
+
+LOG = logging.getLogger("ocm")
 
 
 def write(
@@ -43,7 +51,13 @@ def write(
 
 
 def missing(path: Path, plan: StoreLayout) -> list[range]:
-    return [shard for shard in plan.shards if unfinished(path, plan, shard)]
+    """The shards of which a file is not there as it was written."""
+    purpose = _purpose(path)
+    return [
+        shard
+        for shard in plan.shards
+        if not all(intact(file, purpose) for file in _shard_files(path, plan, shard))
+    ]
 
 
 def write_shards(
@@ -53,27 +67,26 @@ def write_shards(
     read_shard: ReadShard,
     progress: Progress[range] = iter,
 ) -> None:
-    """Some of the shards; processes that share a store each take their own."""
+    """Some of the shards; processes that share a store each take their own.
+
+    A shard is written while the next one is read.
+    """
     remaining = plan.bytes_of(shards)
-    for shard in progress(list(shards)):
-        check_space(path, remaining)  # each time: other writers share the disk
-        _write_shard(path, plan, shard, read_shard(shard))
-        remaining -= plan.bytes_of([shard])
-
-
-def unfinished(path: Path, plan: StoreLayout, shard: range) -> list[Path]:
-    """The files of a shard that are missing or not of their planned size."""
-    files = {name: shard_file(path, plan, name, shard) for name in plan.variables}
-    return [
-        file
-        for name, file in files.items()
-        if not file.exists() or file.stat().st_size != plan.file_bytes(name, shard)
-    ]
+    with WriteBehind() as behind:
+        for shard in progress(list(shards)):
+            check_space(path, remaining)  # each time: other writers share the disk
+            behind.write(_write_shard, path, plan, shard, read_shard(shard), remaining)
+            remaining -= plan.bytes_of([shard])
 
 
 def verify(path: Path, plan: StoreLayout) -> None:
     """Every shard is there, and the items are the planned ones in their order."""
-    lacking = [file for shard in plan.shards for file in unfinished(path, plan, shard)]
+    planned = {
+        shard_file(path, plan, name, shard): plan.file_bytes(name, shard)
+        for shard in plan.shards
+        for name in plan.variables
+    }
+    lacking = [f for f, size in planned.items() if not f.exists() or f.stat().st_size != size]
     if lacking:
         raise OcmError(
             f"{lacking[0]}: missing or not of its planned size ({len(lacking)} such files); "
@@ -89,34 +102,28 @@ def shard_file(path: Path, plan: StoreLayout, name: str, shard: range) -> Path:
     return path.joinpath(name, "c", str(number), *("0" for _ in plan.variables[name].shape))
 
 
-def _attributes(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives them back."""
-    own = {"items": [plan.items.start, plan.items.stop], "levels": plan.levels}
-    values: dict[str, Any] = json.loads(json.dumps({**attrs, **own}))
-    return values
-
-
 def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     """Make the store with its metadata, or tidy up what an interrupted run has left."""
-    attributes = _attributes(plan, attrs)
-    if not _has_attributes(path):
-        shutil.rmtree(path, ignore_errors=True)
-        _create(path, plan, attributes)
-    group = zarr.open_group(path, mode="r", use_consolidated=False, zarr_format=3)
-    if group.attrs.asdict() != attributes or _layout(group) != _planned_layout(plan):
+    metadata = {path / name: content for name, content in _metadata(plan, attrs).items()}
+    others = [f for f, content in metadata.items() if f.exists() and f.read_bytes() != content]
+    if others and mark_of(path) in (None, _purpose(path)):
         raise OcmError(f"{path}: holds something else than planned; delete it to start anew")
-    for partial in path.rglob("*.partial"):  # Zarr's name for a file that is being written
-        partial.unlink()
+    for file in others:
+        LOG.warning("%s: not as an interrupted run has written it; it is written again", file)
+        file.unlink()
+    shards = (file for shard in plan.shards for file in _shard_files(path, plan, shard))
+    for file in set(pieces(path)).difference(metadata, shards):
+        file.unlink()  # half-written, or of another origin
+    for file, content in metadata.items():
+        if not file.exists():
+            write_bytes(file, content)
+    mark(path, _purpose(path))
 
 
-def _has_attributes(path: Path) -> bool:
-    """They are written after the rest of the metadata and before the first shard."""
-    file = path / "zarr.json"
-    return file.exists() and bool(json.loads(file.read_text())["attributes"])
-
-
-def _create(path: Path, plan: StoreLayout, attributes: Mapping[str, Any]) -> None:
-    group = zarr.create_group(path, zarr_format=3)
+def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a store without shards, as Zarr writes them; the group's comes last."""
+    held: dict[str, Buffer] = {}
+    group = zarr.create_group(MemoryStore(held), zarr_format=3)
     coordinates = [name for name in ("index", "label") if name in plan.variables]
     for name, (shape, dtype, chunks, shards) in _planned_layout(plan).items():
         group.create_array(
@@ -132,7 +139,19 @@ def _create(path: Path, plan: StoreLayout, attributes: Mapping[str, Any]) -> Non
             # xarray's way to tell coordinates from data
             attributes={} if name in coordinates else {"coordinates": " ".join(coordinates)},
         )
-    group.attrs.put(dict(attributes))
+    own = {"items": [plan.items.start, plan.items.stop], "levels": plan.levels}
+    group.attrs.put({**attrs, **own})
+    return {name: held[name].to_bytes() for name in sorted(held, reverse=True)}
+
+
+def _purpose(path: Path) -> str:
+    """What a store and its shards are for: a digest of its metadata."""
+    files = sorted([*path.glob("zarr.json"), *path.glob("*/zarr.json")])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _shard_files(path: Path, plan: StoreLayout, shard: range) -> list[Path]:
+    return [shard_file(path, plan, name, shard) for name in plan.variables]
 
 
 def _planned_layout(plan: StoreLayout) -> dict[str, ArrayLayout]:
@@ -143,29 +162,21 @@ def _planned_layout(plan: StoreLayout) -> dict[str, ArrayLayout]:
     }
 
 
-def _layout(group: zarr.Group) -> dict[str, ArrayLayout]:
-    return {
-        name: (array.shape, str(array.dtype), array.chunks, array.shards)
-        for name, array in group.arrays()
-    }
-
-
-def _write_shard(path: Path, plan: StoreLayout, shard: range, values: ShardValues) -> None:
+def _write_shard(
+    path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
+) -> None:
     found = {**values, "index": np.arange(shard.start, shard.stop)}
     if found.keys() != plan.variables.keys():
         raise OcmError(
             f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(found)}"
         )
     checked = {name: _checked(path, plan, name, shard, found[name]) for name in plan.variables}
-    for name, array in checked.items():
-        file = shard_file(path, plan, name, shard)
-        try:
+    purpose = _purpose(path)
+    with room_for(path, remaining):
+        for name, array in checked.items():
+            file = shard_file(path, plan, name, shard)
             _write_file(path / name, plan, shard, file, array)
-        except OSError as error:
-            raise OcmError(
-                f"{file}: {error.strerror}; make room or look at your quota, and run again: "
-                "finished shards are kept"
-            ) from error
+            seal(file, purpose)
 
 
 def _write_file(folder: Path, plan: StoreLayout, shard: range, file: Path, values: ndarray) -> None:

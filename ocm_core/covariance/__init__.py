@@ -2,7 +2,7 @@
 
 A method turns a prediction at (x_t, t) into the covariance of the reverse step. Most do so through
 c, with C = (b_t / ᾱ_t) c the diagonal of Cov[x_0 | x_t]. To add one, write `<name>.py` here with a
-class `Method` and name it in an experiment; README.md shows an example.
+class `Method` and name it in an experiment; docs/adding.md shows an example.
 """
 
 from __future__ import annotations

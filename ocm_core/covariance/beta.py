@@ -9,6 +9,7 @@ from ocm_core.rng.noise import Noise
 
 class Method(CovarianceMethod):
     samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
+    fixed_variance: ClassVar[bool] = True
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         return lambda step: step.fixed(step.transition.b_st, prediction.x)

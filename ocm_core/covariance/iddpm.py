@@ -8,6 +8,7 @@ adjacent steps hardly constrain it at large t, and a long jump then overflows: h
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import log
 from typing import ClassVar, Literal
 
@@ -20,10 +21,11 @@ from ocm_core.covariance.interface import Need, StepCovariance
 from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal, gaussian_kl, sum_dims
-from ocm_core.diffusion.schedule import predict_x0
+from ocm_core.diffusion.schedule import Schedule, predict_x0
 from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
+from ocm_core.shapes import TimeTable
 
 
 class Method(LearnedMethod):
@@ -84,12 +86,17 @@ def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tens
 def _adjacent(prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
     """β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t."""
     schedule = prediction.denoiser.schedule
+    low, high, factor = (
+        schedule.at(table, prediction.t, prediction.x) for table in _adjacent_tables(schedule)
+    )
+    return low, high, factor
+
+
+@lru_cache(maxsize=4)
+def _adjacent_tables(schedule: Schedule) -> tuple[TimeTable, TimeTable, TimeTable]:
+    """The same arrays each time: the schedule keeps them on the device."""
     betas, b = schedule.betas[1:], schedule.b
     tilde = betas * b[:-1] / b[1:]
     tilde[0] = tilde[1]
     a = np.sqrt(schedule.alpha_bar[:-1]) * betas / b[1:]
-    low, high, factor = (
-        schedule.at(np.append(0.0, table), prediction.t, prediction.x)
-        for table in (tilde, betas, a)
-    )
-    return low, high, factor
+    return np.append(0.0, tilde), np.append(0.0, betas), np.append(0.0, a)

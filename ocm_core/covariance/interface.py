@@ -22,6 +22,20 @@ from ocm_core.shapes import Batch, Labels
 Need = Literal["head", "moments", "nothing"]
 
 
+class Tally:
+    """Counts that stay on the device until somebody reads them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int | Tensor] = {}
+
+    def add(self, what: str, number: int | Tensor) -> None:
+        self._counts[what] = self._counts.get(what, 0) + number
+
+    def read(self) -> Counter[str]:
+        """Waits for the device."""
+        return Counter({what: int(count) for what, count in self._counts.items()})
+
+
 @dataclass(frozen=True)
 class Clip:
     """Limits on x̂_0 (±`x0`) and on C (`c_min` … `c_max`); None switches one off."""
@@ -33,14 +47,14 @@ class Clip:
     def limit_x0(self, x0: Batch) -> Batch:
         return x0 if self.x0 is None else x0.clamp(-self.x0, self.x0)
 
-    def limit_c(self, c: Tensor, tally: Counter[str]) -> Tensor:
+    def limit_c(self, c: Tensor, tally: Tally) -> Tensor:
         """Clamp, and count what was clamped."""
-        tally["entries"] += c.numel()
+        tally.add("entries", c.numel())
         if self.c_min is not None:
-            tally["below"] += int((c < self.c_min).sum())
+            tally.add("below", (c < self.c_min).sum())
             c = c.clamp(min=self.c_min)
         if self.c_max is not None:
-            tally["above"] += int((c > self.c_max).sum())
+            tally.add("above", (c > self.c_max).sum())
             c = c.clamp(max=self.c_max)
         return c
 
@@ -56,7 +70,7 @@ class ReverseStep:
     transition: Transition
     kernel: Kernel
     clip: Clip = UNCLIPPED
-    tally: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Tally)
 
     def through(self, c: Tensor) -> Diagonal:
         """Σ = floor + gain · C with C = (b_t / ᾱ_t) c."""
@@ -69,10 +83,12 @@ class ReverseStep:
             torch.full((1,) * like.ndim, variance, dtype=like.dtype, device=like.device)
         )
 
+    def x0(self, prediction: AnyPrediction) -> Batch:
+        """x̂_0, within the limits."""
+        return self.clip.limit_x0(self.transition.predict_x0(prediction.x, prediction.eps))
+
     def mean(self, prediction: AnyPrediction) -> Batch:
-        step = self.transition
-        x0 = self.clip.limit_x0(step.predict_x0(prediction.x, prediction.eps))
-        return self.kernel.mean(step, prediction.x, x0, prediction.eps)
+        return self.kernel.mean(self.transition, prediction.x, self.x0(prediction), prediction.eps)
 
 
 StepCovariance = Callable[[ReverseStep], Covariance]
@@ -85,11 +101,18 @@ class CovarianceMethod(BaseModel, ABC):
 
     samplers: ClassVar[frozenset[str]] = frozenset({"ddpm", "ddim"})
     reads_jacobian: ClassVar[bool] = False  # when it looks: the prediction then keeps its graph
+    fixed_variance: ClassVar[bool] = (
+        False  # a choice, not an estimate: `beta`, `beta_tilde`, `delta`
+    )
     label: str
 
     @property
     def needs(self) -> Need:
         return "nothing"
+
+    def last_sigma(self, limit: float | None) -> float | None:
+        """What limits σ at the step into τ_1: as published, fixed variances stay as they are."""
+        return None if self.fixed_variance else limit
 
     @abstractmethod
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:

@@ -99,6 +99,11 @@ class LearnedMethod(CovarianceMethod):
     trains_on_jacobian: ClassVar[bool] = False
 
     @property
+    def training_probes(self) -> int:
+        """How many of a batch's probes the loss asks for; those are drawn ahead."""
+        return 0
+
+    @property
     def needs(self) -> Need:
         return "head"
 

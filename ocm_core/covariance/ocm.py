@@ -18,6 +18,10 @@ class Method(RegressionMethod):
     trains_on_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
+    @property
+    def training_probes(self) -> int:
+        return self.probes
+
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
         return 1.0 + raw
 

@@ -7,6 +7,7 @@ with the Jacobian J of ε̂ for the methods that have no head.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -55,7 +56,7 @@ class Model(Protocol):
     @property
     def schedule(self) -> Schedule: ...
 
-    def predict(self, x: Batch, t: int, label: Labels = None) -> AnyPrediction: ...
+    def predict(self, x: Batch, t: float, label: Labels = None) -> AnyPrediction: ...
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,7 @@ Forward = Callable[[ScoreNetwork, Batch, Tensor, Labels], tuple[TrunkFeatures, T
 def forward(
     network: ScoreNetwork, x: Batch, time: Tensor, label: Labels
 ) -> tuple[TrunkFeatures, Tensor]:
-    """The trunk's features and the network's output, from one pass."""
-    features = network.features(x, time, label)
-    return features, network.readout(features)
+    return network.evaluate(x, time, label)
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,8 @@ class Denoiser:
     precision: torch.dtype = torch.float32
     forward: Forward = forward
 
-    def predict(self, x: Batch, t: int | Times, label: Labels = None) -> Prediction:
+    def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
+        """At t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
         times = self._times(x, t)
         features, eps, learned = self.evaluate(x, times, label)
         return Prediction(self, x, times, label, features, eps, learned)
@@ -157,8 +157,7 @@ class Denoiser:
     def evaluate(
         self, x: Batch, t: Times, label: Labels
     ) -> tuple[TrunkFeatures, Batch, Batch | None]:
-        lower = self.precision != torch.float32
-        with torch.autocast(x.device.type, dtype=self.precision, enabled=lower):
+        with self._autocast(x):
             features, raw = self.forward(self.network, x, self.time(t), label)
         output = raw.to(x.dtype)
         if not self.network.learns_variance:
@@ -166,13 +165,17 @@ class Denoiser:
         eps, learned = output.chunk(2, dim=1)
         return features, eps, learned
 
-    def _times(self, x: Batch, t: int | Times) -> Times:
-        times = torch.full((len(x),), t, device=x.device) if isinstance(t, int) else t
-        if times.shape != (len(x),):
-            raise OcmError(f"timesteps have shape {tuple(times.shape)}, expected ({len(x)},)")
-        if len(x) and not 1 <= int(times.min()) <= int(times.max()) <= self.schedule.steps:
-            raise OcmError(
-                f"timesteps {int(times.min())} … {int(times.max())} are outside the chain: "
-                f"expected 1 … {self.schedule.steps}"
-            )
-        return times
+    def _autocast(self, x: Batch) -> AbstractContextManager[object]:
+        if self.precision == torch.float32:
+            return nullcontext()
+        return torch.autocast(x.device.type, dtype=self.precision)
+
+    def _times(self, x: Batch, t: float | Times) -> Times:
+        """A tensor is taken as it is: to look into it is to wait for the device."""
+        if isinstance(t, Tensor):
+            if t.shape != (len(x),):
+                raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
+            return t
+        if not 1 <= t < self.schedule.steps + 1:
+            raise OcmError(f"timestep {t} is outside the chain: expected 1 … {self.schedule.steps}")
+        return torch.full((len(x),), t, device=x.device)

@@ -40,6 +40,9 @@ class Diagonal:
     def scale(self, noise: Batch) -> Batch:
         return self.variance.sqrt() * noise
 
+    def times(self, factor: float) -> Diagonal:
+        return Diagonal(factor * self.variance)
+
     def limited(self, sigma: float) -> Diagonal:
         return Diagonal(self.variance.clamp(max=sigma**2))
 
@@ -64,6 +67,9 @@ class Full:
         """By the symmetric root: a matrix that is diagonal draws what `Diagonal` draws."""
         inside = self.vectors.mT @ noise.flatten(1).unsqueeze(-1)
         return (self.vectors @ (self.values.sqrt().unsqueeze(-1) * inside)).reshape_as(noise)
+
+    def times(self, factor: float) -> Full:
+        return Full(self.vectors, factor * self.values)
 
     def limited(self, sigma: float) -> Full:
         return Full(self.vectors, self.values.clamp(max=sigma**2))

@@ -71,14 +71,14 @@ class GuidedDenoiser:
     def schedule(self) -> Schedule:
         return self.denoiser.schedule
 
-    def predict(self, x: Batch, t: int | Times, label: Labels = None) -> GuidedPrediction:
+    def predict(self, x: Batch, t: float | Times, label: Labels = None) -> GuidedPrediction:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         null = torch.full_like(label, self.null_label)
         x = x.detach()  # each branch makes its own graph: products pass through half of the batch
         both = self.denoiser.predict(
             torch.cat([x, x]),
-            t if isinstance(t, int) else torch.cat([t, t]),
+            torch.cat([t, t]) if isinstance(t, Tensor) else t,
             torch.cat([label, null]),
         )
         first, second = slice(None, len(x)), slice(len(x), None)
@@ -92,6 +92,21 @@ class GuidedDenoiser:
         if self.channels is not None:
             weight[:, self.channels :] = 1.0
         return weight
+
+
+def guided(
+    denoiser: Denoiser,
+    scale: float,
+    channels: int | None = None,
+    covariance: Literal["guided", "conditional"] = "guided",
+) -> Denoiser | GuidedDenoiser:
+    """The denoiser itself for a scale of 1."""
+    if scale == 1.0:
+        return denoiser
+    null = denoiser.network.null_label
+    if null is None:
+        raise OcmError(f"guidance {scale} needs a network with a null class; use 1.0")
+    return GuidedDenoiser(denoiser, scale, null, channels, covariance)
 
 
 def _part(both: Prediction, rows: slice) -> Prediction:

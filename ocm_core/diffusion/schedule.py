@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib import import_module
 from math import sqrt
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.shapes import Batch, Times, TimeTable
+
+if TYPE_CHECKING:
+    from ocm_core.schema.experiment import Experiment, FormulaSchedule, SchedulerSchedule
 
 Factor = TypeVar("Factor", float, Tensor)
 
@@ -67,6 +71,18 @@ class Schedule:
         """β̃_{s:t} = b_{s:t} b_s / b_t."""
         return float(self.skips_to(t)[1][s] * self.b[s] / self.b[t])
 
+    def for_range(self, data_range: float) -> Schedule:
+        """The schedule on which data in [-r, r] are data in [-1, 1]: ᾱ' = r²ᾱ / (r²ᾱ + b).
+
+        As q(x_t | x_0) of x_t / √(r²ᾱ + b); then β'_t = β_t / (r²ᾱ_t + b_t).
+        """
+        return self if data_range == 1.0 else Schedule(self.betas / self.spread(data_range))
+
+    def spread(self, data_range: float) -> TimeTable:
+        """r²ᾱ_t + b_t: its root times x'_t, for data in [-1, 1], is x_t for data in [-r, r]."""
+        spread: TimeTable = data_range**2 * self.alpha_bar + self.b
+        return spread
+
     def check(self, t: int, s: int = 0) -> None:
         if not 0 <= s < t <= self.steps:
             raise OcmError(f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}")
@@ -81,9 +97,20 @@ class Schedule:
 
     def at(self, table: TimeTable, t: Times, like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
-        values = torch.from_numpy(table).to(t.device)[t].to(like.device)
         dtype = like.dtype if like.is_floating_point() else torch.float32
+        values = self._on(t.device, table)[t].to(like.device)
         return values.to(dtype).view(-1, *(1,) * (like.ndim - 1))
+
+    def _on(self, device: torch.device, table: TimeTable) -> Tensor:
+        """Copied to the device once; a table is kept with its copy, so that no other has its id."""
+        key = (device, id(table))
+        if key not in self._held:
+            self._held[key] = table, torch.from_numpy(table).to(device)
+        return self._held[key][1]
+
+    @cached_property
+    def _held(self) -> dict[tuple[torch.device, int], tuple[TimeTable, Tensor]]:
+        return {}
 
 
 def linear(steps: int, first: float = 1e-4, last: float = 2e-2) -> Schedule:
@@ -99,6 +126,19 @@ def cosine(steps: int, offset: float = 0.008, largest: float = 0.999) -> Schedul
 
 
 SCHEDULES = {"linear": linear, "cosine": cosine}
+
+
+def of_experiment(experiment: Experiment) -> Schedule:
+    """As its data in [-1, 1] see it, whatever the range of the network."""
+    return of_params(experiment.schedule).for_range(experiment.network.range)
+
+
+def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
+    """A scheduler's betas are imported when they are asked for: diffusers takes its time."""
+    if params.kind == "scheduler":
+        module = import_module("ocm_core.diffusion.scheduler_betas")
+        return Schedule(np.append(0.0, module.betas(params)))
+    return build(params.kind, params.steps)
 
 
 def build(kind: str, steps: int) -> Schedule:

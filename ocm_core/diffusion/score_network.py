@@ -36,8 +36,15 @@ class ScoreNetwork(nn.Module, ABC):
     @abstractmethod
     def readout(self, features: TrunkFeatures) -> Images: ...
 
+    def evaluate(
+        self, x: Images, time: NetworkTimes, label: Labels = None
+    ) -> tuple[TrunkFeatures, Images]:
+        """The trunk's features and the network's output, from one pass."""
+        features = self.features(x, time, label)
+        return features, self.readout(features)
+
     def forward(self, x: Images, time: NetworkTimes, label: Labels = None) -> Images:
-        return self.readout(self.features(x, time, label))
+        return self.evaluate(x, time, label)[1]
 
     def make_head(self, kind: str, **sizes: int) -> nn.Module:
         """A head for these features; `sizes` are those that its kind leaves open."""

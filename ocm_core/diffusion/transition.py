@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, log, sqrt
 from typing import ClassVar, Protocol
 
 from ocm_core.diffusion import schedule as schedules
@@ -35,6 +35,13 @@ class Transition:
     def beta_tilde(self) -> float:
         """β̃_{s:t} = b_{s:t} b_s / b_t, the variance of q(x_s | x_t, x_0)."""
         return self.b_st * self.b_s / self.b_t
+
+    @property
+    def log_snr_gain(self) -> float:
+        """h = λ_s - λ_t with λ = ½ log(ᾱ / b), the log-SNR; infinite where data are reached."""
+        if self.s == 0:
+            return inf
+        return 0.5 * log(self.alpha_bar_s * self.b_t / (self.b_s * self.alpha_bar_t))
 
     @property
     def posterior_scale(self) -> float:

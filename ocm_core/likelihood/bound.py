@@ -1,17 +1,18 @@
 """The variational bound: all methods and all chains from one network pass per (image, t).
 
--log p(x_0) ≤ KL(q(x_T|x_0) ‖ N(0,I)) + Σ KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)) - log p(x_0|x_{τ_1}).
-Each term depends on x_t ~ q(x_t|x_0) alone, so that one pass per (x_0, t) serves every method,
-every head and every chain through t.
+-log p(x_0) ≤ KL(q(x_{τ_K}|x_0) ‖ N(0,I)) + Σ KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)) - log p(x_0|x_{τ_1}),
+for a chain that ends at τ_K, be it T or below. Each term depends on x_t ~ q(x_t|x_0) alone, so that
+one pass per (x_0, t) serves every method, every head and every chain through t.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
+import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
@@ -22,10 +23,11 @@ from ocm_core.covariance.interface import (
     CovarianceMethod,
     ReverseStep,
     StepCovariance,
+    Tally,
     check_defined,
     predict,
 )
-from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion.chains import Chain, StepCosts
 from ocm_core.diffusion.denoiser import AnyPrediction, Model
 from ocm_core.diffusion.gaussian import Decoder, dimension, sum_dims
 from ocm_core.diffusion.schedule import Schedule, q_sample
@@ -39,35 +41,22 @@ Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
 
 
-def prior_term(schedule: Schedule, x0: Batch) -> PerSample:
-    """KL(q(x_T|x_0) ‖ N(0, I)); b_T - 1 = -ᾱ_T is taken as such, without cancellation."""
-    alpha_bar, b = float(schedule.alpha_bar[-1]), float(schedule.b[-1])
+def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
+    """KL(q(x_t|x_0) ‖ N(0, I)) at the chain's end t; b_t - 1 = -ᾱ_t is taken as such."""
+    alpha_bar, b = schedule.marginal(end)
     constant = -alpha_bar - log(b)
     return 0.5 * sum_dims(alpha_bar * x0**2 + constant)
 
 
-def step_term(
-    step: ReverseStep, covariance: StepCovariance, prediction: AnyPrediction, x0: Batch
-) -> PerSample:
-    """KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)."""
-    exact = step.kernel.mean(step.transition, prediction.x, x0, prediction.eps)
-    difference = exact - step.mean(prediction)
-    return covariance(step).divergence(step.transition.beta_tilde, difference)
-
-
 def decoder_term(
-    step: ReverseStep,
-    covariance: StepCovariance,
-    prediction: AnyPrediction,
-    x0: Batch,
-    decoder: Decoder,
+    step: ReverseStep, covariance: StepCovariance, mean: Batch, x0: Batch, decoder: Decoder
 ) -> PerSample:
     """-log p(x_0|x_{τ_1}); a method that has no variance there (β̃_{0:t} = 0) takes β̃_{1:2}."""
     variance = torch.full_like(x0, step.transition.beta_tilde_schedule_start)
     if decoder.variance == "method":
         own = covariance(step).diagonal(x0)
         variance = torch.where(own > 0, own, variance)
-    return -sum_dims(decoder.log_likelihood(x0, step.mean(prediction), variance))
+    return -sum_dims(decoder.log_likelihood(x0, mean, variance))
 
 
 @dataclass(frozen=True)
@@ -97,17 +86,26 @@ class Pass:
     x0: Batch
     decoder: Decoder
     clip: Clip
-    tallies: Mapping[str, Counter[str]]
+    tallies: Mapping[str, Tally]
 
-    def terms(self, step: Transition) -> dict[str, PerSample]:
-        return {name: self._term(step, name).cpu() for name in self.covariances}
-
-    def _term(self, transition: Transition, name: str) -> PerSample:
-        step = ReverseStep(transition, Ddpm(), self.clip, self.tallies[name])
-        covariance = self.covariances[name]
+    def terms(self, transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
+        """Of the methods `names`; the mean of a step is the same for all."""
+        steps = {
+            name: ReverseStep(transition, Ddpm(), self.clip, self.tallies[name]) for name in names
+        }
+        mean = ReverseStep(transition, Ddpm(), self.clip).mean(self.prediction)
         if transition.s == 0:
-            return decoder_term(step, covariance, self.prediction, self.x0, self.decoder)
-        return step_term(step, covariance, self.prediction, self.x0)
+            return {
+                name: decoder_term(step, self.covariances[name], mean, self.x0, self.decoder)
+                for name, step in steps.items()
+            }
+        # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
+        exact = Ddpm().mean(transition, self.prediction.x, self.x0, self.prediction.eps)
+        difference = exact - mean
+        return {
+            name: self.covariances[name](step).divergence(transition.beta_tilde, difference)
+            for name, step in steps.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class Likelihood:
 
     @torch.no_grad()
     def evaluate(
-        self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Counter[str]]
+        self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Tally]
     ) -> Pass:
         x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
@@ -134,7 +132,6 @@ class Likelihood:
         }
         return Pass(prediction, covariances, x0, self.decoder, self.clip, tallies)
 
-    @torch.no_grad()
     def bounds(
         self,
         chains: Mapping[str, Chain],
@@ -143,63 +140,92 @@ class Likelihood:
         label: Labels = None,
         progress: Progress[int] = iter,
     ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
-        """(chain, method) → bound, and per method how many entries of C were clamped.
+        """Every chain with every method: see `bounds_on`."""
+        walks = {(chain, name): at for chain, at in chains.items() for name in self.methods}
+        return self.bounds_on(walks, x0, noise_at, label, progress)
+
+    @torch.no_grad()
+    def bounds_on(
+        self,
+        walks: Mapping[Walk, Chain],
+        x0: Batch,
+        noise_at: NoiseAt,
+        label: Labels = None,
+        progress: Progress[int] = iter,
+    ) -> tuple[dict[Walk, Bound], dict[str, Counter[str]]]:
+        """(name of the chain, method) → bound, and per method how many entries of C were clamped.
 
         `noise_at(t)` draws x_t: the same draw serves every chain through t.
         """
-        visits = _visits(self.model.schedule, chains)
-        tallies = {name: Counter[str]() for name in self.methods}
+        schedule = self.model.schedule
+        visits = _visits(schedule, walks)
+        tallies = {name: Tally() for name in self.methods}
         found = {
-            (chain, name): Bound(torch.empty(len(steps) + 1, len(x0)), dimension(x0))
-            for chain, steps in chains.items()
-            for name in self.methods
+            walk: Bound(torch.empty(len(chain) + 1, len(x0), device=x0.device), dimension(x0))
+            for walk, chain in walks.items()
         }
-        for t in progress(sorted(visits)):
-            seen = self.evaluate(x0, t, noise_at(t), label, tallies)
+        for t, noise in _announced(noise_at, progress(sorted(visits))):
+            seen = self.evaluate(x0, t, noise, label, tallies)
             for step, places in visits[t].items():
-                for name, term in seen.terms(step).items():
-                    for chain, row in places:
-                        found[chain, name].terms[row] = term
-        for bound in found.values():
-            bound.terms[-1] = prior_term(self.model.schedule, x0).cpu()
-        return found, tallies
+                terms = seen.terms(step, dict.fromkeys(method for (_, method), _ in places))
+                for walk, row in places:
+                    found[walk].terms[row] = terms[walk[1]]
+        for walk, bound in found.items():
+            bound.terms[-1] = prior_term(schedule, x0, walks[walk][-1])
+        return found, {name: tally.read() for name, tally in tallies.items()}
 
     @torch.no_grad()
-    def pair_terms(
+    def step_costs(
         self,
         grid: Sequence[int],
         x0: Batch,
         noise_at: NoiseAt,
         label: Labels = None,
         progress: Progress[int] = iter,
-    ) -> dict[str, Float64[Tensor, "T+1 T+1"]]:
-        """F[s, t]: the mean term of every step t → s between the timesteps of `grid` and 0.
+    ) -> dict[str, StepCosts]:
+        """F[s, t]: the mean term of every step t → s between timesteps of `grid` and 0, by method.
 
-        Other pairs are +∞, so that `chains.optimal` keeps to the grid.
+        From one network pass per t, as a bound is. `noise_at` had better give the same draw at
+        every t: with a draw of its own each t would be taken or left for the luck of it.
         """
-        size = self.model.schedule.steps + 1
+        schedule, times = self.model.schedule, (0, *sorted(set(grid)))
+        ends = [prior_term(schedule, x0, t).double().mean() for t in times[1:]]
         costs = {
-            name: torch.full((size, size), torch.inf, dtype=torch.float64) for name in self.methods
+            name: x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
+            for name in self.methods
         }
-        tallies = {name: Counter[str]() for name in self.methods}
-        for t in progress(sorted(grid)):
-            seen = self.evaluate(x0, t, noise_at(t), label, tallies)
-            for s in (0, *(s for s in grid if s < t)):
-                step = transition(self.model.schedule, s, t)
-                for name, term in seen.terms(step).items():
-                    costs[name][s, t] = term.double().mean()
-        return costs
+        tallies = {name: Tally() for name in self.methods}
+        for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
+            seen = self.evaluate(x0, t, noise, label, tallies)
+            for i, s in enumerate(times[:j]):
+                terms = seen.terms(transition(schedule, s, t), self.methods)
+                for name, term in terms.items():
+                    costs[name][i, j] = term.double().mean()
+        last = np.append(np.inf, torch.stack(ends).cpu().numpy())
+        return {name: StepCosts(times, table.cpu().numpy(), last) for name, table in costs.items()}
 
 
-Places = list[tuple[str, int]]
+def _announced(noise_at: NoiseAt, times: Iterable[int]) -> Iterator[tuple[int, Noise]]:
+    """Each timestep with its noise, made when the one before is: what draws ahead then does so."""
+    coming: deque[tuple[int, Noise]] = deque()
+    for t in times:
+        coming.append((t, noise_at(t)))
+        if len(coming) > 1:
+            yield coming.popleft()
+    yield from coming
 
 
-def _visits(schedule: Schedule, chains: Mapping[str, Chain]) -> dict[int, dict[Transition, Places]]:
-    """t → the steps that leave from it → which row of which chains they fill."""
+Walk = tuple[str, str]  # the name of a chain, and the method that walks it
+Places = list[tuple[Walk, int]]
+
+
+def _visits(schedule: Schedule, walks: Mapping[Walk, Chain]) -> dict[int, dict[Transition, Places]]:
+    """t → the steps that leave from it → which row of which bounds they fill."""
     visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
-    for name, chain in chains.items():
+    ascending = {chain: transitions(schedule, chain)[::-1] for chain in {*walks.values()}}
+    for walk, chain in walks.items():
         if not chain:
-            raise OcmError(f"chain '{name}' has no steps")
-        for row, step in enumerate(reversed(transitions(schedule, chain))):
-            visits[step.t][step].append((name, row))
+            raise OcmError(f"chain '{walk[0]}' has no steps")
+        for row, step in enumerate(ascending[chain]):
+            visits[step.t][step].append((walk, row))
     return visits

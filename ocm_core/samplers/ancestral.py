@@ -1,4 +1,4 @@
-"""Ancestral sampling along a chain, for any kernel (DDPM, DDIM) and any covariance method.
+"""Ancestral sampling along a chain, for any kernel (DDPM, DDIM), order and covariance method.
 
 As published: the last step shows the mean only, and at the step into τ_1 the standard deviation
 may be limited to a few grey levels.
@@ -18,13 +18,15 @@ from ocm_core.covariance.interface import (
     Clip,
     CovarianceMethod,
     ReverseStep,
+    Tally,
     check_defined,
     predict,
 )
 from ocm_core.diffusion.chains import Chain
 from ocm_core.diffusion.denoiser import Model
-from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel, Transition, transitions
+from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel, transitions
 from ocm_core.rng.noise import Noise
+from ocm_core.samplers.order import Order, means_of_order
 from ocm_core.shapes import Batch, Labels
 
 
@@ -33,10 +35,16 @@ class Sampled:
     """The samples, and how many of the covariance's entries were clamped on the way."""
 
     x: Batch
-    tally: Counter[str] = field(default_factory=Counter)
+    counted: Tally = field(default_factory=Tally)
+
+    @property
+    def tally(self) -> Counter[str]:
+        """Waits for the device."""
+        return self.counted.read()
 
 
-Watcher = Callable[[Transition, Batch], None]
+Watcher = Callable[[float, Batch], None]  # of each evaluation: the timestep, and x_t
+Changer = Callable[[int, int, Batch], Batch]  # of each step: its number, t, and x_s; gives x_s
 
 
 @torch.no_grad()
@@ -47,26 +55,32 @@ def ancestral(
     noise: Noise,
     *,
     kernel: Kernel,
+    order: Order = 1,
+    covariance_scale: float = 1.0,
     clip: Clip = NON_NEGATIVE,
     last_sigma: float | None = None,
     label: Labels = None,
     watch: Watcher | None = None,
+    change: Changer | None = None,
 ) -> Sampled:
-    """From x_T ~ N(0, I) down the chain. `watch` sees each transition and the state entering it."""
+    """From x_T ~ N(0, I) down the chain; `covariance_scale` is a factor on every step's Σ."""
     check_defined(method, kernel)
-    tally: Counter[str] = Counter()
+    tally = Tally()
+    mean = means_of_order(order)
     x = noise.normal()
-    for transition in transitions(model.schedule, chain):
+    for number, transition in enumerate(transitions(model.schedule, chain)):
         if watch is not None:
-            watch(transition, x)
+            watch(transition.t, x)
         step = ReverseStep(transition, kernel, clip, tally)
         prediction = predict(model, [method], x, transition.t, label)
-        x = step.mean(prediction)
+        x = mean(step, prediction)
         if transition.s > 0:
-            covariance = method.step_covariance(prediction, noise)(step)
+            covariance = method.step_covariance(prediction, noise)(step).times(covariance_scale)
             if last_sigma is not None and transition.s <= chain[0]:
                 covariance = covariance.limited(last_sigma)
             x = x + covariance.scale(noise.normal())
+        if change is not None:
+            x = change(number, transition.t, x)
     return Sampled(x, tally)
 
 

@@ -23,8 +23,10 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
 from ocm_core.io.digests import digests_of, sha256_of
 from ocm_core.io.download import ByteProgress, download
+from ocm_core.io.formats import refuse_damaged_zip
 from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import open_restricted, refuse_other_formats
+from ocm_core.io.urls import redacted
 from ocm_core.networks.keys import load_published, published_keys
 
 WEIGHTS = "weights.safetensors"
@@ -41,31 +43,44 @@ def fetch(
     network: ScoreNetwork | None = None,
     file: str | None = None,
     url: str | None = None,
+    origin: str | None = None,
     target: Path | None = None,
+    expect: str | None = None,
     progress: ByteProgress | None = None,
 ) -> CheckpointProvenance:
     """Write the weights to `target`, and return where they come from.
 
-    `file` picks one of several published files, `url` is another address of it. Keys and shapes
-    must be those of `network`: the published one unless another is given. A file that is in
-    `folder` already is not downloaded, and the provenance that is returned is the same then.
+    `file` picks one of several published files, `url` is another address of it, and `origin` what
+    is said of an address that will be another one tomorrow; `expect` is the sha256 that the file
+    must have, where the caller knows it and the authors have published none. Keys and shapes must
+    be those of `network`: the published one unless another is given. A file that is in `folder`
+    already is not downloaded, and the provenance that is returned is the same then.
     """
     source = checkpoint.source(file or (None if url else _placed(checkpoint, folder)))
     path = folder / source.file
     by_hand = path.exists()
+    if path.is_dir():
+        raise OcmError(f"{path}: expected a file, found a folder; {source.remedy(path)}")
     sha256 = sha256_of(path) if by_hand else _download(source, path, url, progress)
     found = FileRecord(sha256, path.stat().st_size)
     try:
-        content = _opened(checkpoint, source, path, found, lock)
+        content = _opened(checkpoint, source, path, found, lock, expect)
         weights = _checked(network or empty_network(checkpoint), source, path, content)
     except OcmError:
         if not by_hand:
             path.unlink()
         raise
-    provenance = _provenance(checkpoint, source, found, url or source.url)
+    address = origin or url or source.url
+    provenance = _provenance(checkpoint, source, found, address and redacted(address))
     _write(weights, target or folder / WEIGHTS, provenance)
     lock.record(_key(checkpoint, source), found)
     return provenance
+
+
+def on_trust(checkpoint: Checkpoint, source: CheckpointSource, lock: Lock) -> bool:
+    """Whether no digest of the file is known, neither published nor recorded."""
+    published = source.sha256 or source.md5
+    return published is None and lock.recorded(_key(checkpoint, source)) is None
 
 
 def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
@@ -104,13 +119,25 @@ def _download(
 
 
 def _opened(
-    checkpoint: Checkpoint, source: CheckpointSource, path: Path, found: FileRecord, lock: Lock
+    checkpoint: Checkpoint,
+    source: CheckpointSource,
+    path: Path,
+    found: FileRecord,
+    lock: Lock,
+    expect: str | None,
 ) -> object:
-    """Check the digests, then open the file with the restricted unpickler."""
+    """Check the digests, then open the file with the restricted unpickler.
+
+    A file of which nobody knows the digest must at least agree with its own CRCs.
+    """
     remedy = source.remedy(path)
     refuse_other_formats(path, remedy)
+    if expect not in (None, found.sha256):
+        raise OcmError(f"{path}: expected sha256 {expect}, found {found.sha256}; {remedy}")
     _check_published_digests(source, path, found)
     lock.check(_key(checkpoint, source), found, path, remedy)
+    if on_trust(checkpoint, source, lock):
+        refuse_damaged_zip(path, remedy)
     return open_restricted(path, remedy, layout_named(source.layout).allowed)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
@@ -110,8 +111,14 @@ def _nested(content: object, *keys: str) -> StateDict:
 def _state(content: object, expected: str) -> StateDict:
     if not isinstance(content, Mapping) or not content:
         raise LayoutError(expected, content)
-    if not all(isinstance(value, Tensor) for value in content.values()):
-        raise LayoutError(expected, content)
+    for value in content.values():
+        if not isinstance(value, Tensor):
+            raise LayoutError(expected, content)
+        if value.layout != torch.strided or value.is_nested or value.is_quantized or value.is_meta:
+            raise LayoutError(expected, value)
+    places = [value.untyped_storage().data_ptr() for value in content.values() if value.numel()]
+    if len(set(places)) < len(places):  # safetensors could not say so
+        raise LayoutError(f"{expected}, each with values of its own", content)
     return {str(key): tensor for key, tensor in content.items()}
 
 
@@ -121,5 +128,8 @@ def _described(found: object) -> str:
         more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
         return f"a dict of {', '.join(keys[:SHOWN]) or 'nothing'}{more}"
     if isinstance(found, list | tuple):
-        return f"a {type(found).__name__} of {', '.join(type(item).__name__ for item in found)}"
+        kinds = [type(item).__name__ for item in found[:SHOWN]]
+        return f"a {type(found).__name__} of {len(found)}: {', '.join(kinds)}"
+    if isinstance(found, Tensor):
+        return "a tensor that is nested, sparse, quantised or without values"
     return f"a {type(found).__name__}"

@@ -11,6 +11,8 @@ from typing import Any
 
 from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.reading import reading
+from ocm_core.networks.config import check_diffusers_sizes
 
 make_torchvision_importable()  # diffusers imports it
 
@@ -30,6 +32,7 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
     """
     if config.get("_class_name", CLASS) != CLASS:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
+    check_diffusers_sizes(config, where)
     arguments = {key: value for key, value in config.items() if not key.startswith("_")}
     valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
     for key in arguments.keys() - valid:
@@ -42,12 +45,11 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
             )
     levels = len(arguments.get("block_out_channels", [None]))
     for key, block in _BLOCKS.items():
-        if len(arguments.setdefault(key, [block] * levels)) != levels:
+        types = arguments.setdefault(key, [block] * levels)
+        if not isinstance(types, list | tuple) or len(types) != levels:
             raise OcmError(f"{where}: {key} has not as many entries as block_out_channels")
-    try:
+    with reading(where, f"a configuration of {CLASS}", "compare it with diffusers' documentation"):
         model: AutoencoderKL = AutoencoderKL(**arguments)
-    except (TypeError, ValueError) as error:
-        raise OcmError(f"{where}: no {CLASS} can be built from it ({error})") from None
     return model
 
 

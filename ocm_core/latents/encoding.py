@@ -16,7 +16,8 @@ import torch
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from ocm_core.latents.vae import Vae
+from ocm_core.ahead import moved, pinned
+from ocm_core.latents.vae import Vae, VaeLatents
 from ocm_core.rng.streams import Purpose, stream
 from ocm_core.store.layout import DType
 
@@ -52,8 +53,8 @@ class LatentEncoding:
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
         """`rows` are the indices of the images in their split."""
-        parts = list(self._batches(images))
-        mean, std = (np.concatenate(part) for part in zip(*parts, strict=True))
+        parts = zip(*self._batches(images), strict=True)
+        mean, std = (torch.cat(part).cpu().numpy() for part in parts)
         if self.posterior == "mean":
             return {"x": mean}
         if self.posterior == "keep":
@@ -65,9 +66,12 @@ class LatentEncoding:
             mean[place] += std[place] * noise
         return {"x": mean}
 
-    def _batches(self, images: UInt8[ndarray, "n c h w"]) -> Iterator[tuple[ndarray, ndarray]]:
+    def _batches(
+        self, images: UInt8[ndarray, "n c h w"]
+    ) -> Iterator[tuple[VaeLatents, VaeLatents]]:
+        """On the device, where the grey levels are made pixels: they travel as they are stored."""
+        device = self.vae.model.device
         for start in range(0, len(images), self.batch_size):
-            batch = images[start : start + self.batch_size]
-            pixels = 2 * batch.astype(np.float32) / (self.image_levels - 1) - 1
-            mean, std = self.vae.encode(torch.from_numpy(pixels))
-            yield mean.cpu().numpy(), std.cpu().numpy()
+            stored = torch.tensor(images[start : start + self.batch_size])
+            levels = moved(pinned(stored, device), device).float()
+            yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)

@@ -16,11 +16,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ocm_core.checkpoints.weight_files import digest_of, weight_files
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import replacing
+from ocm_core.io.digests import sha256_of
 from ocm_core.io.download import ByteProgress, download, refuse_web_page
 from ocm_core.io.lock import FileRecord, Lock
-from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
+from ocm_core.io.urls import redacted
+from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae, save_folder
 
 _HUB = "https://huggingface.co"
 VaeProvenance = dict[str, str | dict[str, str]]
@@ -111,9 +114,24 @@ def fetch_vae(
         "repository": vae.repository,
         "revision": vae.revision,
         "licence": vae.licence,
-        "url": address,
+        "url": redacted(address),
         "sha256": {name: recorded.sha256 for name, recorded in found.items()},
     }
+
+
+def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
+    """The autoencoder of a pipeline that diffusers wrote, in float32."""
+    place = Path(folder) / "vae"
+    files = [place / CONFIG, *weight_files(place)]
+    if digest_of(place, files) != digest:
+        raise OcmError(
+            f"{place}: not the autoencoder that the parameters were composed with; run "
+            "`ocm params --write` to use this one, or put the other one back"
+        )
+    vae = Vae.load(place)
+    save_folder(vae.model, target, vae.scaling_factor)
+    found = {file.name: sha256_of(file) for file in files}
+    return {"autoencoder": Path(folder).name, "url": folder, "sha256": found}
 
 
 def _checked(vae: PublishedVae, path: Path, lock: Lock) -> FileRecord:

@@ -12,14 +12,17 @@ import torch
 from torch import nn
 
 from ocm_core.diffusion.gaussian import sum_dims
-from ocm_core.latents.autoencoder import AutoencoderKL
+from ocm_core.latents.autoencoder import AutoencoderKL, downsampling
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items
+from ocm_core.training.objective import Objective
+
+ImagesAndNoise = tuple[Batch, Batch]
 
 
 @dataclass(frozen=True)
-class VaeFitting:
+class VaeFitting(Objective[ImagesAndNoise]):
     model: AutoencoderKL
     items: Items  # images in [-1, 1]
     kl_weight: float
@@ -28,10 +31,16 @@ class VaeFitting:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"vae": self.model}
 
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
-        images = self.items.batch(rng)[0][rows]
+    def draw(self, rng: BatchRng) -> ImagesAndNoise:
+        images = self.items.batch(rng)[0]
+        side = downsampling(self.model.config)
+        _, height, width = images.shape[1:]
+        shape = (self.model.config["latent_channels"], height // side, width // side)
+        return images, rng.normals(shape)
+
+    def losses_on(self, drawn: ImagesAndNoise) -> dict[str, PerSample]:
+        images, noise = drawn
         (posterior,) = self.model.encode(images, return_dict=False)
-        noise = rng.normals(tuple(posterior.mean.shape[1:]))[rows]
         (decoded,) = self.model.decode(posterior.mean + posterior.std * noise, return_dict=False)
         return {"vae": sum_dims((images - decoded) ** 2) + self.kl_weight * posterior.kl()}
 

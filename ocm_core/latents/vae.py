@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float32
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, write_text
+from ocm_core.io.reading import read_json_object, reading
 from ocm_core.latents.autoencoder import CLASS, AutoencoderKL, downsampling, new_autoencoder
-from ocm_core.networks.keys import load_published
+from ocm_core.networks.keys import load_published, refuse_larger
+from ocm_core.precision import set_precision
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 # how diffusers named the layers of the attention block when the first autoencoders were published
@@ -39,10 +41,18 @@ class Vae:
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", precision: VaePrecision = "float32") -> Vae:
-        """The folder must hold exactly the tensors that its own configuration asks for."""
-        model = new_autoencoder(_read_config(folder / CONFIG), str(folder / CONFIG))
+        """The folder must hold exactly the tensors that its own configuration asks for.
+
+        On a GPU it runs in TF32, until somebody asks for another precision.
+        """
+        set_precision()
+        config, where = _read_config(folder / CONFIG), str(folder / CONFIG)
+        weights = _read_weights(folder / WEIGHTS)
+        with torch.device("meta"):
+            refuse_larger(new_autoencoder(config, where), folder)
+        model = new_autoencoder(config, where)
         try:
-            load_published(model, _read_weights(folder / WEIGHTS))
+            load_published(model, weights)
         except OcmError as error:
             raise OcmError(f"{folder / WEIGHTS}: {error}") from None
         model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
@@ -83,9 +93,10 @@ class Vae:
             images: Tensor = self.model.decode(z, return_dict=False)[0]
         return images.float()
 
-    def _autocast(self) -> torch.autocast:
-        kind, low = self.model.device.type, self.precision == "bfloat16"
-        return torch.autocast(kind, dtype=torch.bfloat16, enabled=low)
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
 
     @staticmethod
     def _check(values: Tensor, channels: int, multiple: int) -> None:
@@ -108,15 +119,9 @@ def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> No
 
 
 def _read_config(file: Path) -> Mapping[str, Any]:
-    try:
-        config = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format") from None
-    except ValueError as error:
-        raise OcmError(f"{file}: expected JSON ({error}); get it again") from None
-    if not isinstance(config, dict):
-        raise OcmError(f"{file}: expected a JSON object, found {type(config).__name__}")
-    return config
+    if not file.exists():
+        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format")
+    return read_json_object(file, "get it again")
 
 
 def _read_weights(file: Path) -> dict[str, Tensor]:
@@ -127,11 +132,9 @@ def _read_weights(file: Path) -> dict[str, Tensor]:
             "instead, which the authors publish beside it"
         )
     if not file.exists():
-        raise OcmError("no such file; expected a folder in diffusers' format")
-    try:
+        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format")
+    with reading(file, "a whole safetensors file", "get it again"):
         tensors = load_file(file)
-    except SafetensorError as error:
-        raise OcmError(f"expected a whole safetensors file ({error}); get it again") from None
     return {_present_name(key): tensor for key, tensor in tensors.items()}
 
 

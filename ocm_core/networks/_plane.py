@@ -32,9 +32,13 @@ class NoiseLevels(nn.Module):
         self.register_buffer("variance", torch.tensor(variance, dtype=torch.float64))
 
     def at(self, time: Float[Tensor, " batch"]) -> tuple[PerPoint, PerPoint]:
-        """ᾱ_t and b_t in float64."""
-        t = time.long()
-        return self.alpha_bar[t].unsqueeze(1), self.b[t].unsqueeze(1)
+        """ᾱ_t and b_t in float64, linear between timesteps."""
+        low, high = time.floor().long(), time.ceil().long()
+        fraction = (time - low).double()
+        alpha_bar, b = (
+            torch.lerp(table[low], table[high], fraction) for table in (self.alpha_bar, self.b)
+        )
+        return alpha_bar.unsqueeze(1), b.unsqueeze(1)
 
     def marginal_variance(self, time: Float[Tensor, " batch"]) -> PerPoint:
         """ᾱ_t v + b_t."""

@@ -6,7 +6,7 @@ differs between the families (norms, blocks, padding, time encoding, names) is i
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -18,16 +18,28 @@ from torch import Tensor, nn
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import time_mlp, zeroed
-from ocm_core.networks.config import Probability, check_multiple, refuse_sizes
+from ocm_core.networks.config import (
+    MOST_BLOCKS_PER_LEVEL,
+    MOST_LEVELS,
+    Channels,
+    Multiplier,
+    Probability,
+    check_multiple,
+    refuse_sizes,
+)
 from ocm_core.shapes import Images, Labels, NetworkTimes
+
+MakeAttention = Callable[[int], nn.Module]  # of so many channels
 
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
-    in_channels: PositiveInt
-    base_channels: Annotated[int, Field(ge=4, multiple_of=2)]
-    channel_multipliers: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]  # finest first
-    blocks_per_level: PositiveInt
+    in_channels: Channels
+    base_channels: Annotated[int, Field(ge=4, le=2**12, multiple_of=2)]
+    channel_multipliers: Annotated[  # finest first
+        tuple[Multiplier, ...], Field(min_length=1, max_length=MOST_LEVELS)
+    ]
+    blocks_per_level: Annotated[int, Field(gt=0, le=MOST_BLOCKS_PER_LEVEL)]
     attention_levels: tuple[int, ...]  # level i works at 2^-i of the resolution
     dropout: Probability = 0.0
     norm_groups: PositiveInt = 32
@@ -144,6 +156,12 @@ class UNet(ScoreNetwork):
     @abstractmethod
     def attention(self, channels: int) -> nn.Module: ...
 
+    def decoder_attention(self, channels: int) -> nn.Module:
+        return self.attention(channels)
+
+    def upsample(self, channels: int) -> nn.Module:
+        return Upsample(channels)
+
     @abstractmethod
     def downsample(self, channels: int) -> nn.Module: ...
 
@@ -155,7 +173,7 @@ class UNet(ScoreNetwork):
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         self._check_input(x, label)
-        embedding = self.time_mlp(self.encode_time(time).to(x.dtype))
+        embedding = self.embed(x, time, label)
         skips = [self.stem(x)]
         for level in self.encoder:
             skips += level(skips[-1], embedding)
@@ -166,13 +184,19 @@ class UNet(ScoreNetwork):
             hidden = level(hidden, embedding, skips)
         return TrunkFeatures(hidden, embedding)
 
+    def embed(self, x: Images, time: NetworkTimes, label: Labels) -> Tensor:
+        embedding: Tensor = self.time_mlp(self.encode_time(time).to(x.dtype))
+        return embedding
+
     def readout(self, features: TrunkFeatures) -> Images:
         image: Tensor = self.output(features)
         return image
 
     def _check_input(self, x: Images, label: Labels) -> None:
-        if label is not None:
+        if label is not None and not self.conditional:
             raise OcmError(f"{type(self).__name__} is unconditional; pass no label")
+        if label is None and self.conditional:
+            raise OcmError(f"{type(self).__name__} has no null class; pass a label")
         factor = 2 ** (self.config.levels - 1)
         if x.shape[-2] % factor or x.shape[-1] % factor:
             raise OcmError(
@@ -180,10 +204,12 @@ class UNet(ScoreNetwork):
                 f" {self.config.levels} levels (channel_multipliers) need"
             )
 
-    def _stage(self, in_channels: int, out_channels: int, level: int) -> UNetLevel:
+    def _stage(
+        self, in_channels: int, out_channels: int, level: int, attention: MakeAttention
+    ) -> UNetLevel:
         attends = level in self.config.attention_levels
-        attention = self.attention(out_channels) if attends else None
-        return UNetLevel(self.residual(in_channels, out_channels), attention)
+        made = attention(out_channels) if attends else None
+        return UNetLevel(self.residual(in_channels, out_channels), made)
 
     def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
         """The levels, finest first, and the width of every skip connection in order."""
@@ -191,7 +217,7 @@ class UNet(ScoreNetwork):
         levels, skips = nn.ModuleList(), [channels]
         for level, width in enumerate(self.config.widths):
             inputs = [channels] + [width] * (self.config.blocks_per_level - 1)
-            stages = [self._stage(before, width, level) for before in inputs]
+            stages = [self._stage(before, width, level, self.attention) for before in inputs]
             coarsest = level == self.config.levels - 1
             levels.append(DownLevel(stages, None if coarsest else self.downsample(width)))
             skips += [width] * (self.config.blocks_per_level + (not coarsest))
@@ -207,8 +233,11 @@ class UNet(ScoreNetwork):
         levels = nn.ModuleList()
         for level, width in reversed(list(enumerate(self.config.widths))):
             inputs = [channels] + [width] * self.config.blocks_per_level
-            stages = [self._stage(before + skips.pop(), width, level) for before in inputs]
-            levels.append(UpLevel(stages, Upsample(width) if level else None))
+            stages = [
+                self._stage(before + skips.pop(), width, level, self.decoder_attention)
+                for before in inputs
+            ]
+            levels.append(UpLevel(stages, self.upsample(width) if level else None))
             channels = width
         return levels
 

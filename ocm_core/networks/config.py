@@ -6,7 +6,7 @@ translates them.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -19,6 +19,35 @@ if TYPE_CHECKING:
 AnyConfig = TypeVar("AnyConfig", bound="DataclassInstance")
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
+# Published networks have up to 1152 channels, 28 blocks and 6 levels. Without bounds a slip of the
+# keyboard builds for minutes, or fills the memory, before anything can be compared with it.
+Channels = Annotated[int, Field(gt=0, le=2**14)]
+Blocks = Annotated[int, Field(gt=0, le=256)]  # one after another
+Multiplier = Annotated[int, Field(gt=0, le=64)]
+Side = Annotated[int, Field(gt=0, le=2**13)]
+MOST_LEVELS = 12  # each halves the image
+MOST_BLOCKS_PER_LEVEL = 16
+
+
+@dataclass(frozen=True)
+class DiffusersSizes:
+    """What decides how long it takes to build a UNet or an autoencoder of diffusers."""
+
+    block_out_channels: Annotated[list[Channels], Field(min_length=1, max_length=MOST_LEVELS)]
+    layers_per_block: Annotated[int, Field(gt=0, le=MOST_BLOCKS_PER_LEVEL)] = 1
+
+
+def check_diffusers_sizes(config: Mapping[str, Any], where: object) -> None:
+    """Before anything is built; keys that are left out have diffusers' own small defaults."""
+    given = {
+        key: config[key] for key in ("block_out_channels", "layers_per_block") if key in config
+    }
+    try:
+        TypeAdapter(DiffusersSizes).validate_python({"block_out_channels": [1], **given})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise OcmError(f"{where}: {key}: {first['msg']}") from None
 
 
 def read_config(kind: type[AnyConfig], values: Mapping[str, Any], family: str) -> AnyConfig:
@@ -33,10 +62,15 @@ def read_config(kind: type[AnyConfig], values: Mapping[str, Any], family: str) -
 
 
 def check_published(
-    arguments: Mapping[str, Any], needed: Collection[str], fixed: Mapping[str, Any], family: str
+    arguments: Mapping[str, Any],
+    needed: Collection[str],
+    fixed: Mapping[str, Any],
+    family: str,
+    optional: Collection[str] = (),
 ) -> None:
     """Arguments in `fixed` may be absent, but no other value of theirs is implemented here."""
-    _refuse_unknown(arguments, {*needed, *fixed}, f"constructor argument of {family}")
+    known = {*needed, *fixed, *optional}
+    _refuse_unknown(arguments, known, f"constructor argument of {family}")
     for name in needed:
         if name not in arguments:
             raise OcmError(f"constructor arguments of {family}: {name!r} is missing; add it")

@@ -35,14 +35,16 @@ NEEDED = (
     "resolution",
     "dropout",
 )
-FIXED = {"resamp_with_conv": True}
+OPTIONAL = ("resamp_with_conv",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(UNetConfig):
+    resample_convs: bool = True  # False: the mean of four pixels on the way down, copies up
+
     @classmethod
     def from_published(cls, arguments: Mapping[str, Any]) -> Self:
-        check_published(arguments, NEEDED, FIXED, FAMILY)
+        check_published(arguments, NEEDED, {}, FAMILY, OPTIONAL)
         sizes = [arguments["resolution"] >> level for level in range(len(arguments["ch_mult"]))]
         attended = arguments["attn_resolutions"]
         values = {
@@ -52,6 +54,7 @@ class Config(UNetConfig):
             "blocks_per_level": arguments["num_res_blocks"],
             "attention_levels": [i for i, size in enumerate(sizes) if size in attended],
             "dropout": arguments["dropout"],
+            "resample_convs": arguments.get("resamp_with_conv", True),
             "learns_variance": published_variance(arguments, "out_ch", FAMILY),
         }
         return read_config(cls, values, FAMILY)
@@ -117,6 +120,7 @@ class Downsample(nn.Module):
 
 
 class DdpmUNet(UNet):
+    config: Config
     published_heads: ClassVar = {
         "simple": {"norm": "norm_out2", "conv": "conv_out2"},
         "complex": {"residual": "before_out", "norm": "norm_out2", "conv": "conv_out2"},
@@ -134,7 +138,12 @@ class DdpmUNet(UNet):
         return DdpmAttentionBlock(channels, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:
-        return Downsample(channels)
+        return Downsample(channels) if self.config.resample_convs else nn.AvgPool2d(2)
+
+    def upsample(self, channels: int) -> nn.Module:
+        if not self.config.resample_convs:
+            return nn.Upsample(scale_factor=2.0, mode="nearest")
+        return super().upsample(channels)
 
     def encode_time(self, time: NetworkTimes) -> Tensor:
         half = self.config.base_channels // 2

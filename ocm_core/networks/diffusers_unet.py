@@ -1,4 +1,4 @@
-"""Any diffusers `UNet2DModel` that predicts the noise, as a score network that takes heads.
+"""Any diffusers `UNet2DModel` with timesteps, as a score network that takes heads.
 
 The model's own forward pass is run, not written again: the trunk is a shallow copy of it whose
 output layers pass everything on, and those layers are the readout. Parameters are shared with the
@@ -7,9 +7,8 @@ model that was given, which stays as it was. Its attention processors are the us
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-import torch
 from torch import Tensor, nn
 
 from ocm_core.compat import make_torchvision_importable
@@ -30,16 +29,18 @@ OUTPUT_LAYERS = ("conv_norm_out", "conv_act", "conv_out")
 
 class DiffusersUNet(ScoreNetwork):
     head_kinds = ("simple", "complex")
+    model_kind: ClassVar[Any] = UNet2DModel
 
-    def __init__(self, model: UNet2DModel) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        if not isinstance(model, UNet2DModel):
+        kind = self.model_kind.__name__
+        if not isinstance(model, self.model_kind):
             raise OcmError(
-                f"{type(model).__name__} is no diffusers UNet2DModel; for other networks write a"
+                f"{type(model).__name__} is no diffusers {kind}; for other networks write a"
                 " subclass of ScoreNetwork (ocm_core/diffusion/score_network.py)"
             )
-        if obstacles := list(_obstacles(model)):
-            raise OcmError("this UNet2DModel cannot be used: " + "; ".join(obstacles))
+        if obstacles := list(self._obstacles(model)):
+            raise OcmError(f"this {kind} cannot be used: " + "; ".join(obstacles))
         self.config: Mapping[str, Any] = model.config
         self.out_channels_per_input = self.config["out_channels"] // self.config["in_channels"]
         self.classes: int | None = self.config["num_class_embeds"]
@@ -58,13 +59,13 @@ class DiffusersUNet(ScoreNetwork):
         (hidden,) = self.trunk(x, time, label, return_dict=False)
         # heads read these detached, and on a CPU group norm's backward pass crashes the process
         # for an input in channels-last order that needs no gradient (seen in torch 2.13)
-        return TrunkFeatures(hidden.contiguous(), self._embedding(time, label))
+        return TrunkFeatures(hidden.contiguous(), self.embedding(time, label))
 
     def readout(self, features: TrunkFeatures) -> Images:
         image: Tensor = self.output(features)
         return image
 
-    def _embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
+    def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
         """What the trunk gives to its blocks and does not show."""
         encoded = self.trunk.time_proj(time).to(self.trunk.dtype)
         embedding: Tensor = self.trunk.time_embedding(encoded)
@@ -78,12 +79,15 @@ class DiffusersUNet(ScoreNetwork):
                 f"this UNet2DModel has the classes 0 to {self.classes - 1} (num_class_embeds) and"
                 " none for 'no label'; pass a label of these for every image"
             )
+        self._check_shape(x)
+
+    def _check_shape(self, x: Images) -> None:
         channels = self.config["in_channels"]
         factor = 2 ** (len(self.config["block_out_channels"]) - 1)
         if x.shape[1] != channels or x.shape[-2] % factor or x.shape[-1] % factor:
             raise OcmError(
-                f"images of shape {tuple(x.shape[1:])}: this UNet2DModel takes {channels} channels"
-                f" and sides that are multiples of {factor}"
+                f"images of shape {tuple(x.shape[1:])}: this {self.model_kind.__name__} takes"
+                f" {channels} channels and sides that are multiples of {factor}"
             )
 
     def _build_head(self, kind: str, **sizes: int) -> OutputLayer:
@@ -109,32 +113,36 @@ class DiffusersUNet(ScoreNetwork):
         zeroed(block.conv2)
         return block
 
+    def _obstacles(self, model: Any) -> Iterator[str]:
+        config: Mapping[str, Any] = model.config
+        inputs, outputs = config["in_channels"], config["out_channels"]
+        if outputs not in (inputs, 2 * inputs):
+            yield (
+                f"out_channels={outputs}; expected in_channels={inputs}, or {2 * inputs} with a"
+                " learned variance"
+            )
+        if config["time_embedding_type"] == "fourier":
+            yield "time_embedding_type='fourier': its time is a noise level; expected timesteps"
+        if (kind := config["class_embed_type"]) is not None:
+            yield f"class_embed_type={kind!r}; expected None (and num_class_embeds for classes)"
+        if (shift := config["resnet_time_scale_shift"]) not in ("default", "scale_shift"):
+            yield f"resnet_time_scale_shift={shift!r}; expected 'default' or 'scale_shift'"
+        if any(hasattr(block, "skip_conv") for block in model.up_blocks):
+            yield "up_block_types: skip blocks add to the image after the last layer"
+
 
 def _within(label: Labels, classes: int) -> bool:
-    return label is not None and 0 <= int(label.min()) <= int(label.max()) < classes
+    """Labels on a GPU are taken as they are: to look into them is to wait for it."""
+    if label is None or not label.is_cpu:
+        return label is not None
+    return 0 <= int(label.min()) <= int(label.max()) < classes
 
 
-def _without_output(model: UNet2DModel) -> UNet2DModel:
+def _without_output(model: Any) -> Any:
     trunk = copy(model)
     trunk._modules = model._modules | {name: nn.Identity() for name in OUTPUT_LAYERS}
     return trunk
 
 
-def _obstacles(model: UNet2DModel) -> Iterator[str]:
-    config: Mapping[str, Any] = model.config
-    inputs, outputs = config["in_channels"], config["out_channels"]
-    if model.dtype not in (torch.float32, torch.float64):
-        yield f"its weights are {model.dtype}; load it with torch_dtype=torch.float32"
-    if outputs not in (inputs, 2 * inputs):
-        yield (
-            f"out_channels={outputs}; expected in_channels={inputs}, or {2 * inputs} with a"
-            " learned variance"
-        )
-    if config["time_embedding_type"] == "fourier":
-        yield "time_embedding_type='fourier': its time is a noise level; expected timesteps"
-    if (kind := config["class_embed_type"]) is not None:
-        yield f"class_embed_type={kind!r}; expected None (and num_class_embeds for classes)"
-    if (shift := config["resnet_time_scale_shift"]) not in ("default", "scale_shift"):
-        yield f"resnet_time_scale_shift={shift!r}; expected 'default' or 'scale_shift'"
-    if any(hasattr(block, "skip_conv") for block in model.up_blocks):
-        yield "up_block_types: skip blocks add to the image after the last layer"
+def adapt(model: UNet2DModel) -> DiffusersUNet:
+    return DiffusersUNet(model)

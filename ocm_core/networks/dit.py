@@ -12,14 +12,17 @@ from typing import Annotated, Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import Attention, Layer, cosine_first_encoding, time_mlp, zeroed
 from ocm_core.networks.config import (
+    Blocks,
+    Channels,
     Probability,
+    Side,
     check_multiple,
     check_published,
     read_config,
@@ -45,14 +48,14 @@ PUBLISHED_ARGUMENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    image_size: PositiveInt
-    patch_size: PositiveInt
-    in_channels: PositiveInt
-    width: Annotated[int, Field(gt=0, multiple_of=4)]  # positions: sine, cosine of two axes
-    depth: PositiveInt
+    image_size: Side
+    patch_size: Side
+    in_channels: Channels
+    width: Annotated[int, Field(gt=0, le=2**14, multiple_of=4)]  # sine, cosine of two axes
+    depth: Blocks
     attention_heads: PositiveInt
-    num_classes: PositiveInt
-    mlp_ratio: PositiveFloat = 4.0
+    num_classes: Annotated[int, Field(gt=0, le=10**6)]
+    mlp_ratio: Annotated[float, Field(gt=0, le=64)] = 4.0
     label_dropout: Probability = 0.1  # 0: no null class
     learns_variance: bool = False
 

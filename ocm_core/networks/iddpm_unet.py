@@ -7,10 +7,10 @@ pads on all sides, and the time encoding is cosine first.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch.nn.functional as F  # noqa: N812
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ocm_core.networks._layers import (
@@ -27,7 +27,7 @@ from ocm_core.networks.config import (
     published_variance,
     read_config,
 )
-from ocm_core.shapes import NetworkTimes
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 FAMILY = "iddpm_unet"
 NEEDED = (
@@ -43,24 +43,29 @@ NEEDED = (
 FIXED = {
     "conv_resample": True,
     "dims": 2,
-    "num_classes": None,
-    "num_heads_upsample": -1,
     "use_checkpoint": False,
-    "use_scale_shift_norm": True,
 }
+OPTIONAL = ("num_classes", "num_heads_upsample", "use_scale_shift_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(UNetConfig):
     attention_heads: PositiveInt = 4
+    decoder_attention_heads: PositiveInt | None = None  # on the way up; None: as on the way down
+    scale_shift: bool = True  # False: the embedding is added before the norm
+    num_classes: Annotated[int, Field(gt=0, le=10**6)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_multiple("base_channels", self.base_channels, "attention_heads", self.attention_heads)
+        heads = {"attention_heads": self.attention_heads}
+        if self.decoder_attention_heads:
+            heads["decoder_attention_heads"] = self.decoder_attention_heads
+        for name, count in heads.items():
+            check_multiple("base_channels", self.base_channels, name, count)
 
     @classmethod
     def from_published(cls, arguments: Mapping[str, Any]) -> Self:
-        check_published(arguments, NEEDED, FIXED, FAMILY)
+        check_published(arguments, NEEDED, FIXED, FAMILY, OPTIONAL)
         factors = [2**level for level in range(len(arguments["channel_mult"]))]
         attended = arguments["attention_resolutions"]
         values = {
@@ -70,6 +75,9 @@ class Config(UNetConfig):
             "blocks_per_level": arguments["num_res_blocks"],
             "attention_levels": [i for i, factor in enumerate(factors) if factor in attended],
             "attention_heads": arguments["num_heads"],
+            "decoder_attention_heads": _heads(arguments.get("num_heads_upsample", -1)),
+            "scale_shift": arguments.get("use_scale_shift_norm", True),
+            "num_classes": arguments.get("num_classes"),
             "dropout": arguments["dropout"],
             "learns_variance": published_variance(arguments, "out_channels", FAMILY),
         }
@@ -86,12 +94,20 @@ class IddpmResidualBlock(nn.Module):
         "shortcut": "skip_connection",
     }
 
-    def __init__(self, channels: tuple[int, int], embedding: int, groups: int, dropout: float):
+    def __init__(
+        self,
+        channels: tuple[int, int],
+        embedding: int,
+        groups: int,
+        dropout: float,
+        scale_shift: bool = True,
+    ) -> None:
         super().__init__()
         inputs, outputs = channels
+        self.scale_shift = scale_shift
         self.norm_in = _norm(inputs, groups)
         self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.embed = nn.Linear(embedding, 2 * outputs)
+        self.embed = nn.Linear(embedding, (2 if scale_shift else 1) * outputs)
         self.norm_out = _norm(outputs, groups)
         self.dropout = nn.Dropout(dropout)
         self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
@@ -99,8 +115,12 @@ class IddpmResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         hidden = self.conv_in(F.silu(self.norm_in(x)))
-        scale, shift = self.embed(F.silu(embedding))[:, :, None, None].chunk(2, dim=1)
-        hidden = self.norm_out(hidden) * (1 + scale) + shift
+        embedded = self.embed(F.silu(embedding))[:, :, None, None]
+        if self.scale_shift:
+            scale, shift = embedded.chunk(2, dim=1)
+            hidden = self.norm_out(hidden) * (1 + scale) + shift
+        else:
+            hidden = self.norm_out(hidden + embedded)
         hidden = self.conv_out(self.dropout(F.silu(hidden)))
         updated: Tensor = self.shortcut(x) + hidden
         return updated
@@ -132,16 +152,31 @@ class IddpmUNet(UNet):
         "complex": {"residual": "out2.0", "norm": "out2.1", "conv": "out2.3"},
     }
 
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.conditional = config.num_classes is not None
+        if config.num_classes is not None:
+            self.label_table = nn.Embedding(config.num_classes, self.embedding_width)
+
+    def embed(self, x: Images, time: NetworkTimes, label: Labels) -> Tensor:
+        embedding = super().embed(x, time, label)
+        return embedding if label is None else embedding + self.label_table(label)
+
     def norm(self, channels: int) -> nn.Module:
         return _norm(channels, self.config.norm_groups)
 
     def residual(self, in_channels: int, out_channels: int) -> nn.Module:
         channels = (in_channels, out_channels)
         groups, dropout = self.config.norm_groups, self.config.dropout
-        return IddpmResidualBlock(channels, self.embedding_width, groups, dropout)
+        shifted = self.config.scale_shift
+        return IddpmResidualBlock(channels, self.embedding_width, groups, dropout, shifted)
 
     def attention(self, channels: int) -> nn.Module:
         return IddpmAttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
+
+    def decoder_attention(self, channels: int) -> nn.Module:
+        heads = self.config.decoder_attention_heads or self.config.attention_heads
+        return IddpmAttentionBlock(channels, heads, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:
         return nn.Conv2d(channels, channels, 3, stride=2, padding=1)
@@ -153,6 +188,7 @@ class IddpmUNet(UNet):
         """Published blocks are numbered through all levels; a halving is a block of its own."""
         names = {
             "time_mlp": "time_embed",
+            "label_table": "label_emb",
             "stem": "input_blocks.0.0",
             "middle.0.residual": "middle_block.0",
             "middle.0.attention": "middle_block.1",
@@ -171,6 +207,10 @@ class IddpmUNet(UNet):
             names[f"encoder.{level}.resample"] = f"input_blocks.{last + 1}.0.op"
             names[f"decoder.{level}.resample"] = f"output_blocks.{last}.{2 if attends else 1}"
         return names
+
+
+def _heads(upsample: int) -> int | None:
+    return None if upsample == -1 else upsample
 
 
 def _stage_names(ours: str, theirs: str) -> dict[str, str]:

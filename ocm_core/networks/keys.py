@@ -6,6 +6,7 @@ mentioned keeps its name.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -45,6 +46,16 @@ def load_published(
 def count_values(module: nn.Module) -> int:
     """As the papers count: everything in the file, fixed tables included."""
     return sum(tensor.numel() for tensor in module.state_dict().values())
+
+
+def refuse_larger(empty: nn.Module, folder: Path) -> None:
+    """Before memory is taken: a value takes a byte at least, so files have room for so many."""
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if (values := count_values(empty)) > size:
+        raise OcmError(
+            f"{folder}: weights of {size} bytes, and the configuration asks for {values} values;"
+            " check that they belong together"
+        )
 
 
 def _parts(module: nn.Module, head: nn.Module | None) -> list[nn.Module]:

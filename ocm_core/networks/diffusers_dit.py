@@ -1,0 +1,110 @@
+"""diffusers' `DiTTransformer2DModel`, as a score network that takes heads.
+
+The model's own blocks are run; the split before the last layer is where a head reads. The label
+behind the last class stands for "no label".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from ocm_core.compat import make_torchvision_importable
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.errors import OcmError
+from ocm_core.networks._layers import zeroed
+from ocm_core.networks.config import refuse_sizes
+from ocm_core.shapes import Images, Labels, NetworkTimes
+
+make_torchvision_importable()  # diffusers imports it
+
+from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel  # noqa: E402
+
+
+class ModulatedOutput(nn.Module):
+    """Norm, shift and scale by the embedding, a linear map, and patches back to an image."""
+
+    def __init__(self, modulation: nn.Linear, linear: nn.Linear, patch_size: int) -> None:
+        super().__init__()
+        self.modulation, self.linear, self.patch_size = modulation, linear, patch_size
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        tokens, embedding = features
+        shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
+        normed = F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6)
+        return self._unpatchify(self.linear(normed * (1 + scale) + shift))
+
+    def _unpatchify(self, tokens: Tensor) -> Tensor:
+        side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
+        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
+        return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(tokens), -1, side * patch, side * patch)
+
+
+class DiffusersDiT(ScoreNetwork):
+    head_kinds = ("adaln",)
+    conditional = True
+
+    def __init__(self, model: DiTTransformer2DModel) -> None:
+        super().__init__()
+        self.config: Mapping[str, Any] = model.config
+        inputs, outputs = self.config["in_channels"], model.out_channels
+        if outputs not in (inputs, 2 * inputs):
+            raise OcmError(
+                f"this DiTTransformer2DModel cannot be used: out_channels={outputs}; expected"
+                f" in_channels={inputs}, or {2 * inputs} with a learned variance"
+            )
+        self.out_channels_per_input = outputs // inputs
+        self.classes: int = self.config["num_embeds_ada_norm"]
+        self.null_label = self.classes
+        self.patchify, self.blocks = model.pos_embed, model.transformer_blocks
+        patch = self.config["patch_size"]
+        self.output = ModulatedOutput(model.proj_out_1, model.proj_out_2, patch)
+        self.published_names = {
+            "patchify": "pos_embed",
+            "blocks": "transformer_blocks",
+            "output.modulation": "proj_out_1",
+            "output.linear": "proj_out_2",
+        }
+
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
+        label = self._labels(x, label)
+        hidden = self.patchify(x)
+        for block in self.blocks:
+            hidden = block(hidden, timestep=time, class_labels=label)
+        return TrunkFeatures(hidden, self.embedding(time, label))
+
+    def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
+        """What the last layer is given; every block makes its own."""
+        first = self.blocks[0]
+        dtype = next(first.parameters()).dtype
+        embedding: Tensor = first.get_submodule("norm1.emb")(time, label, hidden_dtype=dtype)
+        return embedding
+
+    def readout(self, features: TrunkFeatures) -> Images:
+        image: Tensor = self.output(features)
+        return image
+
+    def _labels(self, x: Images, label: Labels) -> Tensor:
+        expected = (self.config["in_channels"], *[self.config["sample_size"]] * 2)
+        if tuple(x.shape[1:]) != expected:
+            raise OcmError(f"items of shape {tuple(x.shape[1:])}: this model takes {expected}")
+        if label is None:
+            return torch.full((len(x),), self.classes, device=x.device)
+        return label
+
+    def _build_head(self, kind: str, **sizes: int) -> ModulatedOutput:
+        refuse_sizes(kind, sizes)
+        width, patch = self.output.modulation.in_features, self.config["patch_size"]
+        return ModulatedOutput(
+            zeroed(nn.Linear(width, 2 * width)),
+            zeroed(nn.Linear(width, patch**2 * self.config["in_channels"])),
+            patch,
+        )
+
+
+def adapt(model: DiTTransformer2DModel) -> DiffusersDiT:
+    return DiffusersDiT(model)

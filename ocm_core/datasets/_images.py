@@ -13,10 +13,12 @@ from numpy import ndarray
 from PIL import Image
 from PIL.Image import Resampling
 
-from ocm_core.datasets.interface import ItemLabels
+from ocm_core.datasets.interface import Captions, ItemLabels
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
 
 FORMATS = ("JPEG", "PNG", "WEBP")
+MOST_PIXELS = 80_000_000  # ImageNet's largest photograph has 61 million
 
 
 class Encoded(Protocol):
@@ -37,17 +39,19 @@ class ImageSplit:
     side: int  # of what `prepare` returns
     labels: ItemLabels = None
     size: tuple[int, int] | None = None  # width and height in the archive, where all have the same
+    channels: int = 3  # of what `prepare` returns
+    captions: Captions = None
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
-        values = np.empty((len(rows), 3, self.side, self.side), np.uint8)
+    def read(self, rows: range) -> UInt8[ndarray, "n c side side"]:
+        values = np.empty((len(rows), self.channels, self.side, self.side), np.uint8)
         for value, row in zip(values, rows, strict=True):
             value[:] = self._image(row)
         return values
 
-    def _image(self, row: int) -> UInt8[ndarray, "3 side side"]:
+    def _image(self, row: int) -> UInt8[ndarray, "c side side"]:
         where = self.images.where(row)
         image = decode(self.images.content(row), where)
         if self.size is not None and image.size != self.size:
@@ -55,17 +59,16 @@ class ImageSplit:
                 f"{where}: expected an image of {_by(self.size)}, found {_by(image.size)};"
                 " check that the archive is the published one"
             )
-        return np.asarray(self.prepare(image)).transpose(2, 0, 1)
+        pixels = np.asarray(self.prepare(image))
+        return pixels.reshape(self.side, self.side, self.channels).transpose(2, 0, 1)
 
 
 def decode(content: bytes, where: str) -> Image.Image:
-    try:
-        return Image.open(BytesIO(content), formats=FORMATS).convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise OcmError(
-            f"{where}: expected a whole JPEG, PNG or WebP image, found something else ({error});"
-            " remove the archive and fetch it again"
-        ) from None
+    with reading(where, "a whole JPEG, PNG or WebP image", "remove the archive, fetch it again"):
+        image = Image.open(BytesIO(content), formats=FORMATS)
+        if image.width * image.height > MOST_PIXELS:
+            raise ValueError(f"{_by(image.size)} pixels, more than {MOST_PIXELS}")
+        return image.convert("RGB")
 
 
 def _by(size: tuple[int, int]) -> str:

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 import numpy as np
-from jaxtyping import Int64, UInt8
 from numpy import ndarray
 
+from ocm_core.datasets._joined import JoinedSplit
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Located
-from ocm_core.io.packed import no_member, unpacked, whole
+from ocm_core.io.packed import no_member, refuse_bomb, unpacked, whole
+from ocm_core.io.reading import reading
 from ocm_core.io.zips import copy_out, open_zip
 
 DATA, LABELS = "data.npy", "labels.npy"
 REMEDY = "check that the archive is the published one"
-
-
-@dataclass(frozen=True)
-class JoinedSplit:
-    """Batches one after another."""
-
-    batches: Sequence[UInt8[ndarray, "_ values"]]
-    labels: Int64[ndarray, " item"]
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
-        ends = np.cumsum([len(batch) for batch in self.batches])
-        batch_of = np.searchsorted(ends, rows, side="right")
-        values = np.empty((len(rows), *self.shape), np.uint8)
-        for batch in np.unique(batch_of):
-            here = batch_of == batch
-            within = np.asarray(rows)[here] - (ends[batch - 1] if batch else 0)
-            values[here] = self.batches[batch][within].reshape(-1, *self.shape)
-        return values
 
 
 def open_arrays(archives: Sequence[Located], shape: tuple[int, ...], classes: int) -> JoinedSplit:
@@ -60,6 +38,7 @@ def _copy(path: Path, shape: tuple[int, ...], classes: int, target: Path) -> Non
         names = [name for name in outer.namelist() if name.endswith(".npz")]
         if not names:
             raise no_member(path, "*.npz")
+        total = 0
         for name in names:
             folder = target / PurePosixPath(name).stem
             folder.mkdir()
@@ -67,15 +46,20 @@ def _copy(path: Path, shape: tuple[int, ...], classes: int, target: Path) -> Non
                 for array in (DATA, LABELS):
                     if array not in inner.namelist():
                         raise no_member(path, f"{name}/{array}")
+                    total += inner.getinfo(array).file_size
+                    refuse_bomb(path, total)
                     copy_out(path, inner, array, folder / array)
             _check(folder, f"{path}: {name}", int(np.prod(shape)), classes)
 
 
 def _check(folder: Path, where: str, width: int, classes: int) -> None:
-    try:
+    with reading(where, "two plain arrays", REMEDY):
         data, labels = _load(folder / DATA), _load(folder / LABELS)
-    except ValueError as error:
-        raise OcmError(f"{where}: expected two plain arrays ({error}); {REMEDY}") from None
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise OcmError(
+            f"{where}: expected a list of whole numbers as labels, found {labels.dtype} and"
+            f" {labels.shape}; {REMEDY}"
+        )
     if data.dtype != np.uint8 or data.shape != (len(labels), width):
         raise OcmError(
             f"{where}: expected data of uint8 and shape {(len(labels), width)}, found {data.dtype}"

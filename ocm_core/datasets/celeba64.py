@@ -17,6 +17,7 @@ from ocm_core.datasets.interface import DataSet
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, locate
 from ocm_core.io.download import google_drive
+from ocm_core.io.reading import reading
 from ocm_core.io.zips import ZippedImages, open_zip
 from ocm_core.schema.datasets import Celeba64Data
 
@@ -76,7 +77,8 @@ def crop(image: Image.Image) -> Image.Image:
 
 def _names(path: Path) -> dict[str, list[str]]:
     """The members of each split, from lines like `000001.jpg 0`."""
-    rows = [line.split() for line in path.read_text().splitlines()]
+    with reading(path, "lines of text", "remove it and fetch it again"):
+        rows = [line.split() for line in path.read_text().splitlines()]
     if not rows or any(len(row) != 2 or row[1] not in ("0", "1", "2") for row in rows):
         raise OcmError(
             f"{path}: expected lines of a file name and 0, 1 or 2; remove it and fetch it again"

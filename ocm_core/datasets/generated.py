@@ -37,6 +37,7 @@ SHAPES: tuple[Callable[[Plane, Plane], Plane], ...] = (
 class GeneratedSplit:
     data: GeneratedData
     name: str
+    captions: None = None
 
     def __len__(self) -> int:
         return self.data.train_size if self.name == "train" else self.data.test_size

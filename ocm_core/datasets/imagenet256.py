@@ -23,12 +23,15 @@ from ocm_core.datasets._permutation import permutation, recorded
 from ocm_core.datasets.interface import DataSet, Split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, locate
-from ocm_core.io.tars import Index, TarredImages, indexed, read_members
+from ocm_core.io.image_index import Index, IndexedImages
+from ocm_core.io.reading import reading
+from ocm_core.io.tars import indexed, read_members
 from ocm_core.schema.datasets import Imagenet256Data
 
 SIDE = 256
 META = "ILSVRC2012_devkit_t12/data/meta.mat"
 TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
+REMEDY = "check that both archives are those of 2012"
 
 _PUBLISHED: dict[str, Any] = {
     "kind": "imagenet256",
@@ -68,9 +71,10 @@ def open_data(data: Imagenet256Data, archives: Path) -> DataSet:
     splits: dict[str, Split] = {}
     orders = {}
     for number, split in enumerate(data.splits):
+        file = located[split].path
         index = indexed(located[split], ".JPEG")
         order = permutation(len(index), data.seed, number)
-        images = TarredImages(located[split].path, index[order])
+        images = IndexedImages(file, file, index[order])
         splits[split] = ImageSplit(images, crop, SIDE, labels[split](index)[order])
         orders[split] = recorded(order, data.seed)
     return DataSet(
@@ -98,14 +102,16 @@ def _labels_of_folders(index: Index) -> Int64[ndarray, " image"]:
 def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:
     """Of the validation images in the order of their names, by the numbers of the challenge."""
     content = read_members(path, [META, TRUTH])
-    synsets = loadmat(BytesIO(content[META]), squeeze_me=True)["synsets"]
-    leaves = synsets[synsets["num_children"] == 0]
-    names = dict(zip(leaves["ILSVRC2012_ID"].tolist(), leaves["WNID"].tolist(), strict=True))
-    places = {name: place for place, name in enumerate(sorted(names.values()))}
-    numbers = [int(line) for line in content[TRUTH].split()]
-    if len(numbers) != images:
+    with reading(path, f"synsets in {META} and their numbers in {TRUTH}", REMEDY):
+        synsets = loadmat(BytesIO(content[META]), squeeze_me=True)["synsets"]
+        leaves = synsets[synsets["num_children"] == 0]
+        names = dict(zip(leaves["ILSVRC2012_ID"].tolist(), leaves["WNID"].tolist(), strict=True))
+        places = {name: place for place, name in enumerate(sorted(names.values()))}
+        numbers = [int(line) for line in content[TRUTH].split()]
+        labels = np.array([places[names[number]] for number in numbers], dtype=np.int64)
+    if len(labels) != images:
         raise OcmError(
-            f"{path}: {TRUTH}: expected a line for each of {images} images, found {len(numbers)};"
-            " check that both archives are those of 2012"
+            f"{path}: {TRUTH}: expected a line for each of {images} images, found {len(labels)};"
+            f" {REMEDY}"
         )
-    return np.array([places[names[number]] for number in numbers], dtype=np.int64)
+    return labels

@@ -14,7 +14,8 @@ from ocm_core.datasets._images import ImageSplit
 from ocm_core.datasets._npz import open_arrays
 from ocm_core.datasets.interface import DataSet, Split
 from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.tars import TarredImages, indexed
+from ocm_core.io.image_index import IndexedImages
+from ocm_core.io.tars import indexed
 from ocm_core.schema.datasets import Imagenet64Data
 
 _TERMS = "non-commercial research and education only"
@@ -86,6 +87,6 @@ def _open(data: Imagenet64Data, files: list[Located]) -> Split:
     if data.release == "npz":
         return open_arrays(files, data.shape, data.classes)
     (file,) = files
-    images = TarredImages(file.path, indexed(file, ".png"))
+    images = IndexedImages(file.path, file.path, indexed(file, ".png"))
     side = data.shape[-1]
     return ImageSplit(images, lambda image: image, side, size=(side, side))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,11 +11,21 @@ from numpy import ndarray
 
 RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
 ItemLabels = Int64[ndarray, " item"] | None
+Captions = Sequence[str] | None
+
+
+def distinct(captions: Iterable[str]) -> list[str]:
+    """In the order in which they are numbered, where each is a class."""
+    return sorted(set(captions))
 
 
 class Split(Protocol):
     @property
     def labels(self) -> ItemLabels:
+        """Of all items, or None where the data set has none."""
+
+    @property
+    def captions(self) -> Captions:
         """Of all items, or None where the data set has none."""
 
     def __len__(self) -> int: ...
@@ -36,6 +46,7 @@ class ArraySplit:
 
     values: RawValues
     labels: ItemLabels = None
+    captions: Captions = None
 
     def __len__(self) -> int:
         return len(self.values)

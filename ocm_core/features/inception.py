@@ -13,6 +13,7 @@ import torch
 from cleanfid.downloads_helper import inception_url
 from cleanfid.inception_torchscript import InceptionV3W
 
+from ocm_core.ahead import moved
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.features.resizing import resized
@@ -40,10 +41,10 @@ class Inception:
     @torch.no_grad()
     def features(self, images: UInt8Images) -> FeatureVectors:
         if self.network.resize_inside:
-            shown = images.expand(-1, 3, -1, -1).float()
+            shown = moved(images, self.device).expand(-1, 3, -1, -1).float()
         else:
-            shown = resized(images, _SIDE)
-        pooled: FeatureVectors = self.network(shown.to(self.device))
+            shown = resized(images, _SIDE, self.device)
+        pooled: FeatureVectors = self.network(shown)
         return pooled
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Protocol
 
 import torch
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
+from ocm_core.ahead import ahead, pinned, to_host
 from ocm_core.errors import OcmError
 
 UInt8Images = UInt8[Tensor, "n channel height width"]  # grey or RGB
@@ -21,6 +24,9 @@ class FeatureSpace(Protocol):
 
     @property
     def dimension(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
 
     def features(self, images: UInt8Images) -> FeatureVectors:
         """One vector per image; it depends on that image alone."""
@@ -41,11 +47,23 @@ def feature_batches(
     batch_size: int,
     progress: Callable[[range], Iterable[int]] = iter,
 ) -> Iterator[FeatureVectors]:
-    """The features of all images in order, on the CPU, a batch at a time."""
-    for first in progress(range(0, len(images), batch_size)):
+    """The features of all images in order, on the CPU, a batch at a time.
+
+    Images are read ahead, and features come back while those of the next batch are computed.
+    """
+
+    def read(first: int) -> UInt8Images:
         batch = images[first : first + batch_size]
         _check(batch)
-        yield space.features(batch).cpu()
+        return pinned(batch, space.device)
+
+    coming: deque[Callable[[], FeatureVectors]] = deque()
+    with closing(ahead(read, progress(range(0, len(images), batch_size)))) as batches:
+        for batch in batches:
+            coming.append(to_host(space.features(batch)))
+            if len(coming) > 1:
+                yield coming.popleft()()
+    yield from (landed() for landed in coming)
 
 
 def extract(

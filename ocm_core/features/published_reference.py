@@ -19,6 +19,7 @@ from ocm_core.errors import OcmError, unknown
 from ocm_core.features.interface import UInt8Images
 from ocm_core.io.archives import Archive, locate
 from ocm_core.io.packed import no_member, unpacked
+from ocm_core.io.reading import reading
 from ocm_core.io.zips import copy_out, open_zip
 from ocm_core.metrics.frechet import Statistics
 
@@ -80,7 +81,8 @@ def _copy_images(path: Path, target: Path) -> None:
 
 
 def _open(file: Path, path: Path) -> ImageBatch:
-    pixels = np.load(file, mmap_mode="r", allow_pickle=False)
+    with reading(path, f"a plain array in {IMAGES}", "is it the published file?"):
+        pixels = np.load(file, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
         raise OcmError(
             f"{path}: expected {IMAGES} of uint8 and shape (n, height, width, 3), found"

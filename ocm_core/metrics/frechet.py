@@ -9,11 +9,10 @@ square root is taken. The real side's factor is computed once, whatever it is co
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from scipy.linalg import lapack
 from torch import Tensor
 
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
 from ocm_core.metrics.checks import check_points, check_same_space
 from ocm_core.shapes import Points
 
@@ -29,6 +29,7 @@ Vector = Float64[Tensor, " d"]
 Matrix = Float64[Tensor, "d d"]
 
 _ROWS = 4096
+_AGAIN = "make it again, or fetch the published file again"
 _EPSILON = torch.finfo(torch.float64).eps
 _TOLERANCE = 1e-11  # of tr √(S₁ S₂), relative to tr S₁ + tr S₂
 
@@ -43,18 +44,29 @@ class Statistics:
 
     @classmethod
     def of(cls, features: Points) -> Statistics:
-        return cls.over(torch.split(features, _ROWS))
+        check_points(features, "features", 1)
+        return cls._over(torch.split(features, _ROWS))
+
+    def to(self, device: str) -> Statistics:
+        return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     @classmethod
     def over(cls, batches: Iterable[Points]) -> Statistics:
-        """Of a set that comes in pieces and is never held as a whole.
+        """Of a set that comes in pieces and is never held as a whole."""
 
-        The pieces' sums of squares are taken about their own means and then joined, so that
+        def checked(batch: Points) -> Points:
+            check_points(batch, "features", 1)
+            return batch
+
+        return cls._over(map(checked, batches))
+
+    @classmethod
+    def _over(cls, batches: Iterable[Points]) -> Statistics:
+        """The pieces' sums of squares are taken about their own means and then joined, so that
         nothing cancels whatever the size of the mean.
         """
         count, mean, scatter = 0, torch.zeros(()), torch.zeros(())
         for batch in batches:
-            check_points(batch, "features", 1)
             share = len(batch) / (count + len(batch))
             centre = batch.mean(0, dtype=torch.float64)
             spread, shift = batch - centre, centre - mean
@@ -73,19 +85,14 @@ class Statistics:
 
     @classmethod
     def load(cls, path: Path) -> Statistics:
-        try:
-            with np.load(path) as file:
-                mean, covariance = file["mu"].astype(float), file["sigma"].astype(float)
-                count = int(file["count"]) if "count" in file else None
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise OcmError(
-                f"{path}: expected statistics (an .npz file with the arrays mu and sigma), found"
-                f" something else ({error}); make it again, or fetch the published file again"
-            ) from None
+        expected = "statistics (an .npz file with the arrays mu and sigma)"
+        with reading(path, expected, _AGAIN), np.load(path) as file:
+            mean, covariance = file["mu"].astype(float), file["sigma"].astype(float)
+            count = int(file["count"]) if "count" in file else None
         if mean.ndim != 1 or covariance.shape != 2 * mean.shape:
             raise OcmError(
                 f"{path}: expected mu of shape (d,) and sigma of shape (d, d), found {mean.shape}"
-                f" and {covariance.shape}; make it again, or fetch the published file again"
+                f" and {covariance.shape}; {_AGAIN}"
             )
         return cls(torch.from_numpy(mean), torch.from_numpy(covariance), count)
 
@@ -107,7 +114,7 @@ class Statistics:
 
     def seen_from(self, other: Statistics) -> Matrix:
         """Fᵀ S F with the other's factor; of a symmetric matrix, the lower half is enough."""
-        if other.cholesky is None:
+        if other.cholesky is None or not self.covariance.is_cpu:
             return other.factor.T @ self.covariance @ other.factor
         product, failed = lapack.dsygst(
             self.covariance.numpy(), other.cholesky.numpy(), itype=2, lower=1
@@ -117,7 +124,9 @@ class Statistics:
 
 
 def _gram(rows: Points) -> Matrix:
-    """XᵀX. NumPy sees that it is symmetric and computes one half; torch computes both."""
+    """XᵀX. On a CPU NumPy sees that it is symmetric and computes one half; torch computes both."""
+    if not rows.is_cpu:
+        return rows.T @ rows
     array = rows.numpy()
     return torch.from_numpy(array.T @ array)
 

@@ -32,17 +32,14 @@ def kernel_distance(
     check_points(generated, "generated", 2)
     check_same_space(real.shape[1], generated.shape[1])
     size = min(len(real), len(generated), subset_size)
-    values = np.array(
-        [
-            float(
-                squared_discrepancy(
-                    _subset(real, size, seed, index, Purpose.KERNEL_REAL),
-                    _subset(generated, size, seed, index, Purpose.KERNEL_GENERATED),
-                )
-            )
-            for index in range(subsets)
-        ]
-    )
+    distances = [
+        squared_discrepancy(
+            _subset(real, size, seed, index, Purpose.KERNEL_REAL),
+            _subset(generated, size, seed, index, Purpose.KERNEL_GENERATED),
+        )
+        for index in range(subsets)
+    ]
+    values = torch.stack(distances).cpu().numpy()
     error = values.std(ddof=1) / sqrt(subsets) if subsets > 1 else np.nan
     return KernelDistance(float(values.mean()), float(error))
 

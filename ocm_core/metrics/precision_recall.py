@@ -93,6 +93,10 @@ class Manifold:
         """From radii that `of` has computed before."""
         return cls(points, radii, Sweep.about(points, block_bytes, radii.dtype))
 
+    def to(self, device: str) -> Manifold:
+        sweep = Sweep(self.sweep.centre.to(device), self.sweep.block_bytes)
+        return Manifold(self.points.to(device), self.radii.to(device), sweep)
+
 
 def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
     """Both from one sweep over the distances between the sets, as the real side computes them.
@@ -100,6 +104,13 @@ def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
     Distances are shortened by their rounding error: ties are inside, whatever the blocks.
     """
     check_same_space(real.points.shape[1], generated.points.shape[1])
+    return PrecisionRecall(*map(_share, _inside(real, generated)))
+
+
+def _inside(
+    real: Manifold, generated: Manifold
+) -> tuple[Bool[Tensor, " generated"], Bool[Tensor, " real"]]:
+    """Which generated points the real manifold holds, and the other way round."""
     inside_real = torch.zeros_like(generated.radii, dtype=torch.bool)
     inside_generated = torch.zeros_like(real.radii, dtype=torch.bool)
     sweep = real.sweep
@@ -113,7 +124,7 @@ def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
             squares = _squares(x, x_norms[row], y, y_norms[column])
             inside_real[column] |= (squares <= real.radii[row, None]).any(0)
             inside_generated[row] |= (squares <= generated.radii[column]).any(1)
-    return PrecisionRecall(_share(inside_real), _share(inside_generated))
+    return inside_real, inside_generated
 
 
 def _radii(points: Points, neighbours: int, sweep: Sweep) -> Float[Tensor, " n"]:

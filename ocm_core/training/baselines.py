@@ -14,7 +14,7 @@ from ocm_core.covariance.learned import RegressionMethod
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import OverTime
-from ocm_core.training.batches import noisy_batch
+from ocm_core.training.batches import noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 
 DRAWS = 32  # noisy items a timestep
@@ -51,11 +51,12 @@ def target_means(
     for t in times:
         found: dict[str, list[Tensor]] = {label: [] for label in regressions}
         for first in range(0, DRAWS, batch_size):
-            rows = slice(first, first + batch_size)
-            rng = BatchRng(seed, t, DRAWS, device, time=t)
-            rng.seed_torch(first)
-            at = torch.full((DRAWS,), t, device=device)
-            batch = fitting.predict(noisy_batch(fitting.items, schedule, rng, rows, at), rng, rows)
+            rows = range(first, min(first + batch_size, DRAWS))
+            rng = BatchRng(seed, t, DRAWS, device, time=t, rows=rows)
+            rng.seed_torch()
+            at = torch.full((len(rows),), t, device=device)
+            drawn = noisy_draws(fitting.items, schedule, rng, at)
+            batch = fitting.predict(drawn.noisy(schedule), drawn.probe())
             for label, method in regressions.items():
                 found[label].append(method.target(batch).detach().double().flatten(1))
         for label, targets in found.items():

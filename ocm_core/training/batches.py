@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from itertools import chain, count
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Int
@@ -16,7 +19,7 @@ from ocm_core.shapes import Batch, Times
 
 
 class Items(Protocol):
-    """A set to draw batches from: x_0, and labels where there are any."""
+    """A set to draw batches' rows from: x_0, and labels where there are any."""
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]: ...
 
@@ -62,6 +65,28 @@ class DroppedLabels:
         return x0, torch.where(rng.uniforms() < self.share, null, labels)
 
 
+class NoisyDraws(NamedTuple):
+    """What is drawn for a noisy micro-batch: items, their timesteps and noise, and ±1 probes."""
+
+    x0: Batch
+    label: Int[Tensor, " batch"] | None
+    t: Times
+    eps: Batch
+    rng: BatchRng
+    probes: tuple[Batch, ...]
+
+    def noisy(self, schedule: Schedule) -> NoisyBatch:
+        marginal = schedule.marginal_at(self.t, self.x0)
+        x = q_sample(self.x0, self.eps, *marginal)
+        return NoisyBatch(self.x0, self.label, self.t, self.eps, x)
+
+    def probe(self) -> Callable[[], Batch]:
+        """Gives the probes one after another, and draws further ones when they are used up."""
+        shape, device = tuple(self.x0.shape[1:]), self.x0.device
+        further = (self.rng.signs(shape).to(device) for _ in count())
+        return partial(next, chain(self.probes, further))
+
+
 @dataclass(frozen=True)
 class NoisyBatch:
     """A noisy micro-batch: x_t = √ᾱ_t x_0 + √b_t ε."""
@@ -74,11 +99,17 @@ class NoisyBatch:
 
 
 def noisy_batch(
-    items: Items, schedule: Schedule, rng: BatchRng, rows: slice, t: Times | None = None
+    items: Items, schedule: Schedule, rng: BatchRng, t: Times | None = None
 ) -> NoisyBatch:
-    """At these timesteps, one for each item of the whole batch, or at random ones."""
+    """At these timesteps, one for each row, or at random ones."""
+    return noisy_draws(items, schedule, rng, t).noisy(schedule)
+
+
+def noisy_draws(
+    items: Items, schedule: Schedule, rng: BatchRng, t: Times | None = None, probes: int = 0
+) -> NoisyDraws:
     x0, label = items.batch(rng)
     t = rng.times(schedule.steps) if t is None else t
-    eps = rng.normals(tuple(x0.shape[1:]))
-    x = q_sample(x0, eps, *schedule.marginal_at(t, x0))
-    return NoisyBatch(x0[rows], None if label is None else label[rows], t[rows], eps[rows], x[rows])
+    shape = tuple(x0.shape[1:])
+    signs = tuple(rng.signs(shape) for _ in range(probes))
+    return NoisyDraws(x0, label, t, rng.normals(shape), rng, signs)

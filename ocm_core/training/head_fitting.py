@@ -6,7 +6,7 @@ one pass of the trunk serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,12 +16,13 @@ from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.rng.batches import BatchRng
-from ocm_core.shapes import PerSample
-from ocm_core.training.batches import Items, NoisyBatch, noisy_batch
+from ocm_core.shapes import Batch, PerSample
+from ocm_core.training.batches import Items, NoisyBatch, NoisyDraws, noisy_draws
+from ocm_core.training.objective import Objective
 
 
 @dataclass(frozen=True)
-class HeadFitting:
+class HeadFitting(Objective[NoisyDraws]):
     """Each method's own loss on the features of the frozen trunk."""
 
     denoiser: Denoiser
@@ -33,12 +34,15 @@ class HeadFitting:
     def networks(self) -> Mapping[str, nn.Module]:
         return {label: self.denoiser.heads[label] for label in self.methods}
 
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
-        noisy = noisy_batch(self.items, self.denoiser.schedule, rng, rows)
-        batch = self.predict(noisy, rng, rows)
+    def draw(self, rng: BatchRng) -> NoisyDraws:
+        probes = sum(method.training_probes for method in self.methods.values())
+        return noisy_draws(self.items, self.denoiser.schedule, rng, probes=probes)
+
+    def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
+        batch = self.predict(drawn.noisy(self.denoiser.schedule), drawn.probe())
         return {label: method.loss(batch) for label, method in self.methods.items()}
 
-    def predict(self, noisy: NoisyBatch, rng: BatchRng, rows: slice) -> TrainingBatch:
+    def predict(self, noisy: NoisyBatch, probe: Callable[[], Batch]) -> TrainingBatch:
         """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
         graph = any(method.trains_on_jacobian for method in self.methods.values())
         with torch.set_grad_enabled(graph):
@@ -48,6 +52,6 @@ class HeadFitting:
             prediction=prediction,
             x0=noisy.x0,
             eps=noisy.eps,
-            probe=lambda: rng.signs(tuple(noisy.x0.shape[1:]))[rows],
+            probe=probe,
             decoder=self.decoder,
         )

@@ -7,33 +7,26 @@ and no more: a run killed at any moment continues to the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor
 
+from ocm_core.ahead import ahead, moved, pinned
 from ocm_core.distributed import Rank, current_rank
-from ocm_core.errors import OcmError
+from ocm_core.precision import set_precision
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.shapes import PerSample
-from ocm_core.training.state import TrainingState
+from ocm_core.training.objective import Draws, Objective
+from ocm_core.training.state import TrainingState, saved_at
+from ocm_core.training.watch import Watch
 
 _CURVE_POINTS = 200
-_SMOOTHING = 0.98
-_DIVERGED = 1e3
-
-
-class Objective(Protocol):
-    """What a training loop needs: networks, and the loss per sample of each on a micro-batch."""
-
-    @property
-    def networks(self) -> Mapping[str, nn.Module]: ...
-
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]: ...
+_LOOK_EVERY = 100  # iterations, at most, until a run that has diverged is stopped
 
 
 def learning_rate(settings: OptimiserParams, iteration: int) -> float:
@@ -43,75 +36,88 @@ def learning_rate(settings: OptimiserParams, iteration: int) -> float:
 
 
 def fit(
-    objective: Objective,
+    objective: Objective[Draws],
     settings: OptimiserParams,
     folder: Path,
     *,
     device: str = "cpu",
     progress: Progress[int] = iter,
+    after_each: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
-    """Train to the end, from the checkpoint in `folder` if there is one."""
+    """Train to the end, from the checkpoint in `folder` if there is one.
+
+    `after_each` sees the state of every iteration, also once more those since the checkpoint.
+    """
     rank = current_rank()
+    set_precision(settings.precision)
     state = TrainingState.start(objective.networks, settings)
     state.resume(folder)
-    watch = _Watch(state, folder)
-    for iteration in progress(range(state.iteration, settings.iterations)):
-        losses = _step(objective, settings, state, rank, device)
-        watch.check(iteration, losses)
-        state.update_average(settings.ema)
-        state.iteration = iteration + 1
-        if state.iteration % max(1, settings.iterations // _CURVE_POINTS) == 0:
-            state.record(watch.smoothed)
-        if state.iteration % settings.checkpoint_every == 0 and rank.is_first:
-            state.save(folder)
+    watch = Watch(state, folder, device)
+    with (
+        _resumable(state, settings, folder),
+        closing(_draws(objective, settings, state.iteration, rank, device)) as draws,
+    ):
+        for iteration in progress(range(state.iteration, settings.iterations)):
+            watch.see(iteration, _step(objective, settings, state, draws, rank, device))
+            state.update_average(settings.ema)
+            state.iteration = iteration + 1
+            saves = state.iteration % settings.checkpoint_every == 0
+            shows = state.iteration % max(1, settings.iterations // _CURVE_POINTS) == 0
+            if saves or shows or state.iteration % _LOOK_EVERY == 0:
+                watch.look()
+            if shows:
+                state.record(state.smoothed)
+            if after_each is not None:
+                after_each(state)
+            if saves and rank.is_first:
+                state.save(folder)
+        watch.look()
     return state
 
 
+@contextmanager
+def _resumable(state: TrainingState, settings: OptimiserParams, folder: Path) -> Iterator[None]:
+    """A run that is interrupted says where it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        saved = saved_at(folder) or 0
+        raise KeyboardInterrupt(f"resumes at iteration {saved} of {settings.iterations}") from None
+
+
+def _draws(
+    objective: Objective[Draws], settings: OptimiserParams, first: int, rank: Rank, device: str
+) -> Generator[tuple[BatchRng, Draws]]:
+    """This process's micro-batches from the iteration `first` on, each made ahead of its use."""
+    batches = (
+        BatchRng(settings.seed, iteration, settings.batch_size, rows=rows)
+        for iteration in range(first, settings.iterations)
+        for rows in rank.rows(settings.batch_size, settings.accumulate)
+    )
+    return ahead(lambda rng: (rng, pinned(objective.draw(rng), device)), batches)
+
+
 def _step(
-    objective: Objective, settings: OptimiserParams, state: TrainingState, rank: Rank, device: str
-) -> dict[str, float]:
+    objective: Objective[Draws],
+    settings: OptimiserParams,
+    state: TrainingState,
+    draws: Iterator[tuple[BatchRng, Draws]],
+    rank: Rank,
+    device: str,
+) -> dict[str, Tensor]:
     """One update: the mean over the whole batch, gathered over micro-batches and processes."""
     state.optimiser.zero_grad(set_to_none=True)
     totals = {name: torch.zeros((), device=device) for name in objective.networks}
-    for rows in rank.rows(settings.batch_size, settings.accumulate):
-        rng = BatchRng(settings.seed, state.iteration, settings.batch_size, device)
-        rng.seed_torch(rows.start)
-        losses = objective.losses(rng, rows)
+    for rng, drawn in islice(draws, settings.accumulate):
+        rng.seed_torch()
+        losses = objective.losses_on(moved(drawn, device))
         total = torch.stack([loss.sum() for loss in losses.values()]).sum() / settings.batch_size
         torch.autograd.backward(total)
         for name, loss in losses.items():
             totals[name] += loss.detach().sum() / settings.batch_size
-    rank.total(totals.values())
-    rank.total(p.grad for p in state.parameters() if p.grad is not None)
+    gradients = (p.grad for p in state.parameters() if p.grad is not None)
+    rank.total([*totals.values(), *gradients])
     for group in state.optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.iteration)
     state.optimiser.step()
-    return {name: float(value) for name, value in totals.items()}
-
-
-class _Watch:
-    """Stops a run whose loss is no number, or has left all proportion."""
-
-    def __init__(self, state: TrainingState, folder: Path) -> None:
-        self.state, self.folder = state, folder
-        self.smoothed = dict(state.smoothed)
-        self.lowest = dict(state.lowest)
-
-    def check(self, iteration: int, losses: dict[str, float]) -> None:
-        for name, loss in losses.items():
-            if not math.isfinite(loss):
-                raise self._diverged(name, iteration, loss, "is not a finite number")
-            before = self.smoothed.get(name, loss)
-            smoothed = self.smoothed[name] = _SMOOTHING * before + (1 - _SMOOTHING) * loss
-            lowest = self.lowest[name] = min(self.lowest.get(name, smoothed), smoothed)
-            if smoothed > lowest + _DIVERGED * max(abs(lowest), 1.0):
-                raise self._diverged(name, iteration, loss, f"grew {_DIVERGED:.0f}-fold")
-        self.state.smoothed, self.state.lowest = dict(self.smoothed), dict(self.lowest)
-
-    def _diverged(self, name: str, iteration: int, loss: float, what: str) -> OcmError:
-        saved = self.state.saved_at(self.folder)
-        good = f"{self.state.path(self.folder)} (iteration {saved})" if saved else "none yet"
-        return OcmError(
-            f"training of '{name}' diverged at iteration {iteration}: loss {loss:.6g} {what}. "
-            f"Last good checkpoint: {good}. Lower the learning rate or use float32"
-        )
+    return totals

@@ -8,6 +8,7 @@ unbiased 1 - Γ_t too, and at large t, where ε̂ ≈ ε, its error is smaller b
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from math import sqrt
 
@@ -16,8 +17,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from ocm_core.ahead import ahead, moved, pinned
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import q_sample
+from ocm_core.distributed import Rank
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as Settings
@@ -25,6 +28,8 @@ from ocm_core.shapes import Batch, Labels, TimeTable
 from ocm_core.training.batches import Items
 
 _KEEP_EVERY = 100
+
+Entries = Float64[Tensor, "4"]  # of all tables at one timestep, on the device
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,19 @@ class Moments:
         tables = (np.append(0.0, np.full(steps, np.nan)) for _ in range(4))
         return cls(*tables)
 
+    def take(self, fresh: dict[int, Entries]) -> None:
+        """Put fresh entries at their timesteps into the tables; this waits for the device."""
+        if fresh:
+            columns = torch.stack(list(fresh.values()), dim=1).cpu().numpy()
+            for table, column in zip(vars(self).values(), columns, strict=True):
+                table[list(fresh)] = column
+            fresh.clear()
+
+    def joined(self, other: Moments) -> Moments:
+        """What is missing here is taken from there."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Moments(*(np.where(np.isnan(mine), theirs, mine) for mine, theirs in pairs))
+
     @property
     def missing(self) -> list[int]:
         return np.flatnonzero(np.isnan(self.one_minus_gamma)).tolist()
@@ -50,14 +68,13 @@ class Moments:
 @torch.no_grad()
 def estimate_at(
     denoiser: Denoiser,
-    moments: Moments,
     t: int,
     x0: Batch,
     eps: Batch,
     label: Labels = None,
     batch_size: int | None = None,
-) -> None:
-    """Fill the entry t from the images x_0 and their noise, `batch_size` of them at a time."""
+) -> Entries:
+    """From the images x_0 and their noise, `batch_size` of them at a time."""
     schedule = denoiser.schedule
     x = q_sample(x0, eps, *schedule.marginal(t))
     squares = []
@@ -66,16 +83,15 @@ def estimate_at(
         squares.append((predicted.double() ** 2).flatten(1).mean(1))
     gamma = torch.cat(squares)
     one_minus_gamma = (eps.double() ** 2).flatten(1).mean(1) - gamma
-    moments.gamma[t], moments.gamma_error[t] = _mean_and_error(gamma)
-    moments.one_minus_gamma[t], moments.one_minus_gamma_error[t] = _mean_and_error(one_minus_gamma)
+    return torch.stack([*_mean_and_error(gamma), *_mean_and_error(one_minus_gamma)])
 
 
 def _slices(count: int, size: int) -> list[slice]:
     return [slice(first, first + size) for first in range(0, count, size)]
 
 
-def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[float, float]:
-    return float(values.mean()), float(values.std() / sqrt(len(values)))
+def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[Tensor, Tensor]:
+    return values.mean(), values.std() / sqrt(len(values))
 
 
 def estimate(
@@ -87,14 +103,26 @@ def estimate(
     progress: Progress[int] = iter,
     begun: Moments | None = None,
     keep: Callable[[Moments], None] = lambda _: None,
+    rank: Rank = Rank(),  # noqa: B008 - frozen
 ) -> Moments:
-    """The tables, from noisy items; those begun are continued, and handed to `keep` on the way."""
+    """The tables, from noisy items; those begun are continued, and handed to `keep` on the way.
+
+    Of several processes each fills in its own timesteps.
+    """
     moments = begun or Moments.empty(denoiser.schedule.steps)
-    for done, t in enumerate(progress(moments.missing), start=1):
-        rng = BatchRng(settings.seed, t, settings.draws, device)  # the timestep's own stream
+    fresh: dict[int, Entries] = {}
+
+    def draw(t: int) -> tuple[int, tuple[Batch, Labels, Batch]]:
+        rng = BatchRng(settings.seed, t, settings.draws)  # the timestep's own stream
         x0, label = items.batch(rng)
-        eps = rng.normals(tuple(x0.shape[1:]))
-        estimate_at(denoiser, moments, t, x0, eps, label, settings.batch_size)
-        if done % _KEEP_EVERY == 0:
-            keep(moments)
+        return t, pinned((x0, label, rng.normals(tuple(x0.shape[1:]))), device)
+
+    with closing(ahead(draw, progress(rank.mine(moments.missing)))) as draws:
+        for t, drawn in draws:
+            x0, label, eps = moved(drawn, device)
+            fresh[t] = estimate_at(denoiser, t, x0, eps, label, settings.batch_size)
+            if len(fresh) == _KEEP_EVERY:
+                moments.take(fresh)
+                keep(moments)
+    moments.take(fresh)
     return moments

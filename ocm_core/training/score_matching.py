@@ -2,6 +2,7 @@
 
 A network with a learned variance is trained by the hybrid loss of improved DDPM, as DiT has it:
 the variational bound's term in bits, which moves the variance and leaves the mean alone, is added.
+The bound has T such terms, and one at a random t stands for all; OpenAI weighs it by T / 1000.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
-from ocm_core.training.batches import Items, noisy_batch
+from ocm_core.training.batches import Items, NoisyDraws, noisy_draws
+from ocm_core.training.objective import Objective
+
+_TERMS = 1000  # of the bound, at which a random one has weight 1
 
 
 @dataclass(frozen=True)
-class ScoreMatching:
+class ScoreMatching(Objective[NoisyDraws]):
     """E‖ε - ε̂(x_t, t)‖², and the bound's term where the network learns its variance."""
 
     denoiser: Denoiser
@@ -33,13 +37,17 @@ class ScoreMatching:
     def networks(self) -> Mapping[str, nn.Module]:
         return {"score": self.denoiser.network}
 
-    def losses(self, rng: BatchRng, rows: slice) -> dict[str, PerSample]:
-        noisy = noisy_batch(self.items, self.denoiser.schedule, rng, rows)
+    def draw(self, rng: BatchRng) -> NoisyDraws:
+        return noisy_draws(self.items, self.denoiser.schedule, rng)
+
+    def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
+        noisy = drawn.noisy(self.denoiser.schedule)
         prediction = self.denoiser.predict(noisy.x, noisy.t, noisy.label)
         loss = sum_dims((noisy.eps - prediction.eps) ** 2)
         if prediction.learned_variance is not None:
             batch = TrainingBatch(prediction, noisy.x0, noisy.eps, _no_probe, self.decoder)
-            loss = loss + LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
+            term = LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
+            loss = loss + self.denoiser.schedule.steps / _TERMS * term
         return {"score": loss}
 
 

@@ -1,7 +1,7 @@
 """What a training run holds: weights, their moving average, the optimiser's moments, the curve.
 
-Saved as one safetensors file, written to a temporary name and renamed. The curve (smoothed losses
-along the iterations) outlives the run as a small JSON file.
+Saved as one file that proves itself (`io/state_file.py`). The curve (smoothed losses along the
+iterations) outlives the run as a small JSON file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import AdamW
 
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import replacing
+from ocm_core.io.state_file import load_state, save_state
 from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
@@ -63,16 +61,6 @@ class TrainingState:
         for name, parameter in _named_parameters(self.networks):
             parameter.copy_(self.average[name])
 
-    def path(self, folder: Path) -> Path:
-        return folder / _FILE
-
-    def saved_at(self, folder: Path) -> int | None:
-        """The iteration of the checkpoint in `folder`, if there is one."""
-        if not self.path(folder).exists():
-            return None
-        with safe_open(self.path(folder), "pt") as file:
-            return int(json.loads(file.metadata()["state"])["iteration"])
-
     def save(self, folder: Path) -> None:
         facts = {
             "iteration": self.iteration,
@@ -80,24 +68,22 @@ class TrainingState:
             "lowest": self.lowest,
             "curve": self.curve,
         }
-        with replacing(self.path(folder)) as temporary:
-            save_file(self._tensors(), temporary, metadata={"state": json.dumps(facts)})
+        save_state(state_file(folder), self._tensors(), facts)
 
     @torch.no_grad()
     def resume(self, folder: Path) -> None:
-        if not self.path(folder).exists():
+        found = load_state(state_file(folder))
+        if found is None:
             return
         self._prepare_moments()
-        with safe_open(self.path(folder), "pt") as file:
-            expected = self._tensors()
-            if set(file.keys()) != set(expected):
-                raise OcmError(
-                    f"{self.path(folder)}: holds other networks than the ones to be trained; "
-                    "delete it to start anew"
-                )
-            for name, tensor in expected.items():
-                tensor.copy_(file.get_tensor(name))
-            facts = json.loads(file.metadata()["state"])
+        expected, facts = self._tensors(), found.facts
+        if _shapes(found.tensors) != _shapes(expected):
+            raise OcmError(
+                f"{state_file(folder)}: holds other networks than the ones to be trained; "
+                "delete it to start anew"
+            )
+        for name, tensor in expected.items():
+            tensor.copy_(found.tensors[name])
         self.iteration = facts["iteration"]
         self.smoothed, self.lowest = facts["smoothed"], facts["lowest"]
         self.curve = facts["curve"]
@@ -118,6 +104,20 @@ class TrainingState:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
+
+
+def state_file(folder: Path) -> Path:
+    return folder / _FILE
+
+
+def saved_at(folder: Path) -> int | None:
+    """The iteration of the checkpoint in `folder`, if there is one."""
+    found = load_state(state_file(folder))
+    return None if found is None else int(found.facts["iteration"])
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def _named_parameters(

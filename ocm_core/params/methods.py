@@ -12,7 +12,16 @@ from typing import Any
 
 from ocm_core.covariance import Description, describe
 from ocm_core.errors import OcmError
-from ocm_core.schema.experiment import Experiment, MethodParams
+from ocm_core.samplers.presets import PRESETS
+from ocm_core.schema.combinations import impossible
+from ocm_core.schema.experiment import (
+    Experiment,
+    GridParams,
+    MethodParams,
+    PresetParams,
+    Sampler,
+    SamplerParams,
+)
 
 
 def complete(methods: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -47,22 +56,42 @@ def check_methods(methods: Mapping[str, MethodParams], file: Path) -> None:
 
 
 def check_samplers(experiment: Experiment, file: Path) -> None:
+    if presets := list(impossible(_walked(experiment))):
+        raise OcmError("\n".join(f"{file}: {problem}" for problem in presets))
     described = {label: describe(m.kind, m.options) for label, m in experiment.methods.items()}
     unsuited, unlikely = (
-        _unsuited(experiment, described),
+        _unsuited(_walked(experiment), described),
         _without_likelihood(experiment, described),
     )
     if problems := [*unsuited, *unlikely]:
         raise OcmError("\n".join(f"{file}: {problem}" for problem in problems))
 
 
+def _walked(experiment: Experiment) -> Experiment:
+    """With each preset as the samplers that it stands for, one for each number of steps."""
+    samplers: dict[str, Sampler] = {}
+    for label, sampler in experiment.sample.samplers.items():
+        if isinstance(sampler, PresetParams):
+            for steps in sampler.steps:
+                walk = PRESETS[sampler.name].walk(steps)
+                grids = [GridParams(steps=[steps], guidance=[1.0])]
+                samplers[f"{label} (K = {steps})"] = SamplerParams(
+                    **dict(walk), grids=grids, methods=sampler.methods
+                )
+        else:
+            samplers[label] = sampler
+    sample = experiment.sample.model_copy(update={"samplers": samplers})
+    return experiment.model_copy(update={"sample": sample})
+
+
 def _without_likelihood(
     experiment: Experiment, described: Mapping[str, Description]
 ) -> Iterator[str]:
-    settings = experiment.evaluate.likelihood
-    for label in settings.methods if settings else []:
-        if "ddpm" not in described[label].samplers:
-            yield f"evaluate.likelihood.methods: {label!r} is not defined for ddpm; leave it out"
+    evaluate = experiment.evaluate
+    for name, settings in (("likelihood", evaluate.likelihood), ("chains", evaluate.chains)):
+        for label in settings.methods if settings else []:
+            if "ddpm" not in described[label].samplers:
+                yield f"evaluate.{name}.methods: {label!r} is not defined for ddpm; leave it out"
 
 
 def _unsuited(experiment: Experiment, described: Mapping[str, Description]) -> Iterator[str]:

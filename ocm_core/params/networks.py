@@ -12,21 +12,42 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from ocm_core.checkpoints.registry import checkpoint_named
 from ocm_core.errors import OcmError
 from ocm_core.networks import configuration
+from ocm_core.params import models
 from ocm_core.params.document import Tree
+
+
+class NamedCheckpoint(BaseModel):
+    """A published checkpoint, by its name in the registry."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+
+
+class NetworkDraft(BaseModel):
+    """What must be known of a network before it can be completed."""
+
+    model_config = ConfigDict(strict=True)
+
+    family: str | None = None
+    config: dict[str, Any] = {}
+    checkpoint: NamedCheckpoint | None = None
 
 
 def complete(tree: Tree, file: Path) -> Tree:
     """Fill in what the registry knows, and the defaults of the family's configuration."""
     network = dict(tree["network"])
-    if "config" not in network:
-        return network  # a family without a configuration of its own
+    if "config" not in network or network.get("family") == models.FAMILY:
+        return network  # a family without a configuration of its own, or with the model's
     try:
-        if network["checkpoint"]:
-            network = _with_published(network, tree["schedule"])
-        network["config"] = configuration(network["family"], network["config"])
+        if network.get("checkpoint"):
+            network = _with_published(network, tree.get("schedule", {}))
+        network["config"] = configuration(str(network.get("family")), network["config"])
     except OcmError as error:
         raise OcmError(f"{file}: network: {error}") from None
     return network

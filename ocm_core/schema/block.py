@@ -10,8 +10,17 @@ from ocm_core.errors import OcmError
 
 _Value = TypeVar("_Value")
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
+# Upper bounds are generous, and there so that a slip is refused before anything is computed.
+MOST_STEPS = 4095  # T; what random streams can tell apart
+MOST_CHOICES = 1000  # entries of a list that is written by hand
+MOST_CELLS = 20_000  # of the grid of samples; the largest experiment of the paper has hundreds
+Count = Annotated[int, Field(ge=1, le=10**9)]  # of items, draws, iterations
+BatchSize = Annotated[int, Field(ge=1, le=2**20)]  # of items in memory together
+Jobs = Annotated[int, Field(ge=1, le=1000)]  # side by side; each is a node of the graph
+Width = Annotated[int, Field(ge=1, le=2**12)]  # of a layer
+Depth = Annotated[int, Field(ge=1, le=256)]  # layers one after another
+SetSize = Annotated[int, Field(ge=1, le=10**8)]  # of a set that is made in memory
+Positive = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
@@ -19,7 +28,7 @@ Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 class Params(BaseModel):
     """A part of the tree: frozen, and closed to unknown keys and to silent conversions."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     _withheld: dict[str, str] = PrivateAttr(default_factory=dict)
 
     if not TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The feature space of an experiment: its network, as fetched, installed or trained."""
+"""A feature space of an experiment: its network, as fetched, installed or trained."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ocm_core.features.interface import FeatureSpace
+from ocm_core.precision import set_precision
 from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 CLASSIFIER_FILE = "classifier.safetensors"
 
 
-def load_space(job: Job) -> FeatureSpace:
+def load_space(job: Job, name: str) -> FeatureSpace:
+    """On a GPU its network runs in TF32, until somebody asks for another precision."""
+    set_precision()
     settings = require(job.experiment.evaluate.features)
-    module = import_module(f"ocm_core.features.{settings.space}")
+    module = import_module(f"ocm_core.features.{name}")
     space: FeatureSpace
-    if settings.space == "classifier":
+    if name == "classifier":
         space = module.build(job.inputs["classifier/all"] / CLASSIFIER_FILE, job.device)
-    elif settings.space == "inception":
+    elif name == "inception":
         folder, inside = job.inputs["fetch_features/all"], settings.reference is not None
         space = module.build(folder, job.device, resize_inside=inside)
     else:

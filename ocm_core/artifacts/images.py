@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jaxtyping import UInt8
 from torch import Tensor
 
-from ocm_core.artifacts.samples import CellSamples
 from ocm_core.datasets.eight_bit import eight_bit
 from ocm_core.schema.block import require
 
@@ -21,11 +20,20 @@ if TYPE_CHECKING:
 Decode = Callable[[Tensor], Tensor]  # samples → images in [-1, 1]
 
 
+class Samples(Protocol):
+    """What can be shown as images: the samples of a cell, or others."""
+
+    @property
+    def count(self) -> int: ...
+
+    def read(self, rows: range) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class SampleImages:
-    """The samples of a cell, read a slice at a time."""
+    """Samples as images, read a slice at a time."""
 
-    samples: CellSamples
+    samples: Samples
     decode: Decode
     levels: int
 
@@ -38,7 +46,7 @@ class SampleImages:
         return eight_bit(((images + 1) / 2 * (self.levels - 1)).round(), self.levels)
 
 
-def image_reader(job: Job) -> Callable[[CellSamples], SampleImages]:
+def image_reader(job: Job) -> Callable[[Samples], SampleImages]:
     decode: Decode = _unchanged
     if job.experiment.encode.latent:
         decode = import_module("ocm_core.artifacts.autoencoder").decoder(job)

@@ -37,5 +37,6 @@ def save(folder: Path, results: xr.Dataset) -> None:
 
 
 def load(folder: Path) -> xr.Dataset:
+    """Its variables by name: a store lists them as its folder does, in any order."""
     results: xr.Dataset = xr.open_zarr(folder / FILE, consolidated=False).load()
-    return results
+    return results[sorted(map(str, results))]

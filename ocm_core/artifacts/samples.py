@@ -19,6 +19,8 @@ from torch import Tensor
 
 from ocm_core.cells import Cell
 from ocm_core.distributed import current_rank
+from ocm_core.io.atomic import write_text
+from ocm_core.io.seals import intact, seal
 from ocm_core.schema.experiment import SampleParams
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout, store_path
@@ -76,12 +78,9 @@ class SampleStore:
     def write(self, draw: Draw) -> None:
         """Draw what is not there yet, shared among processes."""
         path, rank = store_path(self.folder, store_name(self.cells[0])), current_rank()
-        _tallies(self.folder, self.cells[0]).mkdir(exist_ok=True)
         if rank.is_first:
             writer.begin(path, self._layout, {"seeds": [cell.seed for cell in self.cells]})
-        rank.wait()
-        mine = rank.mine(writer.missing(path, self._layout))
-        rank.wait()  # nobody writes before all have seen what is missing
+        mine = rank.mine(rank.agreed(lambda: self._missing(path)))
         writer.write_shards(path, self._layout, mine, lambda rows: self._batch(rows, draw))
         rank.wait()
         if rank.is_first:
@@ -106,9 +105,18 @@ class SampleStore:
                 samples, tally = draw(cell, indices)
                 drawn.append(samples)
                 tallies[cell.seed] = dict(sorted(tally.items()))
-        file = _tallies(self.folder, self.cells[0]) / f"{rows.start}.json"
-        file.write_text(json.dumps(tallies) + "\n")
+        file = self._tally(rows)
+        write_text(file, json.dumps(tallies) + "\n")
+        seal(file)
         return {"x": np.concatenate(drawn)}
+
+    def _missing(self, path: Path) -> list[range]:
+        """The batches whose samples or tally are not there as they were written."""
+        lacking = writer.missing(path, self._layout)
+        return [b for b in self._layout.shards if b in lacking or not intact(self._tally(b))]
+
+    def _tally(self, rows: range) -> Path:
+        return _tallies(self.folder, self.cells[0]) / f"{rows.start}.json"
 
 
 def _tallies(folder: Path, cell: Cell) -> Path:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from ocm_core.artifacts.encoded import open_split
 from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.errors import OcmError
 from ocm_core.store.loader import open_items
 from ocm_core.training.batches import DroppedLabels, Items, Unlabelled
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
 
-_MEMORY = 8 * 2**30  # bytes
-_BUFFER = 32  # chunks that are shuffled together
-_SAMPLE = 50_000  # items that tell the variance
+MEMORY = 8 * 2**30  # bytes
+BUFFER = 32  # chunks that are shuffled together
+SAMPLE = 50_000  # items that tell the variance
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,22 @@ class TrainingSet:
         return Unlabelled(self.items)
 
 
-def open_training_set(job: Job) -> TrainingSet:
+def held_bytes(split_bytes: float, item_bytes: float, chunk: int) -> float:
+    """Of the host's memory: the set, or a buffer of it, and what tells the variance."""
+    items = min(SAMPLE, split_bytes / item_bytes) if item_bytes else 0
+    held = split_bytes if split_bytes <= MEMORY else BUFFER * chunk * item_bytes
+    return held + items * item_bytes
+
+
+def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
     """From memory where the set fits there, else streamed; the batches are the same."""
     split = open_split(job, "train")
-    items = open_items(split, buffer=_BUFFER, memory_bytes=_MEMORY)
-    sample = split.read(range(min(len(split), _SAMPLE)))
+    if len(split) < batch_size:
+        key, name = f"train.{job.stage}.batch_size", job.experiment.name
+        raise OcmError(
+            f"{key}: {batch_size}, and there are {len(split)} items to train on; lower it: "
+            f"`ocm set {name} {key}={len(split)}`"
+        )
+    items = open_items(split, buffer=BUFFER, memory_bytes=MEMORY)
+    sample = split.read(range(min(len(split), SAMPLE)))
     return TrainingSet(items, float(sample.var(0).mean()))

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from ocm_core.errors import OcmError, unknown
-from ocm_core.params.compose import compose, experiment_names
+from ocm_core.io.atomic import alone_in, write_text
+from ocm_core.params.document import validate
 from ocm_core.params.resolved import (
     ACTIVE,
     RESOLVED,
     active_names,
+    edits,
+    experiment_names,
+    load,
+    overlay,
     resolved_file,
-    resolved_text,
 )
-from ocm_core.pipeline.dvc_yaml import DVC_FILE, dvc_text
+from ocm_core.params.stamps import digests, edited, made_from
+from ocm_core.pipeline.composed import composed
+from ocm_core.pipeline.dvc_yaml import DVC_FILE, SOURCES, dvc_text, sources_text
+from ocm_core.project import is_checkout
 
 
 def generated() -> dict[Path, str]:
     """The text of each generated file, by its path."""
-    experiments = {name: compose(name) for name in experiment_names()}
-    active = active_names()
+    listed_by = digests([ACTIVE])
+    active, texts = active_names(), composed(experiment_names())
     for name in active:
-        if name not in experiments:
-            raise OcmError(f"{ACTIVE}: experiment {unknown(name, experiments)}")
-    others = [name for name in experiments if name not in active]
+        if name not in texts:
+            raise OcmError(f"{ACTIVE}: experiment {unknown(name, texts)}")
+    others = [name for name in texts if name not in active]
+    composed_from = sorted({file for name in active for file in made_from(texts[name])})
+    stages_of = [validate(yaml.safe_load(texts[name]), resolved_file(name)) for name in active]
     return {
-        **{resolved_file(name): resolved_text(value) for name, value in experiments.items()},
-        DVC_FILE: dvc_text([experiments[name] for name in active], others),
+        **{resolved_file(name): text for name, text in texts.items()},
+        DVC_FILE: dvc_text(stages_of, others, listed_by, composed_from),
+        **({} if is_checkout() else {SOURCES: sources_text(stages_of)}),
     }
 
 
@@ -37,17 +50,70 @@ def orphans(expected: dict[Path, str]) -> list[Path]:
 
 def write() -> list[Path]:
     """Bring every generated file up to date; returns those that changed."""
+    return _replace(generated())
+
+
+def write_resolved() -> list[Path]:
+    """Bring the resolved files up to date while DVC is at work, which has read dvc.yaml already."""
+    _look_for_edits()
     expected = generated()
-    changed = outdated(expected)
-    for file in changed:
-        if file in expected:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(expected[file])
-        else:
-            file.unlink()
-    return changed
+    if DVC_FILE in outdated(expected):
+        raise OcmError(
+            f"{DVC_FILE}: must change with params/; run `ocm params --write`, then `dvc repro`"
+        )
+    return _replace(expected)
+
+
+def write_if_edited() -> list[Path]:
+    """`write`, but only after an edit in `params/`, which is seen without composing anything."""
+    return write() if _look_for_edits() else []
+
+
+def set_parameters(name: str, assignments: Sequence[str]) -> list[Path]:
+    """Write `key=value`s into an overlay, and what follows from them; everything or nothing."""
+    from ocm_core.params.assign import assigned  # takes Hydra and torch
+
+    file = overlay(name)
+    with alone_in(file.parent):  # nothing that another process sets meanwhile is lost
+        text = assigned(name, assignments)
+        before = file.read_text()
+        write_text(file, text)
+        try:
+            return [file, *write()]
+        except BaseException:
+            write_text(file, before)
+            raise
 
 
 def outdated(expected: dict[Path, str]) -> list[Path]:
     differing = [f for f, text in expected.items() if not f.exists() or f.read_text() != text]
     return [*differing, *orphans(expected)]
+
+
+def _replace(expected: dict[Path, str]) -> list[Path]:
+    RESOLVED.mkdir(exist_ok=True)
+    with alone_in(RESOLVED):
+        changed = outdated(expected)
+        for file in changed:
+            if file in expected:
+                write_text(file, expected[file])
+            else:
+                file.unlink()
+    return changed
+
+
+def _look_for_edits() -> list[Path]:
+    """The files of `params/` that were edited; an edited generated file is refused."""
+    if DVC_FILE in (files := edited(DVC_FILE)):
+        raise OcmError(
+            f"{DVC_FILE}: edited or gone, but it is generated; `ocm params --write` makes it anew"
+        )
+    names = {*experiment_names(), *(file.stem for file in RESOLVED.glob("*.yaml"))}
+    found = [*files, *(file for name in sorted(names) for file in edits(name))]
+    return found if found or is_checkout() else _other_package()
+
+
+def _other_package() -> list[Path]:
+    """Where the package has been exchanged since: the record of its code."""
+    text = sources_text([load(name) for name in active_names()])
+    return [SOURCES] if not SOURCES.exists() or SOURCES.read_text() != text else []

@@ -1,7 +1,8 @@
 """What a stage gets to work with.
 
 `ocm_core/stages/<stage>.py` has one function, `run(job: Job) -> None`, which reads `job.inputs` and
-`job.experiment` and writes into `job.folder`. Everything else (locks, manifests, logs) is `run`'s.
+`job.experiment` and writes into `job.folder`; what it would resume from after an interruption is in
+`job.state`. Everything else (locks, manifests, logs) is `run`'s.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Job:
     stage: str
     part: str
     inputs: Mapping[str, Path]  # "heads/true" -> the folder of that artifact
-    folder: Path  # may hold files of an interrupted run with the same key: resume from them
+    folder: Path  # of what it makes; may hold sealed pieces of an interrupted run of the same job
+    state: Path  # the same run's state, which is no part of the artifact
     outputs: Mapping[str, Path] = field(default_factory=dict)  # only the report's
     requested_device: Device = "auto"
     threads: int = 1

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ocm_core.errors import OcmError
+from ocm_core.project import located
 
 PACKAGE = "ocm_core"
 PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline", "ocm_core.schema")
@@ -23,7 +24,7 @@ PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline", "ocm_core.sc
 def sources(modules: Iterable[str]) -> list[Path]:
     """The files of the given modules and of everything they import, templates included, sorted."""
     files = {_file(module) for module in closure(modules)}
-    return sorted(files.union(*(file.parent.glob("templates/*") for file in files)))
+    return sorted(files.union(*(_templates(file.parent) for file in files)))
 
 
 def digest(files: Iterable[Path]) -> str:
@@ -63,14 +64,19 @@ def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -
 
 @cache
 def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    return hashlib.sha256(located(file).read_bytes()).hexdigest()
+
+
+def _templates(folder: Path) -> set[Path]:
+    return {folder / "templates" / file.name for file in located(folder).glob("templates/*")}
 
 
 @cache
 def _file(module: str) -> Path:
+    """As it is called in a checkout."""
     base = Path(*module.split("."))
     for file in (base.with_suffix(".py"), base / "__init__.py"):
-        if file.exists():
+        if located(file).exists():
             return file
     raise OcmError(f"{base}.py: no such module, but a stage or a parameter names it")
 
@@ -78,7 +84,7 @@ def _file(module: str) -> Path:
 @cache
 def _imports(module: str) -> frozenset[str]:
     """What importing `module` imports: its packages, and its own import statements."""
-    tree = ast.parse(_file(module).read_text(), filename=str(_file(module)))
+    tree = ast.parse(located(_file(module)).read_text(), filename=str(_file(module)))
     imported = {name for node in ast.walk(tree) for name in _names(node, module)}
     inside = {name for name in imported if name.split(".")[0] == PACKAGE}
     packages = {parent for name in {module, *inside} for parent in _parents(name)}
@@ -98,7 +104,9 @@ def _names(node: ast.AST, module: str) -> Iterator[str]:
 
 def _is_module(name: str) -> bool:
     base = Path(*name.split("."))
-    return name.split(".")[0] == PACKAGE and (base.with_suffix(".py").exists() or base.is_dir())
+    if name.split(".")[0] != PACKAGE:
+        return False
+    return located(base.with_suffix(".py")).exists() or located(base).is_dir()
 
 
 def _parents(module: str) -> Iterator[str]:

@@ -25,6 +25,10 @@ def _none(experiment: Experiment, part: str) -> list[str]:
     return []
 
 
+def _nothing(experiment: Experiment) -> list[str]:
+    return []
+
+
 def _once(experiment: Experiment) -> list[str]:
     return ["all"]
 
@@ -37,6 +41,18 @@ def _always(experiment: Experiment) -> bool:
     return True
 
 
+def _last(experiment: Experiment, part: str) -> int:
+    return 0
+
+
+def _all_timesteps(experiment: Experiment, part: str) -> int:
+    return experiment.schedule.steps
+
+
+def _longest_chain(experiment: Experiment, part: str) -> int:
+    return max(cell.steps for cell in cells_of(experiment, part))
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a job takes, or asks of a cluster; one that needs longer resumes when it is retried."""
@@ -47,6 +63,7 @@ class Resources:
 
 
 LIGHT = Resources()
+CPUS_PER_GPU = 2  # one thread computes, one draws noise or reads ahead
 NETWORK = Resources(gpu=_always, memory=16_000)  # weights of 2.7 GB beside the file they come from
 LONG = replace(NETWORK, minutes=24 * 60)
 
@@ -60,12 +77,13 @@ class Stage:
     methods: Names = _none  # labels of the methods whose options and code it uses
     chosen: Names = _none  # further modules that its parameters choose
     files: tuple[str, ...] = ()  # of the repository, that it reads beside its own sources
+    outside: Callable[[Experiment], list[str]] = _nothing  # paths of the user's that it reads
     after: tuple[str, ...] = ()  # stages that come first where there are any, whatever they hold
     shared: bool = False  # whether several processes can do it together
     opens_data: bool = False  # whether it reads the data set as published, and not what is stored
     resources: Resources = LIGHT
     local: bool = False  # on a cluster, whether it is done where Snakemake itself runs
-    priority: int = 0
+    priority: Callable[[Experiment, str], int] = _last  # the job with the highest comes first
 
     def gpus(self, experiment: Experiment, per_job: int) -> int:
         """How many a job reserves. Only what several processes can do together uses several."""
@@ -106,12 +124,13 @@ STAGES = (
         reads=("network",),
         parts=_if(lambda experiment: "published" in experiment.network.scores),
         inputs=lambda experiment, part: ["publish_score/all"],
+        chosen=needs.fetched_score_module,
         local=True,
     ),
     Stage(
         "fetch_vae",
         reads=("encode.latent",),
-        parts=_if(lambda experiment: needs.vae_origin(experiment) in ("published", "generated")),
+        parts=_if(lambda experiment: needs.vae_origin(experiment) not in (None, "trained")),
         inputs=lambda experiment, part: ["publish_vae/all"],
         after=("fetch_score",),
         local=True,
@@ -119,7 +138,7 @@ STAGES = (
     Stage(
         "fetch_features",
         reads=("evaluate.features",),
-        parts=_if(lambda experiment: needs.feature_space(experiment) == "inception"),
+        parts=_if(lambda experiment: "inception" in needs.feature_spaces(experiment)),
         chosen=needs.feature_modules,
         after=("fetch_score",),
         local=True,
@@ -136,6 +155,7 @@ STAGES = (
         opens_data=True,
         reads=("data",),
         parts=_if(lambda experiment: experiment.data.archived),
+        outside=needs.own_images,
         after=("fetch_score",),
         local=True,
     ),
@@ -154,7 +174,7 @@ STAGES = (
         reads=("data", "encode"),
         parts=needs.encode_parts,
         inputs=lambda experiment, part: [*PIXELS, *VAE],
-        chosen=needs.latent_module,
+        chosen=needs.encode_modules,
         resources=replace(NETWORK, gpu=needs.has_latents),
     ),
     Stage(
@@ -170,6 +190,7 @@ STAGES = (
         reads=(*_NETWORK, "train.moments"),
         parts=needs.per_score("moments"),
         inputs=lambda experiment, part: [*needs.encode_tasks(experiment), needs.score_task(part)],
+        shared=True,
         resources=NETWORK,
     ),
     Stage(
@@ -182,20 +203,10 @@ STAGES = (
         resources=LONG,
     ),
     Stage(
-        "sample",
-        reads=(*_NETWORK, "head", "sample"),
-        parts=lambda experiment: list(parts(experiment)),
-        inputs=needs.sample_inputs,
-        methods=needs.sampled_methods,
-        shared=True,
-        resources=LONG,
-        priority=1,  # long jobs first, so that short ones fill the gaps
-    ),
-    Stage(
         "classifier",
         opens_data=True,
         reads=("data", "train.classifier"),
-        parts=_if(lambda experiment: needs.feature_space(experiment) == "classifier"),
+        parts=_if(lambda experiment: "classifier" in needs.feature_spaces(experiment)),
         inputs=lambda experiment, part: [*PIXELS],
         resources=NETWORK,
     ),
@@ -203,7 +214,7 @@ STAGES = (
         "reference",
         opens_data=True,
         reads=("data", "evaluate.features"),
-        parts=_if(lambda experiment: experiment.evaluate.features is not None),
+        parts=needs.feature_spaces,
         inputs=lambda experiment, part: [
             *([] if needs.published_reference(experiment) else PIXELS),
             *("classifier/all", "fetch_features/all", "fetch_reference/all"),
@@ -212,12 +223,53 @@ STAGES = (
         resources=NETWORK,
     ),
     Stage(
+        "selection",
+        reads=(
+            *_NETWORK,
+            *("head", "train.selection", "train.heads"),
+            *("sample.clip", "sample.guidance", "sample.execution", "evaluate.features"),
+        ),
+        parts=needs.selection_parts,
+        inputs=needs.selection_inputs,
+        methods=needs.with_heads,
+        chosen=lambda experiment, part: [
+            *needs.page_space_module(experiment, part),
+            *needs.latent_module(experiment, part),
+        ],
+        shared=True,
+        resources=LONG,
+        priority=_all_timesteps,
+    ),
+    Stage(
+        "chains",
+        reads=(*_NETWORK, "head", "sample.clip", "evaluate.chains"),
+        parts=needs.chain_parts,
+        inputs=lambda experiment, part: [
+            *needs.encode_tasks(experiment),
+            *needs.model_tasks(experiment, part, needs.chain_methods(experiment, part)),
+        ],
+        methods=needs.chain_methods,
+        resources=NETWORK,
+    ),
+    Stage(
+        "sample",
+        reads=(*_NETWORK, "head", "sample"),
+        parts=lambda experiment: list(parts(experiment)),
+        inputs=needs.sample_inputs,
+        methods=needs.sampled_methods,
+        chosen=needs.sampler_modules,
+        shared=True,
+        resources=LONG,
+        priority=_longest_chain,
+    ),
+    Stage(
         "evaluate_images",
         reads=("data", "encode.latent", "network.scores", "sample", "evaluate.features"),
         parts=lambda experiment: list(parts(experiment)) if experiment.evaluate.features else [],
         inputs=lambda experiment, part: [
             f"sample/{part}",
-            *("reference/all", "classifier/all", "fetch_features/all"),
+            *needs.reference_tasks(experiment),
+            *("classifier/all", "fetch_features/all"),
             *VAE,
         ],
         chosen=lambda experiment, part: [
@@ -253,10 +305,12 @@ STAGES = (
         inputs=lambda experiment, part: [
             *needs.encode_tasks(experiment),
             *needs.all_model_tasks(experiment, needs.likelihood_methods(experiment, part)),
+            *needs.chain_tasks(experiment, needs.likelihood_chains(experiment)),
         ],
         methods=needs.likelihood_methods,
+        shared=True,
         resources=LONG,
-        priority=1,  # the longest single job
+        priority=_all_timesteps,
     ),
     Stage(
         "evaluate_deviation",
@@ -295,10 +349,13 @@ STAGES = (
         inputs=lambda experiment, part: [
             *(f"evaluate_images/{p}" for p in parts(experiment)),
             *(f"evaluate_{of}/all" for of in EVALUATIONS),
+            *(f"chains/{score}" for score in needs.chain_parts(experiment)),
             *needs.sample_tasks(experiment),
             *needs.encode_tasks(experiment),
             *VAE,
-            *("reference/all", "classifier/all"),
+            *needs.reference_tasks(experiment),
+            "classifier/all",
+            *needs.kept_heads(experiment),
             *needs.all_model_tasks(experiment, experiment.methods),
         ],
         chosen=lambda experiment, part: [
@@ -331,8 +388,22 @@ def find(experiment: Experiment, stage: str, part: str) -> Task:
 
 def inputs(experiment: Experiment, task: Task) -> list[Task]:
     present = {str(node): node for node in tasks(experiment)}
-    asked = BY_NAME[task.stage].inputs(experiment, task.part)
+    asked = dict.fromkeys(BY_NAME[task.stage].inputs(experiment, task.part))
     return [present[name] for name in asked if name in present]
+
+
+def ancestry(experiment: Experiment, wanted: Collection[Task]) -> list[Task]:
+    """The wanted tasks and all that they rest on, inputs first."""
+    order, needed = tasks(experiment), set(wanted)
+    for task in reversed(order):
+        if task in needed:
+            needed.update(inputs(experiment, task))
+    return [task for task in order if task in needed]
+
+
+def outside(experiment: Experiment, task: Task) -> list[str]:
+    """Files and folders of the user's that a task reads; what is in them decides what it makes."""
+    return BY_NAME[task.stage].outside(experiment)
 
 
 def after(experiment: Experiment, task: Task) -> list[Task]:
@@ -354,6 +425,9 @@ def modules(experiment: Experiment, task: Task) -> list[str]:
         chosen.append(f"ocm_core.datasets.{experiment.data.kind}")
     if "network" in stage.reads:
         chosen += sorted({_network(experiment, score) for score in _scores(experiment, task)})
+        chosen += needs.network_modules(experiment)
+    if "schedule" in stage.reads:
+        chosen += needs.schedule_module(experiment)
     chosen += stage.chosen(experiment, task.part)
     return [f"ocm_core.stages.{task.stage}", *chosen]
 
@@ -376,7 +450,8 @@ def outputs(experiment: Experiment, task: Task) -> dict[str, str]:
         return {}
     base = f"reports/{experiment.name}"
     data = {f"{name}.csv": f"{base}.plots/{name}.csv" for name in plots(experiment)}
-    return {"html": f"{base}.html", "metrics": f"{base}.metrics.json", **data}
+    written = {kind: f"{base}.{kind}.json" for kind in ("metrics", "provenance")}
+    return {"html": f"{base}.html", **written, **data}
 
 
 def plots(experiment: Experiment) -> dict[str, tuple[str, Collection[str]]]:
@@ -388,7 +463,10 @@ def plots(experiment: Experiment) -> dict[str, tuple[str, Collection[str]]]:
         if evaluate.covariance_error:
             data[f"covariance_error-{score}"] = ("t", stepwise)
         if evaluate.likelihood:
-            data[f"nll-{score}"] = ("steps", evaluate.likelihood.methods)
+            data |= {
+                f"nll-{name}-{score}": ("steps", evaluate.likelihood.methods)
+                for name in evaluate.likelihood.chains
+            }
         measures = [*["mmd"] * bool(evaluate.mmd), *["fid", "recall"] * bool(evaluate.features)]
         for label, sampler in experiment.sample.samplers.items():
             data |= {f"{name}-{label}-{score}": ("steps", sampler.methods) for name in measures}

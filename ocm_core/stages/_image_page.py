@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xarray as xr
 
+from ocm_core.artifacts.chains import optimal_chains
 from ocm_core.artifacts.dataset import open_data
 from ocm_core.artifacts.images import image_reader
 from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.eight_bit import EightBitSplit
 from ocm_core.features.interface import UInt8Images
+from ocm_core.project import located
 from ocm_core.report import image_page
 from ocm_core.report.figures.sample_sheets import ImageSamples
 from ocm_core.report.page.document import Page
 from ocm_core.report.page.pictures import Pixels
 from ocm_core.report.tables import published_results
 from ocm_core.report.tables.cost import Cost
+from ocm_core.report.tables.published_results import PublishedRow
 from ocm_core.schema.block import require
 from ocm_core.stages._page import (
     curves,
@@ -31,6 +34,7 @@ from ocm_core.stages._page import (
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
 
 PAPER = Path("reports/paper/results.csv")
 _SHOWN = 36  # images of a sheet
@@ -50,13 +54,21 @@ def page(job: Job, results: xr.Dataset) -> Page:
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),
         curves=curves(job),
+        chains=optimal_chains(job, experiment.network.scores[-1]),
         samples=_samples(job, guidance),
         sample_guidance=guidance,
         test=_data_images(job),
         cost=_cost(job),
-        published=published_results.load(PAPER, experiment.name),
+        published=_published(experiment),
     )
     return image_page.page(shown)
+
+
+def _published(experiment: Experiment) -> Sequence[PublishedRow]:
+    paper = experiment.report.paper
+    if paper is None:
+        return published_results.load(located(PAPER), experiment.name)
+    return published_results.load_bounds(located(PAPER), paper)
 
 
 def _samples(job: Job, guidance: float) -> ImageSamples:
@@ -88,4 +100,4 @@ def _levels(pixels: UInt8Images) -> Pixels:
 
 def _cost(job: Job) -> Cost | None:
     folder = job.inputs.get("evaluate_cost/all")
-    return Cost(**json.loads((folder / "cost.json").read_text())) if folder else None
+    return Cost.parse((folder / "cost.json").read_text()) if folder else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ocm_core.params.choices import choices
 from ocm_core.params.resolved import resolved_file
+from ocm_core.pipeline.number_provenance import NumberProvenance
 from ocm_core.pipeline.staleness import fingerprint, source_files
 from ocm_core.pipeline.table import Task, tasks
 from ocm_core.report.figures.training_curves import LossCurve
 from ocm_core.report.page.git_history import last_change
-from ocm_core.report.page.provenance import provenance
+from ocm_core.report.page.provenance import Provenance, provenance
 from ocm_core.training.state import load_curve
 
 if TYPE_CHECKING:
@@ -51,13 +53,19 @@ def replaced_baselines(job: Job) -> dict[str, int]:
     }
 
 
-def page_provenance(job: Job) -> dict[str, str]:
+def page_provenance(job: Job) -> Provenance:
     experiment = job.experiment
     versions = {k: v for m in manifests(job).values() for k, v in m["versions"].items()}
     sources = {file for task in tasks(experiment) for file in source_files(experiment, task)}
     commit = last_change({*sources, resolved_file(experiment.name)})
     facts = fingerprint(experiment, Task(job.stage, job.part))
-    return provenance(experiment, commit, facts, versions)
+    machines = {m["notes"]["machine"] for m in manifests(job).values() if "machine" in m["notes"]}
+    return provenance(experiment, commit, facts, versions, choices(experiment.name), machines)
+
+
+def number_provenance(job: Job, metrics: str) -> str:
+    """What made the numbers of the metrics file, whose text is given."""
+    return NumberProvenance.of(job.experiment, metrics).text
 
 
 def manifests(job: Job) -> dict[str, Any]:

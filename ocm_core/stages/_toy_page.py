@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import xarray as xr
 
+from ocm_core.artifacts.chains import optimal_chains
 from ocm_core.artifacts.encoded import open_split
 from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
@@ -14,7 +15,7 @@ from ocm_core.report import toy_page
 from ocm_core.report.figures.densities import PlanePoints
 from ocm_core.report.figures.sample_panels import SHOWN_KINDS, PlaneSamples
 from ocm_core.report.page.document import Page
-from ocm_core.report.statistics.selections import headline_steps
+from ocm_core.report.statistics.selections import SHEET_STEPS, nearest_steps
 from ocm_core.schema.datasets import MixtureData
 from ocm_core.stages._page import curves, head_parameters, page_provenance, replaced_baselines
 
@@ -33,6 +34,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
         curves=curves(job),
         head_parameters=head_parameters(job),
         replaced_baselines=replaced_baselines(job),
+        chains=optimal_chains(job, experiment.network.scores[-1]),
         provenance=page_provenance(job),
     )
     return toy_page.page(shown)
@@ -42,7 +44,7 @@ def _samples(job: Job) -> PlaneSamples:
     """What the page shows: a few methods and steps, with the last score and the first seed."""
     experiment = job.experiment
     score, seed = experiment.network.scores[-1], experiment.sample.seeds[0]
-    steps = headline_steps({cell.steps for cell in cells(experiment)})
+    steps = nearest_steps(SHEET_STEPS, {cell.steps for cell in cells(experiment)})
     chosen: dict[tuple[str, int], dict[str, PlanePoints]] = {}
     for part, group in parts(experiment).items():
         for cell in group:

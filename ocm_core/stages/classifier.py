@@ -25,7 +25,7 @@ def run(job: Job) -> None:
         EightBitSplit(split, require(data.levels))[:],
         torch.from_numpy(require(split.labels)),
         require(job.experiment.train.classifier),
-        job.folder,
+        job.state,
         device=job.device,
         progress=lambda steps: job.progress(steps, "classifier"),
     )

@@ -1,8 +1,9 @@
-"""Write the data set into the Zarr store: as it is, or through the autoencoder."""
+"""Write the data set into the Zarr store: as it is, or through the autoencoder and text encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy import ndarray
 
+from ocm_core.ahead import beside
 from ocm_core.artifacts.dataset import open_data
-from ocm_core.datasets.interface import Split
+from ocm_core.datasets.interface import Captions, Split
 from ocm_core.store import writer
-from ocm_core.store.layout import DType, StoreLayout, ranges, store_path
+from ocm_core.store.layout import DType, StoreLayout, share, store_path
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -61,6 +63,11 @@ class Mirrored:
         labels = self.split.labels
         return None if labels is None else np.concatenate([labels, labels])
 
+    @property
+    def captions(self) -> Captions:
+        captions = self.split.captions
+        return None if captions is None else [*captions, *captions]
+
     def read(self, rows: range) -> ndarray:
         count = len(self.split)
         plain = range(rows.start, min(rows.stop, count))
@@ -68,6 +75,21 @@ class Mirrored:
         pieces = [self.split.read(plain)] if plain else []
         pieces += [self.split.read(mirrored)[..., ::-1]] if mirrored else []
         return np.concatenate(pieces)
+
+
+class ReadAhead:
+    """A split that is read in order: while some rows are used, as many that follow are read."""
+
+    def __init__(self, split: Split, stop: int) -> None:
+        self.split, self.stop = split, stop
+        self._coming: dict[range, Future[ndarray]] = {}
+
+    def read(self, rows: range) -> ndarray:
+        coming = self._coming.pop(rows, None)
+        values = self.split.read(rows) if coming is None else coming.result()
+        if following := range(rows.stop, min(rows.stop + len(rows), self.stop)):
+            self._coming = {following: beside(self.split.read, following)}
+        return values
 
 
 def run(job: Job) -> None:
@@ -79,6 +101,8 @@ def run(job: Job) -> None:
     for name, split in data.splits.items():
         whole = Mirrored(split) if settings.flips and name == "train" else split
         counts[name] = _write(job, name, whole, encoding)
+    if settings.latent and settings.latent.text:
+        counts["prompts"] = import_module("ocm_core.artifacts.prompts").write(job, data)
     job.note(items=counts, shape=list(job.experiment.shape))
 
 
@@ -86,9 +110,8 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
     """This job's range of the split."""
     shape, labels = job.experiment.shape, split.labels
     settings = job.experiment.encode
-    number, jobs = (1, 1) if job.part == "all" else map(int, job.part.split("of"))
     plan = StoreLayout(
-        items=ranges(len(split), jobs, settings.shard)[number - 1],
+        items=share(job.part, len(split), settings.shard),
         shape=shape,
         dtype=encoding.dtype,
         levels=encoding.levels,
@@ -98,9 +121,11 @@ def _write(job: Job, name: str, split: Split, encoding: Encoding) -> int:
         shard=settings.shard,
     )
 
+    images = ReadAhead(split, plan.items.stop)
+
     def read_shard(rows: range) -> dict[str, ndarray]:
         label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
-        return encoding(split.read(rows), rows) | label
+        return encoding(images.read(rows), rows) | label
 
     def progress(shards: Sequence[range]) -> Iterator[range]:
         return job.progress(shards, f"{name}: shards")

@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable
 from functools import partial
-from statistics import median
+from math import sqrt
+from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 COST_FILE = "cost.json"
 ALONE = "score"
+_QUARTILES_APART = 1.349  # standard deviations of a Gaussian
+_OF_THE_MEDIAN = 1.2533  # its standard error, relative to that of the mean
 
 
 def run(job: Job) -> None:
@@ -52,8 +55,17 @@ def run(job: Job) -> None:
         "setting": f"batches of {len(rows)} on {_device(job)}",
         "network_parameters": sum(p.numel() for p in denoiser.network.parameters()),
         "milliseconds": {name: 1e3 * median(values) for name, values in seconds.items()},
+        "ratios": {name: _ratio(values, seconds[ALONE]) for name, values in seconds.items()},
     }
     (job.folder / COST_FILE).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _ratio(ours: list[float], alone: list[float]) -> tuple[float, float]:
+    """The median over repeats, and its standard error, from the spread of the middle half."""
+    found = [one / other for one, other in zip(ours, alone, strict=True)]
+    low, _, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+    deviation = (high - low) / _QUARTILES_APART
+    return median(found), _OF_THE_MEDIAN * deviation / sqrt(len(found))
 
 
 @torch.no_grad()

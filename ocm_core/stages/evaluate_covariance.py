@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocm_core.artifacts.encoded import read_split
 from ocm_core.artifacts.heads import load_denoiser
+from ocm_core.artifacts.machine import machine_class
 from ocm_core.artifacts.results import save
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
@@ -48,6 +49,7 @@ def run(job: Job) -> None:
     dims = ("score", "t", "method")
     names = ("covariance_error", "covariance_error_se")
     coords = {"score": list(scores), "t": times, "method": list(methods)}
+    job.note(machine=machine_class(job))
     save(
         job.folder,
         xr.Dataset({n: (dims, v) for n, v in zip(names, found, strict=True)}, coords),

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ocm_core.artifacts.encoded import read_split
+from ocm_core.artifacts.machine import machine_class
 from ocm_core.artifacts.results import AXES, save, table
 from ocm_core.artifacts.samples import read_samples
 from ocm_core.cells import cells, parts
@@ -37,6 +38,7 @@ def run(job: Job) -> None:
         [_floor(experiment, distance, s) for s in experiment.sample.seeds],
     )
     save(job.folder, found)
+    job.note(machine=machine_class(job))
 
 
 def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:

@@ -15,4 +15,7 @@ def run(job: Job) -> None:
     data = open_data(job)
     provenance = json.dumps(data.provenance, indent=1, sort_keys=True)
     provenance_file(job.folder).write_text(f"{provenance}\n")
-    job.note(items={split: len(items) for split, items in data.splits.items()})
+    job.note(
+        items={split: len(items) for split, items in data.splits.items()},
+        archives=data.provenance["archives"],
+    )

@@ -10,7 +10,7 @@ from ocm_core.checkpoints.registry import FOLDER
 from ocm_core.io.download import byte_bar
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
-from ocm_core.latents.fetching import PublishedVae, VaeProvenance, fetch_vae, vae_named
+from ocm_core.latents.fetching import PublishedVae, VaeProvenance, copy_vae, fetch_vae, vae_named
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import VaeParams
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     choice = require(job.experiment.encode.latent).vae
+    if choice.origin == "folder":
+        job.note(provenance=copy_vae(require(choice.path), require(choice.digest), job.folder))
+        return
     entry = vae_named(require(choice.name))
     get = _published if choice.origin == "published" else _from_this_machine
     job.note(provenance=get(job, entry, choice))

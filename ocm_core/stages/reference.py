@@ -1,12 +1,14 @@
 """The reference set in the feature space: its statistics, and some of its points for manifolds.
 
-It is the training set, or a published file with the statistics of one and a batch of its images.
+It is the training set, its first images, or a published file with the statistics of a training set
+and a batch of its images.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +23,7 @@ from ocm_core.features.interface import (
     FeatureSpace,
     FeatureVectors,
     ImageSet,
+    UInt8Images,
     feature_batches,
 )
 from ocm_core.metrics.frechet import Statistics
@@ -33,15 +36,16 @@ if TYPE_CHECKING:
 
 
 def run(job: Job) -> None:
-    settings, space = require(job.experiment.evaluate.features), load_space(job)
+    settings, space = require(job.experiment.evaluate.features), load_space(job, job.part)
     source = _reference_set(job)
     chosen = _chosen(len(source.images), settings.manifold_images, settings.seed)
     kept: list[FeatureVectors] = []
     batches = _keeping(_batches(job, space, source.images), chosen, kept)
     statistics = source.statistics or Statistics.over(batches)
     deque(batches, maxlen=0)  # where the statistics are published, for what is kept
-    manifold = Manifold.of(torch.cat(kept), neighbours=settings.neighbours)
-    save_reference(job.folder, statistics, manifold)
+    device = "cpu" if job.device == "mps" else job.device  # which has no float64
+    manifold = Manifold.of(torch.cat(kept).to(device), neighbours=settings.neighbours)
+    save_reference(job.folder, statistics, manifold.to("cpu"))
     job.note(
         space=space.name,
         images=None if source.statistics else len(source.images),  # a file does not tell
@@ -58,13 +62,29 @@ class ReferenceSet(NamedTuple):
     provenance: dict[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class First:
+    """The first `count` images of a set."""
+
+    images: ImageSet
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: slice) -> UInt8Images:
+        return self.images[slice(*rows.indices(self.count))]
+
+
 def _reference_set(job: Job) -> ReferenceSet:
-    name = require(job.experiment.evaluate.features).reference
-    if name is None:
+    settings = require(job.experiment.evaluate.features)
+    if settings.reference is None:
         data = open_data(job)
-        return ReferenceSet(EightBitSplit(data.splits["train"], require(data.levels)))
+        images = EightBitSplit(data.splits["train"], require(data.levels))
+        count = min(len(images), settings.reference_images or len(images))
+        return ReferenceSet(First(images, count))
     module = import_module("ocm_core.features.published_reference")
-    opened = module.open_reference(name, ARCHIVES)
+    opened = module.open_reference(settings.reference, ARCHIVES)
     return ReferenceSet(opened.images, opened.statistics, opened.provenance)
 
 

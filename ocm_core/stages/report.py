@@ -11,6 +11,7 @@ import xarray as xr
 from ocm_core.artifacts.results import FILE, load
 from ocm_core.report import metrics, plot_data
 from ocm_core.report.page.render import render
+from ocm_core.stages._page import number_provenance
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def run(job: Job) -> None:
     results = _results(job)
     nested = metrics.nested(results)
-    job.outputs["metrics"].write_text(json.dumps(nested, indent=2) + "\n")
+    text = json.dumps(nested, indent=2) + "\n"
+    job.outputs["metrics"].write_text(text)
+    job.outputs["provenance"].write_text(number_provenance(job, text))
     for name, table in plot_data.frames(results).items():
         job.outputs[f"{name}.csv"].write_text(table.csv)
     kind = "toy" if job.experiment.data.kind == "mixture" else "image"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numpy import ndarray
 
+from ocm_core.artifacts.chains import optimal_chains
 from ocm_core.artifacts.heads import load_denoiser
 from ocm_core.artifacts.samples import SampleStore, by_store
 from ocm_core.cells import Cell, cells_of
@@ -28,8 +29,10 @@ def run(job: Job) -> None:
         for score in dict.fromkeys(cell.score for cell in cells)
     }
 
+    optimal = {score: optimal_chains(job, score) for score in models}
+
     def draw(cell: Cell, indices: range) -> tuple[ndarray, Mapping[str, int]]:
-        sampler = CellSampler(experiment, models[cell.score], cell, job.device)
+        sampler = CellSampler(experiment, models[cell.score], cell, job.device, optimal[cell.score])
         drawn = sampler.draw(indices, sampler.labels(indices))
         return drawn.x.cpu().numpy(), drawn.tally
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ocm_core.artifacts.score import SCORE_FILE, new_denoiser, new_score
 from ocm_core.artifacts.trained import finish_training, save_networks
 from ocm_core.artifacts.training_set import open_training_set
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import require
 from ocm_core.training.loop import fit
@@ -19,17 +21,18 @@ if TYPE_CHECKING:
 
 def run(job: Job) -> None:
     experiment, settings = job.experiment, require(job.experiment.train.score)
-    items = open_training_set(job)
+    items = open_training_set(job, settings.batch_size)
+    precision = set_precision(settings.precision)
     seed_torch(settings.seed, "score")
     network = new_score(experiment, job.part, items.variance).to(job.device)
     state = fit(
         ScoreMatching(
-            new_denoiser(experiment, network),
+            replace(new_denoiser(experiment, network), precision=precision),
             items.for_network(network),
             Decoder(experiment.levels),
         ),
         settings,
-        job.folder,
+        job.state,
         device=job.device,
         progress=lambda steps: job.progress(steps, "score network"),
     )

@@ -31,7 +31,7 @@ def run(job: Job) -> None:
     state = fit(
         VaeFitting(model, InMemory(images), require(vae.kl_weight)),
         settings,
-        job.folder,
+        job.state,
         device=job.device,
         progress=lambda steps: job.progress(steps, "autoencoder"),
     )

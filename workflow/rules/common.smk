@@ -2,13 +2,16 @@
 
 import json
 
-from ocm_core.params.resolved import load
+from ocm_core.params.resolved import active_names, present
 from ocm_core.params.restrict import values
 from ocm_core.pipeline import table
-from ocm_core.pipeline.gpus import seen
+from ocm_core.pipeline.generated_files import write_if_edited
+from ocm_core.pipeline.gpus import check_gpus, seen
 from ocm_core.pipeline.manifests import manifest_of
+from ocm_core.pipeline.outside import listing
 from ocm_core.pipeline.sources import digest
 from ocm_core.pipeline.staleness import source_files
+from ocm_core.pipeline.sync import record
 
 # Where no profile says how many a job gets, those of this machine are taken in turns, one per job.
 GPUS = len(seen(os.environ))
@@ -22,7 +25,7 @@ workflow.localrules(*(stage.name for stage in table.STAGES if stage.local))
 
 def task_of(wildcards):
     """What a job makes. A page is asked for by its experiment alone."""
-    experiment = load(wildcards.experiment)
+    experiment = present(wildcards.experiment)
     stage, part = wildcards.get("stage", "report"), wildcards.get("part", "all")
     return experiment, table.find(experiment, stage, part)
 
@@ -45,9 +48,12 @@ def before(wildcards):
 
 
 def parameters(wildcards):
-    """Exactly the parameters that the job reads, so that a change reruns only their readers."""
+    """Exactly what the job is told, so that a change reruns only its readers."""
     experiment, task = task_of(wildcards)
-    return json.dumps(values(experiment, table.reads(experiment, task)), sort_keys=True)
+    told = values(experiment, table.reads(experiment, task))
+    if images := listing(table.outside(experiment, task), times=True):
+        told["images"] = images
+    return json.dumps(told, sort_keys=True)
 
 
 def code(wildcards):
@@ -61,5 +67,65 @@ def job(wildcards):
     return f"{task.stage} {experiment.name} {task.part}"
 
 
+def priority(wildcards):
+    """The longest first, so that short ones fill the gaps."""
+    experiment, task = task_of(wildcards)
+    return table.BY_NAME[task.stage].priority(experiment, task.part)
+
+
 def gpus(wildcards):
-    return stage_of(wildcards).gpus(load(wildcards.experiment), GPUS_PER_JOB)
+    return stage_of(wildcards).gpus(present(wildcards.experiment), GPUS_PER_JOB)
+
+
+def cpus_per_gpu(wildcards):
+    return table.CPUS_PER_GPU if gpus(wildcards) else None
+
+
+def asked(rule, resource):
+    """What `--set-resources` says of a rule, or the rule itself; None where that is a function."""
+    found = workflow.get_rule(rule).resources[resource]
+    return None if found.is_evaluable() else found.value
+
+
+def check_asked():
+    """Refuse what cannot be given, before any work; Snakemake would quietly give less."""
+    there = workflow.global_resources.get("gpu")
+    for stage in table.STAGES if workflow.is_main_process else ():
+        count, nodes = asked(stage.name, "gpu"), asked(stage.name, "nodes")
+        if count is not None:
+            check_gpus(stage, count, nodes, there and there.value)
+
+
+def on_several(rule, value):
+    return value if asked(rule, "nodes") > 1 else None
+
+
+def gpus_of_each_node(wildcards, rulename):
+    """SLURM would else be free to put most of them on one node."""
+    count, nodes = asked(rulename, "gpu"), asked(rulename, "nodes")
+    count = gpus(wildcards) if count is None else count
+    return on_several(rulename, f"--gpus-per-node={count // nodes}")
+
+
+def job_needs(wildcards, rule):
+    """Of a cluster, memory and time are asked for by the cost model; its jobs have them already."""
+    experiment, task = task_of(wildcards)
+    stage = table.BY_NAME[task.stage]
+    if "gpu_model" not in config or not workflow.is_main_process:
+        return stage.resources
+    from ocm_core.planning.job_needs import needs_of
+
+    count, longest = asked(rule, "gpu"), int(config.get("longest_job", 0))
+    count = gpus(wildcards) if count is None else count
+    nodes = asked(rule, "nodes")
+    return needs_of(
+        experiment, task, count, nodes, config["gpu_model"], longest
+    ).resources
+
+
+def memory(wildcards, rulename):
+    return job_needs(wildcards, rulename).memory
+
+
+def minutes(wildcards, rulename):
+    return job_needs(wildcards, rulename).minutes

@@ -3,9 +3,9 @@
 
 use rule stage as vae with:
     output:
-        "artifacts/{experiment}/{stage,vae}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,vae}/{part}/manifest.json"),
 
 
 use rule stage as encode with:
     output:
-        "artifacts/{experiment}/{stage,encode}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,encode}/{part}/manifest.json"),

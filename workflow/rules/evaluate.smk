@@ -3,39 +3,43 @@
 
 use rule stage as classifier with:
     output:
-        "artifacts/{experiment}/{stage,classifier}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,classifier}/{part}/manifest.json"),
 
 
 use rule stage as reference with:
     output:
-        "artifacts/{experiment}/{stage,reference}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,reference}/{part}/manifest.json"),
 
 
 use rule stage as evaluate_images with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_images}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,evaluate_images}/{part}/manifest.json"),
 
 
 use rule stage as evaluate_points with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_points}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,evaluate_points}/{part}/manifest.json"),
 
 
 use rule stage as evaluate_covariance with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_covariance}/{part}/manifest.json",
+        update(
+            "artifacts/{experiment}/{stage,evaluate_covariance}/{part}/manifest.json"
+        ),
 
 
 use rule stage as evaluate_likelihood with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_likelihood}/{part}/manifest.json",
+        update(
+            "artifacts/{experiment}/{stage,evaluate_likelihood}/{part}/manifest.json"
+        ),
 
 
 use rule stage as evaluate_deviation with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_deviation}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,evaluate_deviation}/{part}/manifest.json"),
 
 
 use rule stage as evaluate_cost with:
     output:
-        "artifacts/{experiment}/{stage,evaluate_cost}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,evaluate_cost}/{part}/manifest.json"),

@@ -6,34 +6,34 @@ Smoke experiments first write a small checkpoint as its authors would (publish_*
 
 use rule stage as publish_score with:
     output:
-        "artifacts/{experiment}/{stage,publish_score}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,publish_score}/{part}/manifest.json"),
 
 
 use rule stage as publish_vae with:
     output:
-        "artifacts/{experiment}/{stage,publish_vae}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,publish_vae}/{part}/manifest.json"),
 
 
 use rule stage as fetch_score with:
     output:
-        "artifacts/{experiment}/{stage,fetch_score}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,fetch_score}/{part}/manifest.json"),
 
 
 use rule stage as fetch_vae with:
     output:
-        "artifacts/{experiment}/{stage,fetch_vae}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,fetch_vae}/{part}/manifest.json"),
 
 
 use rule stage as fetch_features with:
     output:
-        "artifacts/{experiment}/{stage,fetch_features}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,fetch_features}/{part}/manifest.json"),
 
 
 use rule stage as fetch_reference with:
     output:
-        "artifacts/{experiment}/{stage,fetch_reference}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,fetch_reference}/{part}/manifest.json"),
 
 
 use rule stage as fetch_data with:
     output:
-        "artifacts/{experiment}/{stage,fetch_data}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,fetch_data}/{part}/manifest.json"),

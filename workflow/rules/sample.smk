@@ -3,4 +3,4 @@
 
 use rule stage as sample with:
     output:
-        "artifacts/{experiment}/{stage,sample}/{part}/manifest.json",
+        update("artifacts/{experiment}/{stage,sample}/{part}/manifest.json"),

@@ -1,69 +1,140 @@
-"""The short way for a model of one's own: load it, train a head, sample. README.md shows it.
+"""The short way for a model of one's own: load it, train a head, sample (docs/your_model.md).
 
-One path for images in [-1, 1]: even chains and limits as published, and the heads too unless they
-are asked to be relative. Other chains, guidance and latents are choices of the parts that are put
-together here.
+One path for images in [-1, 1] with 256 levels: limits as published, and chains and heads too unless
+others are asked for. Latents are a choice of the parts that are put together here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 from pydantic import ValidationError
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.checkpoints.diffusers_folder import read_scheduler, read_unet
+from ocm_core.checkpoints.diffusers_folder import (
+    check_scheduler,
+    describe,
+    read_scheduler_config,
+    schedule_keys,
+)
+from ocm_core.checkpoints.diffusers_models import (
+    TIME,
+    denoiser_of_folder,
+    read_model,
+    read_network,
+)
 from ocm_core.checkpoints.head_file import load_heads, save_heads
-from ocm_core.covariance.interface import Clip
+from ocm_core.checkpoints.text_encoder import TextEncoder
+from ocm_core.covariance.interface import Clip, CovarianceMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import chains
-from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion.chains import Chain, averaged
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
+from ocm_core.diffusion.guidance import guided
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
-from ocm_core.errors import OcmError, unknown
+from ocm_core.errors import OcmError
+from ocm_core.export.folder import Card
+from ocm_core.export.folder import save_pipeline as write_pipeline
+from ocm_core.export.scheduler import CovarianceScheduler
+from ocm_core.features.interface import extract
 from ocm_core.image_grid import save_grid
-from ocm_core.networks.diffusers_unet import DiffusersUNet
+from ocm_core.likelihood.bound import Likelihood, NoiseAt
+from ocm_core.metrics.frechet import Statistics, frechet_distance
+from ocm_core.metrics.precision_recall import Manifold, precision_recall
+from ocm_core.networks.converted import denoiser_of
+from ocm_core.networks.diffusers import wrapped
+from ocm_core.networks.prompts import Prompts
 from ocm_core.progress import Progress
-from ocm_core.rng.noise import SampleNoise
+from ocm_core.rng.noise import SampleNoise, Use
 from ocm_core.rng.streams import seed_torch
 from ocm_core.samplers.ancestral import Watcher, ancestral
-from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.samplers.cell_sampler import kernel_of
+from ocm_core.samplers.order import Order
+from ocm_core.samplers.presets import altered, preset_named
+from ocm_core.schema.chains import ChainParams, EvenChain, ListChain, OptimalChain, PowerChain
+from ocm_core.schema.experiment import OptimiserParams, PresetName, SchedulerSchedule, WalkParams
 from ocm_core.shapes import Images
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit
+from ocm_core.training.state import state_file
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
+    from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     from diffusers.models.unets.unet_2d import UNet2DModel
 
-__all__ = ["load", "load_heads", "sample", "save_grid", "save_heads", "train_head", "wrap"]
+__all__ = [
+    "Evaluation",
+    "bits_per_dim",
+    "evaluate",
+    "load",
+    "load_heads",
+    "optimal_chain",
+    "sample",
+    "save_grid",
+    "save_heads",
+    "save_pipeline",
+    "train_head",
+    "wrap",
+]
 
 ImageLabels = Int[Tensor, " image"] | None
-KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim()}
+LIMITS = Clip(x0=1.0, c_max=1.0)
+LEVELS = 256
 
 
-def load(folder: Path, device: str = "cpu") -> Denoiser:
-    """A folder that diffusers wrote: a `UNet2DModel` and its scheduler."""
-    denoiser = wrap(read_unet(folder), read_scheduler(folder))
-    denoiser.network.to(device)
-    return denoiser
+def load(
+    folder: str | Path,
+    device: str = "cpu",
+    null_class: int | None = None,
+    prompts: Sequence[str] | None = None,
+) -> Denoiser:
+    """A folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
+
+    `null_class` is the label that stands for "no label", for guidance; a DiT has its own. Labels
+    of a model that takes text are places in the list of `prompts`; its autoencoder is not used.
+    """
+    described = describe(folder)
+    network = read_network(described, null_class).eval().requires_grad_(False)
+    if (described.text is None) != (prompts is None):
+        raise OcmError(
+            f"prompts: expected those of a model that takes text, and {folder} has a"
+            f" {described.kind}"
+        )
+    if prompts is not None:
+        network.prompts = Prompts(TextEncoder.load(folder)([*prompts, ""]))
+        network.null_label = len(prompts)
+    return denoiser_of_folder(network.to(device), described)
 
 
-def wrap(model: UNet2DModel, scheduler: ConfigMixin) -> Denoiser:
+def wrap(
+    model: UNet2DModel | DiTTransformer2DModel,
+    scheduler: ConfigMixin,
+    null_class: int | None = None,
+) -> Denoiser:
     """The model, frozen from here on, with the noise schedule that it was trained with."""
-    network = DiffusersUNet(model).eval().requires_grad_(False)
-    return Denoiser(network, _schedule(scheduler), TimeConvention(shift=1))  # theirs begins at 0
+    config = {**scheduler.config, "_class_name": type(scheduler).__name__}
+    check_scheduler(config, type(scheduler).__name__)
+    if model.dtype not in (torch.float32, torch.float64):
+        raise OcmError(
+            f"this {type(model).__name__} has weights in {model.dtype}; load it with"
+            " torch_dtype=torch.float32 (sampling in bfloat16 is a setting of the denoiser)"
+        )
+    network = wrapped(model, null_class).eval().requires_grad_(False)
+    schedule = schedules.of_params(SchedulerSchedule.model_validate(schedule_keys(config)))
+    return denoiser_of(network, schedule, TIME, config.get("prediction_type", "epsilon"))
 
 
 def train_head(
@@ -78,7 +149,7 @@ def train_head(
     batch_size: int = 64,
     learning_rate: float = 1e-3,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     progress: Progress[int] = iter,
 ) -> Denoiser:
     """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes.
@@ -88,7 +159,7 @@ def train_head(
     Where that mean is not positive, as an imperfect score has it at large t, the c of a Gaussian
     with the images' variance stands in for it.
     """
-    _check_images(images, labels)
+    images = _pixels(images, labels)
     rule = covariance.build(method)
     if not isinstance(rule, LearnedMethod):
         raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
@@ -107,10 +178,10 @@ def train_head(
             head = CovarianceHead(net)
         trained = replace(denoiser, heads={**denoiser.heads, method: head.to(device)})
         objective = replace(bare, denoiser=trained)
-        place = folder or Path(scratch)
+        place = Path(folder or scratch)
         state = fit(objective, settings, place, device=device, progress=progress)
         state.use_average()
-        state.path(place).unlink(missing_ok=True)
+        state_file(place).unlink(missing_ok=True)
     head.eval().requires_grad_(False)
     return trained
 
@@ -118,36 +189,48 @@ def train_head(
 def sample(
     denoiser: Denoiser,
     shape: tuple[int, int, int],
-    method: str = "ocm",
+    method: str | None = None,
     *,
     steps: int = 10,
     count: int = 16,
     first: int = 0,
     seed: int = 0,
-    sampler: Literal["ddpm", "ddim"] = "ddpm",
+    preset: PresetName | None = None,
+    sampler: Literal["ddpm", "ddim"] | None = None,
+    order: Order | None = None,
+    chain: ChainParams | Chain | None = None,
+    guidance: float = 1.0,
     labels: ImageLabels = None,
     batch_size: int = 64,
     watch: Watcher | None = None,
 ) -> Images:
     """Images of `shape` (channel, height, width); the i-th of a seed has its own noise, always.
 
-    `first` is the i to begin with; `watch` is called at every step of every batch.
+    A preset is a method, sampler (kernel), order and chain for this number of steps, each of which
+    can be given beside it; without one they are those of the papers: `ocm`, `ddpm`, 1, even. A
+    chain may also be the timesteps themselves, whose number `steps` then is. `guidance` is the
+    scale w, for networks with a null class. `first` is the i to begin with; `watch` is called at
+    every step of every batch.
     """
-    if sampler not in KERNELS:
-        raise OcmError(f"sampler: {unknown(sampler, KERNELS)}")
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
-    rule, device = covariance.build(method), _device(denoiser)
-    chain = chains.build("even", denoiser.schedule.steps, steps)
+    chosen, device = preset_named(preset), _device(denoiser)
+    if isinstance(chain, tuple):
+        steps, chain = len(chain), ListChain(timesteps=[[*chain]])
+    walk = altered(chosen.walk(steps), sampler, order, chain)
+    model, rule = guided(denoiser, guidance), covariance.build(method or chosen.method)
+    visited = _chain(walk, denoiser.schedule, steps)
     drawn = [
         ancestral(
-            denoiser,
+            model,
             rule,
-            chain,
-            SampleNoise(seed, rows, tuple(shape), device),
-            kernel=KERNELS[sampler],
-            clip=Clip(x0=1.0, c_max=1.0),
-            last_sigma=pixel_sigma_limit(1.0),
+            visited,
+            SampleNoise(seed, rows, tuple(shape), device, draws=len(visited)),
+            kernel=kernel_of(walk),
+            order=walk.order,
+            covariance_scale=walk.covariance_scale,
+            clip=LIMITS,
+            last_sigma=rule.last_sigma(walk.last_sigma and pixel_sigma_limit(walk.last_sigma)),
             label=None if labels is None else labels[rows.start - first :][: len(rows)].to(device),
             watch=watch,
         ).x
@@ -156,16 +239,227 @@ def sample(
     return torch.cat(drawn)
 
 
-def _schedule(scheduler: ConfigMixin) -> Schedule:
-    betas, predicted = getattr(scheduler, "betas", None), scheduler.config.get("prediction_type")
-    if betas is None:
-        raise OcmError(f"{type(scheduler).__name__} has no betas; expected one like DDPMScheduler")
-    if predicted != "epsilon":
-        raise OcmError(
-            f"prediction_type={predicted!r}: only a model that predicts the noise ('epsilon') can"
-            " be used"
+def optimal_chain(
+    denoiser: Denoiser,
+    images: Images,
+    method: str = "ocm",
+    steps: int = 10,
+    *,
+    labels: ImageLabels = None,
+    points: int = 92,
+    batch_size: int = 64,
+    seed: int = 0,
+    progress: Progress[int] = iter,
+) -> Chain:
+    """The timesteps of the chain that makes the bound on these images least, from a grid of many.
+
+    They had better be training images: a chain that was chosen on test images flatters them.
+    `steps` can be as many as there are `points`, which are denser near the data.
+    """
+    images = _pixels(images, labels)
+    schedule = denoiser.schedule
+    fewer = min(points, schedule.steps)
+    grid = chains.grid(PowerChain(exponent=2.0, first=1), schedule, fewer)
+    likelihood = _likelihood(denoiser, covariance.build(method))
+    rows = list(_batches(range(len(images)), batch_size))
+    costs = [
+        likelihood.step_costs(
+            grid,
+            images[batch].to(_device(denoiser)),
+            _noise_at(denoiser, images, batch, seed, Use.CHAINS),
+            _labels_of(denoiser, labels, batch),
+            progress,
+        )[method]
+        for batch in rows
+    ]
+    found = averaged(costs, [len(batch) for batch in rows]).optimal()
+    if steps not in found:
+        raise OcmError(f"steps = {steps}: expected 1 to {max(found)}; `points` gives longer chains")
+    return found[steps]
+
+
+def bits_per_dim(
+    denoiser: Denoiser,
+    images: Images,
+    method: str,
+    chain: Chain,
+    *,
+    labels: ImageLabels = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    progress: Progress[int] = iter,
+) -> Float64[Tensor, " image"]:
+    """The variational bound on each image's bits per dimension, along a chain of DDPM steps."""
+    images = _pixels(images, labels)
+    likelihood = _likelihood(denoiser, covariance.build(method))
+    found = []
+    for batch in _batches(range(len(images)), batch_size):
+        bounds, _ = likelihood.bounds(
+            {"chain": chain},
+            images[batch].to(_device(denoiser)),
+            _noise_at(denoiser, images, batch, seed, Use.LIKELIHOOD),
+            _labels_of(denoiser, labels, batch),
+            progress,
         )
-    return Schedule(np.append(0.0, betas.double().numpy()))
+        found.append(bounds["chain", method].bits_per_dim.sum(0).cpu())
+    return torch.cat(found)
+
+
+class Evaluation(NamedTuple):
+    """Of samples against images: distances are in the features of EfficientNet-Lite0, not FID."""
+
+    bits_per_dim: float | None  # None: the method or the kernel has no bound
+    frechet_distance: float
+    precision: float
+    recall: float
+
+
+def evaluate(
+    denoiser: Denoiser,
+    images: Tensor,
+    method: str = "ocm",
+    *,
+    steps: int = 10,
+    count: int | None = None,
+    sampler: Literal["ddpm", "ddim"] = "ddpm",
+    chain: ChainParams | Chain | None = None,
+    labels: ImageLabels = None,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> Evaluation:
+    """How likely these images are, and how near samples come to them; better not those of training.
+
+    `count` samples are drawn, as many as there are images unless it is given; with `labels`, of
+    the same classes in the same order.
+    """
+    images = _pixels(images, labels)
+    drawn_labels = (
+        None if labels is None else labels[torch.arange(count or len(labels)) % len(labels)]
+    )
+    samples = sample(
+        denoiser,
+        cast(tuple[int, int, int], tuple(images.shape[1:])),
+        method,
+        steps=steps,
+        count=count or len(images),
+        seed=seed,
+        sampler=sampler,
+        chain=chain,
+        labels=drawn_labels,
+        batch_size=batch_size,
+    )
+    bound = None
+    if sampler == "ddpm":
+        visited = (
+            chain
+            if isinstance(chain, tuple)
+            else chains.build(chain or EvenChain(), denoiser.schedule, steps)
+        )
+        bits = bits_per_dim(
+            denoiser, images, method, visited, labels=labels, batch_size=batch_size, seed=seed
+        )
+        bound = float(bits.mean())
+    return Evaluation(bound, *_distances(images, samples, batch_size, str(_device(denoiser))))
+
+
+def _distances(
+    images: Images, samples: Images, batch_size: int, device: str
+) -> tuple[float, float, float]:
+    space = import_module("ocm_core.features.efficientnet_lite0").build(device)
+    real, generated = (
+        extract(space, ((x.cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8), batch_size)
+        for x in (images, samples)
+    )
+    shares = precision_recall(real=Manifold.of(real), generated=Manifold.of(generated))
+    distance = frechet_distance(real=Statistics.of(real), generated=generated)
+    return distance, shares.precision, shares.recall
+
+
+def save_pipeline(
+    denoiser: Denoiser,
+    model: str | Path | UNet2DModel | DiTTransformer2DModel,
+    folder: str | Path,
+    method: str = "ocm",
+    *,
+    scheduler: ConfigMixin | None = None,
+    steps: int = 10,
+    preset: PresetName | None = None,
+    sampler: Literal["ddpm", "ddim"] | None = None,
+    order: Order | None = None,
+    chain: ChainParams | Chain | None = None,
+    base: str | None = None,
+    licence: str | None = None,
+    trained_on: str = "images of your own",
+) -> Path:
+    """A new folder that plain diffusers opens: `model`, with the heads of the `denoiser` on it.
+
+    `model` is what was given to `load`; or to `wrap`, and then `scheduler` too.
+
+    `DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)`
+    gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on` are
+    what the model card says; `steps` is its example, and what a preset is looked up for.
+    """
+    if isinstance(chain, tuple):
+        chain = ListChain(timesteps=[[*chain]])
+    walk = altered(preset_named(preset).walk(steps), sampler, order, chain)
+    rule = covariance.build(method)
+    if isinstance(rule, LearnedMethod) and method not in denoiser.heads:
+        raise OcmError(f"method '{method}' has no head yet; train it with api.train_head")
+    heads = {label: head for label, head in denoiser.heads.items() if label == method}
+    text = None
+    if isinstance(model, str | Path):
+        described = describe(model)
+        base, licence = base or described.folder.resolve().name, licence or described.licence
+        config: Mapping[str, Any] = read_scheduler_config(described.folder)
+        model = read_model(described)
+        text = TextEncoder.load(described.folder) if described.text else None
+    elif scheduler is None:
+        raise OcmError("save_pipeline: a model in memory needs its `scheduler`, as in `wrap`")
+    else:
+        config = scheduler.config
+    keys, base = schedule_keys(config), base or type(model).__name__
+    trained = config.get("num_train_timesteps", 1000)
+    return write_pipeline(
+        folder,
+        model,
+        CovarianceScheduler(
+            num_train_timesteps=trained,
+            **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
+            prediction_type=config.get("prediction_type", "epsilon"),
+            method=method,
+            method_kind=method,
+            walk=walk.model_dump(),
+            null_class=denoiser.network.null_label,
+        ),
+        cast(Mapping[str, CovarianceHead], heads),
+        Card(base, base, licence, trained_on, method, steps),
+        text=text,
+    )
+
+
+def _likelihood(denoiser: Denoiser, method: CovarianceMethod) -> Likelihood:
+    return Likelihood(denoiser, {method.label: method}, Decoder(LEVELS), LIMITS)
+
+
+def _noise_at(denoiser: Denoiser, images: Images, rows: range, seed: int, use: Use) -> NoiseAt:
+    """Each image's own noise, whatever the batch: the same at every t where chains are chosen."""
+    shape, device = tuple(images.shape[1:]), _device(denoiser)
+    return lambda t: SampleNoise(
+        seed, rows, shape, device, use, time=0 if use is Use.CHAINS else t, draws=1
+    )
+
+
+def _labels_of(denoiser: Denoiser, labels: ImageLabels, rows: range) -> ImageLabels:
+    return None if labels is None else labels[rows].to(_device(denoiser))
+
+
+def _chain(walk: WalkParams, schedule: Schedule, steps: int) -> Chain:
+    if isinstance(walk.chain, OptimalChain):
+        raise OcmError(
+            "chain: an optimal one is found on images; give the timesteps of"
+            " api.optimal_chain(denoiser, images, method, steps)"
+        )
+    return chains.build(walk.chain, schedule, steps)
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:
@@ -178,7 +472,7 @@ def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int)
             decay="cosine",
             weight_decay=0.0,
             ema=iterations / (iterations + 10),  # the average is over the last tenth
-            precision="float32",
+            precision="tf32",
             seed=seed,
             checkpoint_every=max(1, iterations // 20),
         )
@@ -187,14 +481,25 @@ def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int)
         raise OcmError(f"train_head: {first['loc'][0]}: {first['msg'].lower()}") from None
 
 
-def _check_images(images: Images, labels: ImageLabels) -> None:
-    if images.ndim != 4 or not images.is_floating_point() or images.abs().max() > 1.0:
-        raise OcmError(
-            f"images: {images.dtype} of shape {tuple(images.shape)}, up to {images.max():.4g};"
-            " expected float32, (image, channel, height, width), between -1 and 1"
-        )
+def _pixels(images: Tensor, labels: ImageLabels) -> Images:
+    """uint8 or [-1, 1] as [-1, 1]; what else it may be is asked, and not guessed."""
     if labels is not None and len(labels) != len(images):
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
+    if images.ndim == 4 and images.dtype == torch.uint8:
+        return images.float() / 127.5 - 1.0
+    least, most = (float(images.min()), float(images.max())) if images.numel() else (0.0, 0.0)
+    if images.ndim != 4 or not images.is_floating_point() or max(-least, most) > 1.0:
+        raise OcmError(
+            f"images: {images.dtype} of shape {tuple(images.shape)}, from {least:.4g} to "
+            f"{most:.4g}; expected uint8 (0 to 255), or float32 between -1 and 1, of shape (image, "
+            "channel, height, width)"
+        )
+    if least >= 0.0:
+        raise OcmError(
+            f"images: from {least:.4g} to {most:.4g}, which looks like [0, 1]; expected [-1, 1]: "
+            "give 2 * images - 1, or uint8 images (0 to 255) as they are"
+        )
+    return images
 
 
 def _batches(rows: range, size: int) -> Iterator[range]:

@@ -12,27 +12,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import ocm_core
 from ocm_core.commands import (
     compare,
     cost,
     doctor,
+    export,
     fetch,
     index,
+    init,
+    keep,
     networks,
     params,
+    rerun,
     run,
     sample,
+    set_,
     status,
     sync,
     verify,
 )
 from ocm_core.errors import OcmError
+from ocm_core.io.disk import room_for
+from ocm_core.project import PACKAGE, is_checkout
 
 EXIT_CODES = """exit codes:
-  0  fine
-  1  something is wrong with what was asked; stderr, or the output itself, says what
-  2  a mistake in the command line"""
+  0    fine
+  1    something is wrong with what was asked; stderr, or the output itself, says what
+  2    a mistake in the command line
+  130  interrupted by Ctrl-C"""
+INTERRUPTED = 130
 
 
 class Command(Protocol):
@@ -47,10 +55,15 @@ class Command(Protocol):
 
 
 COMMANDS: tuple[Command, ...] = (
-    *(doctor, cost, params, networks, fetch),  # before a run
-    *(run, status, verify, sync),  # during it
-    *(sample, compare, index),  # after it
+    *(init, doctor, cost, params, set_, networks, fetch),  # before a run
+    *(rerun, run, status, verify, sync),  # during it
+    *(sample, export, compare, keep, index),  # after it
 )
+
+
+def name_of(command: Command) -> str:
+    """As it is typed: a file whose name Python uses otherwise ends in an underscore."""
+    return command.__name__.rpartition(".")[2].rstrip("_")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = arguments.command
     try:
         _check_place()
-        code = command.run(arguments)
+        with room_for(Path()):
+            code = command.run(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough, as in `ocm params digits | head`
@@ -68,12 +82,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"ocm: {line}", file=sys.stderr)
         return 1
+    except PermissionError as error:
+        print(f"ocm: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print(f"ocm: {str(stop) or 'interrupted'}", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _check_place() -> None:
     """Refuse to work in one checkout with the code of another."""
-    home = Path(ocm_core.__file__).resolve().parents[1]
-    if home != Path.cwd().resolve():
+    home = PACKAGE.parent
+    if is_checkout() and home != Path.cwd().resolve():
         raise OcmError(
             f"run this in {home}, where ocm_core comes from, and not in {Path.cwd()}; "
             "another checkout needs its own `make env`"
@@ -90,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         described = command.__doc__ or ""
         first = described.partition("\n")[0].removesuffix(".")
         own = commands.add_parser(
-            command.__name__.rpartition(".")[2],
+            name_of(command),
             help=first[0].lower() + first[1:],
             description=described,
             epilog=f"examples:\n{command.EXAMPLES.strip(chr(10))}\n\n{EXIT_CODES}",

@@ -32,7 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     from ocm_core.compare.changes import compare
     from ocm_core.compare.revisions import Revision, WorkingTree, commit
     from ocm_core.compare.text import as_json, terminal
+    from ocm_core.params.resolved import experiment_names, refuse_edits
 
+    if not arguments.after:
+        refuse_edits(*experiment_names())
     here = Path.cwd()
     after: Revision = commit(here, arguments.after) if arguments.after else WorkingTree(here)
     comparison = compare(commit(here, arguments.before), after)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 
-from ocm_core.commands._arguments import add_json
+from ocm_core.commands._arguments import add_json, at_least_one
 from ocm_core.errors import OcmError
 
 EXAMPLES = """
   ocm cost cifar10_ls
   ocm cost imagenet256 --utilisation 0.5 --json
+  ocm cost imagenet256 --jobs --gpus 8 --gpus-per-job 8   # as `profiles/slurm` asks for them
   ocm cost --write                 # docs/cost.md, of all experiments
 """
 
@@ -34,6 +35,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="of the GPU's memory bandwidth (default 0.7)",
     )
+    parser.add_argument("--jobs", action="store_true", help="what each job asks of a cluster")
+    parser.add_argument(
+        "--gpus", type=at_least_one, default=8, metavar="N", help="with --jobs: of all jobs (8)"
+    )
+    parser.add_argument(
+        "--gpus-per-job",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="with --jobs: of a stage that several processes can do together (1)",
+    )
+    parser.add_argument(
+        "--gpu-model", default="A100-80GB", metavar="NAME", help="with --jobs (A100-80GB)"
+    )
     add_json(parser)
     document = parser.add_mutually_exclusive_group()
     document.add_argument("--write", action="store_true", help="write docs/cost.md")
@@ -53,10 +68,21 @@ def run(arguments: argparse.Namespace) -> int:
         advice = "brought up to date" if arguments.write else "out of date; run `ocm cost --write`"
         print(f"{cost_report.FILE}: {advice if outdated else 'up to date'}")
         return 1 if outdated and arguments.check else 0
+    if arguments.jobs:
+        return _jobs(arguments)
     use = Utilisation(arguments.utilisation, arguments.bandwidth)
     found = cost_report.workloads(arguments.experiment)
     said = cost_report.as_json if arguments.json else cost_report.as_text
     print(said(found, use))
+    return 0
+
+
+def _jobs(arguments: argparse.Namespace) -> int:
+    from ocm_core.planning import job_report
+
+    machine = job_report.Cluster(arguments.gpus, arguments.gpus_per_job, arguments.gpu_model)
+    said = job_report.as_json if arguments.json else job_report.as_text
+    print(said(arguments.experiment, machine))
     return 0
 
 

@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(as_json({"page": str(FILE), "experiments": names}))
     else:
-        print(f"{FILE}: {', '.join(names) or 'no numbers yet'}")
+        print(f"open {FILE}: {', '.join(names) or 'no numbers yet'}")
     return 0

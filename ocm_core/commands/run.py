@@ -10,6 +10,8 @@ import argparse
 import logging
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from pathlib import Path
 
 from ocm_core.commands._arguments import add_device, at_least_one, at_least_zero
@@ -36,19 +38,33 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", type=at_least_one, metavar="N", help="how many, if not one per GPU"
     )
+    parser.add_argument(
+        "--nodes",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="of a job of SLURM: how many share the GPUs (default 1)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _take_part(arguments)
+    with _together(arguments):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from ocm_core.pipeline.run import run
 
-    first = os.environ.get("RANK", "0") == "0"
-    log = _log_to(arguments.log if first else None)
+    log, kept = _log_to(arguments.log, os.environ.get("RANK", "0") == "0")
     stage, experiment, part = arguments.stage, arguments.experiment, arguments.part
     job = f"{stage} {experiment} {part}"
     log.info("%s: start", job)
     try:
         run(experiment, stage, part, arguments.device, arguments.threads)
+    except KeyboardInterrupt as stop:
+        said = f"{job}: interrupted; {str(stop) or 'goes on from what it has finished'}"
+        log.error(said)
+        raise KeyboardInterrupt(said) from None
     except Exception as error:
         log.exception("%s: failed", job)
         if not arguments.log:
@@ -56,41 +72,62 @@ def run(arguments: argparse.Namespace) -> int:
         reason = str(error) if isinstance(error, OcmError) else f"{type(error).__name__}: {error}"
         raise OcmError(f"{job}: {reason} (log: {arguments.log})") from None
     log.info("%s: done", job)
+    if kept:
+        kept.unlink()
     return 0
 
 
-def _take_part(arguments: argparse.Namespace) -> None:
+def _together(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     """Reserve GPUs, and where there are several processes become `torchrun`, or join it."""
     if arguments.gpus == 0 and arguments.device == "auto":
         arguments.device = "cpu"
     if (rank := os.environ.get("LOCAL_RANK")) is not None:
-        from ocm_core.distributed import join
+        from ocm_core.distributed import joined
 
-        return join(int(rank))
+        return joined(int(rank))
+    from ocm_core.pipeline import launch
+
+    if arguments.nodes > 1:
+        gpus = launch.share_of_node(arguments.gpus or 0, arguments.nodes)
+        launch.on_nodes(arguments.nodes, gpus, sys.argv[1:])
     if arguments.gpus is not None:
         from ocm_core.pipeline.gpus import VISIBLE, reserve
 
         os.environ[VISIBLE] = reserve(arguments.gpus)
     processes = arguments.processes or max(1, arguments.gpus or 0)
     if processes > 1:
-        together = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        command = [sys.executable, *together, "-m", "ocm_core.cli", *sys.argv[1:]]
-        os.execv(command[0], command)
+        launch.on_this_node(processes, sys.argv[1:])
+    return nullcontext()
 
 
-def _log_to(file: Path | None) -> logging.Logger:
-    """All to the file; to stderr all but errors, which `main` prints, unless a bar is there."""
-    log = logging.getLogger("ocm")
-    log.setLevel(logging.INFO)
+def _log_to(file: Path | None, first: bool) -> tuple[logging.Logger, Path | None]:
+    """All to the file; to stderr all but errors, which `main` prints; beside bars only warnings.
+
+    Of several processes the first one writes, and any that fails. Also returns the log's second
+    name, if it has one.
+    """
+    log, kept = logging.getLogger("ocm"), None
+    log.setLevel(logging.INFO if first else logging.ERROR)
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _add(log, logging.FileHandler(file, mode="w"))
-    if not sys.stderr.isatty():
-        stream = logging.StreamHandler()
-        stream.addFilter(lambda record: record.levelno < logging.ERROR)
-        _add(log, stream)
-    log.addHandler(logging.NullHandler())
-    return log
+        _add(log, logging.FileHandler(file, mode="w" if first else "a"))
+        kept = _second_name(file) if first else None
+    stream = logging.StreamHandler()
+    stream.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+    stream.addFilter(lambda record: record.levelno < logging.ERROR)
+    _add(log, stream)
+    return log, kept
+
+
+def _second_name(file: Path) -> Path | None:
+    """Under which the log of a try that fails stays: Snakemake deletes `file` before the next."""
+    names = (file.with_suffix(f".try{number}{file.suffix}") for number in count(1))
+    kept = next(name for name in names if not name.exists())
+    try:
+        kept.hardlink_to(file)
+    except OSError:  # a file system without links: only the last try's log is kept
+        return None
+    return kept
 
 
 def _add(log: logging.Logger, handler: logging.Handler) -> None:

@@ -11,16 +11,35 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ocm_core.commands._arguments import add_device, add_json, as_json, at_least_one, at_least_zero
 from ocm_core.errors import OcmError
 
+if TYPE_CHECKING:
+    from ocm_core.schema.chains import ChainParams
+
 EXAMPLES = """
-  ocm sample digits --method ocm --steps 10
+  ocm sample digits --preset quality --steps 10
+  ocm sample digits --method ocm --steps 10 --chain optimal
   ocm sample digits --method delta --steps 10 --sampler ddim --seed 1 --count 100
   ocm sample imagenet256 --method ocm --steps 25 --guidance 1.5 --label 207
   ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
 """
+
+
+_OF_REQUEST = (
+    "method",
+    "steps",
+    "seed",
+    "sampler",
+    "preset",
+    "order",
+    "score",
+    "guidance",
+    "label",
+    "prompt",
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +47,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     source.add_argument("experiment", nargs="?")
     source.add_argument("--model", type=Path, metavar="FOLDER", help="as save_pretrained wrote it")
     parser.add_argument("--head", type=Path, metavar="FILE", help="as api.save_heads wrote it")
-    parser.add_argument("--method", required=True, metavar="NAME", help="covariance method")
     parser.add_argument(
-        "--steps", type=at_least_one, required=True, metavar="K", help="length of the chain"
+        "--method", metavar="NAME", help="covariance method; default: the one of the preset"
+    )
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="quality, diverse or likelihood: sampler, order, chain and method for these steps",
+    )
+    parser.add_argument(
+        "--steps", type=at_least_one, required=True, metavar="K", help="network evaluations"
     )
     parser.add_argument(
         "--sampler", metavar="NAME", help="default: the experiment's first with that method; ddpm"
+    )
+    parser.add_argument("--order", type=int, metavar="N", help="of the step's mean: 1, 2 or 3")
+    parser.add_argument(
+        "--chain",
+        metavar="KIND",
+        help="even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000",
     )
     parser.add_argument(
         "--score", metavar="NAME", help="true, learned or published, where there are several"
@@ -42,6 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", type=at_least_zero, metavar="N", help="one class for all samples"
     )
+    parser.add_argument("--prompt", metavar="TEXT", help="of an experiment whose model takes text")
     parser.add_argument("--count", type=at_least_one, default=64, metavar="N", help="default: 64")
     parser.add_argument("--seed", type=at_least_zero, default=0, metavar="N", help="default: 0")
     parser.add_argument(
@@ -52,6 +85,29 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def chain_of(text: str) -> ChainParams:
+    """`power,exponent=2,first=0.05`, or the timesteps themselves: `10,200,1000`."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    from ocm_core.schema.chains import ChainParams
+
+    words = text.split(",")
+    tree: dict[str, Any]
+    if all(word.isdecimal() for word in words):
+        tree = {"kind": "list", "timesteps": [[int(word) for word in words]]}
+    else:
+        kind, *options = (word.partition("=") for word in words)
+        tree = {"kind": kind[0]} | {key: yaml.safe_load(value) for key, _, value in options}
+    try:
+        chain: ChainParams = TypeAdapter(ChainParams).validate_python(tree)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise OcmError(f"--chain {text}: {key} {problem['msg'].lower()}") from None
+    return chain
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
@@ -59,10 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ocm_core.generate.request import SampleRequest
 
     request = SampleRequest(
-        **{
-            name: getattr(arguments, name)
-            for name in ("method", "steps", "seed", "sampler", "score", "guidance", "label")
-        },
+        **{name: getattr(arguments, name) for name in _OF_REQUEST},
+        chain=chain_of(arguments.chain) if arguments.chain else None,
         device=arguments.device,
         threads=arguments.threads,
     )

@@ -1,7 +1,8 @@
 """Make Snakemake's and DVC's records agree, without computing anything.
 
 After `dvc pull`, `checkout` or `repro` Snakemake follows DVC; after a run of Snakemake DVC follows
-it. Exits with 1, and records nothing, if an artifact is stale or missing.
+it, which a run that succeeds does by itself. Exits with 1, and records nothing, if an artifact is
+stale, missing or damaged.
 """
 
 from __future__ import annotations

@@ -6,53 +6,50 @@ the same as its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ocm_core.artifacts.chains import optimal_chains
 from ocm_core.artifacts.heads import load_denoiser
 from ocm_core.artifacts.images import Decode
+from ocm_core.artifacts.prompts import open_encoder
 from ocm_core.artifacts.samples import store_name
+from ocm_core.artifacts.score import text_of
 from ocm_core.cells import cells
-from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
 from ocm_core.errors import OcmError, unknown
 from ocm_core.generate.request import SampleGenerator, SampleRequest, identity
+from ocm_core.networks.converted import unconverted
+from ocm_core.networks.prompts import Prompts
 from ocm_core.params.document import validate
 from ocm_core.params.resolved import load
 from ocm_core.pipeline import table
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.manifests import checked_folder, manifest_of, read_manifest
-from ocm_core.pipeline.staleness import state
+from ocm_core.pipeline.staleness import states
 from ocm_core.samplers.ancestral import Watcher
 from ocm_core.samplers.cell_sampler import CellSampler
-from ocm_core.schema.experiment import Experiment
+from ocm_core.samplers.presets import PRESETS, altered, preset_named
+from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, WalkParams
 from ocm_core.store.writer import ShardValues
 
 
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     """By the artifacts of the experiment of that name, which must be current."""
-    whole = load(name)
-    one = _with_one_cell(whole, request)
+    job = prepared(name, request)
+    one = job.experiment
     (cell,) = cells(one)
-    needed = _needed(one)
-    job = Job(
-        experiment=one,
-        stage="sample",
-        part="all",
-        inputs=_current(whole, needed),
-        folder=Path(),
-        requested_device=request.device,
-        threads=request.threads,
-    )
     denoiser = executed(
         load_denoiser(job, cell.score, [cell.method]), **one.sample.execution.model_dump()
     )
-    chosen = CellSampler(one, denoiser, cell, job.device)
-    check_defined(chosen.method, chosen.kernel)
+    if request.prompt is not None:
+        request = replace(request, label=_prompted(job, denoiser, request))
+    chosen = CellSampler(one, denoiser, cell, job.device, optimal_chains(job, cell.score))
+    chosen.check()
     _check_label(one, denoiser, request.label)
     return SampleGenerator(
         name=f"{name}-{store_name(cell)}{request.suffix}",
@@ -67,14 +64,31 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
         attributes={
             "experiment": name,
             **{key: getattr(cell, key) for key in ("score", "method", "steps", "guidance", "seed")},
-            "sampler": {"name": cell.sampler, **chosen.sampler.model_dump(include=_OF_SAMPLER)},
+            "sampler": {
+                "name": cell.sampler,
+                **chosen.sampler.model_dump(exclude={"grids", "methods"}),
+            },
             "label": request.label,
-            "digests": _digests(name, needed),
+            "prompt": request.prompt,
+            "digests": _digests(name, _needed(one)),
         },
     )
 
 
-_OF_SAMPLER = {"kind", "eta", "rederive_eps", "chain", "last_sigma"}
+def prepared(name: str, request: SampleRequest) -> Job:
+    """The experiment with the request as its only cell, and the artifacts that this needs."""
+    whole = load(name)
+    one = _with_one_cell(whole, request)
+    return Job(
+        experiment=one,
+        stage="sample",
+        part="all",
+        inputs=_current(whole, _needed(one)),
+        folder=Path(),
+        state=Path(),
+        requested_device=request.device,
+        threads=request.threads,
+    )
 
 
 @dataclass(frozen=True)
@@ -93,26 +107,58 @@ class _Draw:
 
 def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:
     """The experiment with this request as all that it samples, checked by the usual rules."""
-    samplers, scores = experiment.sample.samplers, experiment.network.scores
-    if request.method not in experiment.methods:
-        raise OcmError(
-            f"--method of {experiment.name}: {unknown(request.method, experiment.methods)}"
-        )
-    own = (label for label, sampler in samplers.items() if request.method in sampler.methods)
-    sampler = request.sampler or next(own, next(iter(samplers)))
-    if sampler not in samplers:
-        raise OcmError(f"--sampler of {experiment.name}: {unknown(sampler, samplers)}")
+    scores = experiment.network.scores
     score = request.score or ("learned" if "learned" in scores else scores[0])
     if score not in scores:
         raise OcmError(f"--score of {experiment.name}: {unknown(score, scores)}")
+    label, sampler = _by_preset(experiment, request) or _by_label(experiment, request)
+    if isinstance(sampler, PresetParams):
+        sampler = PRESETS[sampler.name].walk(request.steps)
+    if isinstance(sampler, WalkParams):
+        sampler = altered(sampler, order=request.order, chain=request.chain)
+    elif request.order or request.chain:
+        raise OcmError(f"--order and --chain: {label} is a solver of diffusers and has its own")
     tree: dict[str, Any] = experiment.model_dump()
     tree["network"]["scores"] = [score]
-    chosen = tree["sample"]["samplers"][sampler] | {
-        "methods": [request.method],
+    chosen = sampler.model_dump() | {
+        "methods": [_method(experiment, request, sampler)],
         "grids": [{"steps": [request.steps], "guidance": [request.guidance]}],
     }
-    tree["sample"] |= {"samplers": {sampler: chosen}, "seeds": [request.seed], "split": []}
+    tree["sample"] |= {"samplers": {label: chosen}, "seeds": [request.seed], "split": []}
     return validate(tree, Path(f"ocm sample {experiment.name}"))
+
+
+def _by_preset(experiment: Experiment, request: SampleRequest) -> tuple[str, WalkParams] | None:
+    if request.preset is None:
+        return None
+    if request.sampler is not None:
+        raise OcmError("--sampler and --preset each say how to sample; give one of them")
+    return request.preset, preset_named(request.preset).walk(request.steps)
+
+
+def _by_label(experiment: Experiment, request: SampleRequest) -> tuple[str, Sampler]:
+    samplers = experiment.sample.samplers
+    own = (label for label, sampler in samplers.items() if request.method in sampler.methods)
+    label = request.sampler or next(own, next(iter(samplers)))
+    if label not in samplers:
+        raise OcmError(f"--sampler of {experiment.name}: {unknown(label, samplers)}")
+    return label, samplers[label]
+
+
+def _method(experiment: Experiment, request: SampleRequest, sampler: WalkParams | Sampler) -> str:
+    """Asked for, or of the kind that the preset is meant for: under its own name, if it has one."""
+    methods, wanted = experiment.methods, request.method
+    if wanted is None and sampler.kind == "diffusers":
+        return "none"
+    if wanted is None:
+        if request.preset is None:
+            raise OcmError("--method: expected a covariance method, or a --preset, which has one")
+        kind = preset_named(request.preset).method
+        alike = [label for label, method in methods.items() if method.kind == kind]
+        wanted = kind if kind in methods or not alike else alike[0]
+    if wanted not in methods:
+        raise OcmError(f"--method of {experiment.name}: {unknown(wanted, methods)}")
+    return wanted
 
 
 def _needed(one: Experiment) -> list[table.Task]:
@@ -122,8 +168,8 @@ def _needed(one: Experiment) -> list[table.Task]:
 
 def _current(experiment: Experiment, needed: list[table.Task]) -> dict[str, Path]:
     """The folders of the needed artifacts; if any is not current, how to make all of them."""
-    found = {task: state(experiment, task) for task in needed}
-    old = {task: how for task, how in found.items() if how != "current"}
+    found = states(experiment, needed)
+    old = {task: found[task] for task in needed if found[task] != "current"}
     if old:
         lines = [f"artifacts/{experiment.name}/{task}: {how}" for task, how in old.items()]
         manifests = " ".join(str(manifest_of(experiment.name, task)) for task in old)
@@ -140,6 +186,20 @@ def _check_label(experiment: Experiment, denoiser: Denoiser, label: int | None) 
         raise OcmError(f"--label {label}: the network of {experiment.name} takes no classes")
     if label >= experiment.data.classes:
         raise OcmError(f"--label {label}: expected 0 to {experiment.data.classes - 1}")
+
+
+def _prompted(job: Job, denoiser: Denoiser, request: SampleRequest) -> int:
+    """The label of the prompt, which takes the place of the experiment's captions."""
+    text = text_of(job.experiment)
+    if text is None or request.prompt is None:
+        raise OcmError(f"--prompt: the network of {job.experiment.name} takes no text")
+    if request.label is not None:
+        raise OcmError("--label and --prompt: a label is the number of a caption; give one of them")
+    network = unconverted(denoiser.network)
+    embeddings = open_encoder(text, job.device)([request.prompt, ""])
+    network.prompts = Prompts(embeddings)
+    network.null_label = denoiser.network.null_label = 1
+    return 0
 
 
 def _decoder(job: Job) -> Decode:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ocm_core import api, covariance
+from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.errors import OcmError, unknown
+from ocm_core.errors import OcmError
 from ocm_core.generate.request import SampleGenerator, SampleRequest, identity
 from ocm_core.io.digests import sha256_of
+from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.pipeline.job import found_device
 from ocm_core.rng.noise import draw_labels
 from ocm_core.samplers.ancestral import Watcher
+from ocm_core.samplers.cell_sampler import kernel_of
+from ocm_core.samplers.presets import altered, preset_named
+from ocm_core.schema.chains import OptimalChain
+from ocm_core.schema.experiment import PresetName
 from ocm_core.store.writer import ShardValues
 
 LEVELS = 256
@@ -26,18 +32,28 @@ BATCH = 64
 
 def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> SampleGenerator:
     """`folder` as `save_pretrained` wrote it, `heads` as `api.save_heads` did."""
+    if request.prompt is not None or describe(folder).text is not None:
+        raise OcmError(
+            "--model: a model that takes text is sampled as an experiment, or exported from one:"
+            " see `ocm init --captions`"
+        )
     if request.score is not None or request.guidance != 1.0:
         raise OcmError("--score and --guidance belong to experiments; leave them out with --model")
-    sampler: Any = request.sampler or "ddpm"
-    if sampler not in api.KERNELS:
-        raise OcmError(f"--sampler: {unknown(sampler, api.KERNELS)}")
-    check_defined(covariance.build(request.method), api.KERNELS[sampler])
+    preset = preset_named(request.preset)
+    method = request.method or preset.method
+    walk = altered(preset.walk(request.steps), request.sampler, request.order, request.chain)
+    if isinstance(walk.chain, OptimalChain):
+        raise OcmError(
+            "an optimal chain is found on images; give with --chain the timesteps that"
+            " api.optimal_chain says: --chain 10,200,1000"
+        )
+    check_defined(covariance.build(method), kernel_of(walk))
     torch.set_num_threads(request.threads)
     denoiser = api.load(folder, found_device(request.device))
     if heads is not None:
         denoiser = api.load_heads(denoiser, heads)
-    _check_method(denoiser, request.method)
-    network = cast(DiffusersUNet, denoiser.network)
+    _check_method(denoiser, method)
+    network = cast(DiffusersUNet, unconverted(denoiser.network))
     shape = _shape(network, folder)
     _check_label(network, request.label)
 
@@ -46,12 +62,15 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         x = api.sample(
             denoiser,
             shape,
-            request.method,
+            method,
             steps=request.steps,
             count=len(rows),
             first=rows.start,
             seed=request.seed,
-            sampler=sampler,
+            preset=cast(PresetName | None, request.preset),
+            sampler=walk.kind if request.sampler else None,
+            order=walk.order,
+            chain=walk.chain,
             labels=labels,
             batch_size=len(rows),
             watch=watch,
@@ -59,7 +78,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         values = {"x": x.cpu().numpy()}
         return values if labels is None else {**values, "label": labels.numpy()}
 
-    run = f"{sampler}-{request.method}-K{request.steps}"
+    run = f"{request.preset or walk.kind}-{method}-K{request.steps}"
     return SampleGenerator(
         name=f"{folder.resolve().name}-{run}{request.suffix}",
         shape=shape,
@@ -72,10 +91,10 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         draw=draw,
         attributes={
             "model": folder.resolve().name,
-            "method": request.method,
+            "method": method,
             "steps": request.steps,
             "seed": request.seed,
-            "sampler": sampler,
+            "sampler": walk.model_dump(),
             "label": request.label,
             "digests": _digests(folder, heads),
         },

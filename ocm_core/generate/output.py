@@ -20,6 +20,7 @@ from ocm_core.artifacts.samples import CellSamples
 from ocm_core.errors import OcmError
 from ocm_core.generate.request import SampleGenerator
 from ocm_core.image_grid import save_grid
+from ocm_core.io.seals import remove_seals
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
@@ -63,6 +64,8 @@ def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> 
             _write_decoded(generator, images, files.decoded)
         shown = pad(images[: min(count, SHOWN)].float() / 127.5 - 1, (0, 1, 0, 1))  # a grey seam
         save_grid(shown, files.grid, zoom=max(1, SIDE // generator.image_shape[-1]))
+    for path in files.all:
+        remove_seals(path)
     return files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,28 +12,48 @@ from torch import Tensor
 from ocm_core.artifacts.images import Decode
 from ocm_core.pipeline.job import Device
 from ocm_core.samplers.ancestral import Watcher
+from ocm_core.schema.chains import ChainParams
 from ocm_core.store.writer import ShardValues
+
+MOST = 40  # characters of a prompt in the name of a file
 
 
 @dataclass(frozen=True)
 class SampleRequest:
     """The options of `ocm sample`; None leaves a choice to the experiment or the model."""
 
-    method: str
+    method: str | None
     steps: int
     seed: int = 0
     sampler: str | None = None
+    preset: str | None = None
+    order: int | None = None
+    chain: ChainParams | None = None
     score: str | None = None
     guidance: float = 1.0
     label: int | None = None
+    prompt: str | None = None
     device: Device = "auto"
     threads: int = 1
 
     @property
     def suffix(self) -> str:
         """The end of the files' names."""
+        order = "" if self.order is None else f"-order{self.order}"
+        chain = "" if self.chain is None else _in_a_name(self.chain)
         label = "" if self.label is None else f"-label{self.label}"
-        return f"-seed{self.seed}{label}"
+        prompt = "" if self.prompt is None else "-" + "-".join(_words(self.prompt))[:MOST]
+        return f"{order}{chain}-seed{self.seed}{label}{prompt}"
+
+
+def _in_a_name(chain: ChainParams) -> str:
+    """`-power-2.0-10`."""
+    words = _words(str([*chain.model_dump(exclude_none=True).values()]))
+    return "".join(f"-{word}" for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w.]+", text)
 
 
 def identity(x: Tensor) -> Tensor:

@@ -11,10 +11,11 @@ from typing import Any
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import write_text
-from ocm_core.params.resolved import load
+from ocm_core.params.resolved import experiment_names, load
 from ocm_core.planning import cost_tables as tables
 from ocm_core.planning.roofline import A100, GPUS, PRECISIONS, Utilisation, roofline_time
-from ocm_core.planning.workload import Workload
+from ocm_core.planning.workload import DIMENSIONS, Workload
+from ocm_core.schema.experiment import Experiment
 
 FILE = Path("docs/cost.md")
 
@@ -28,7 +29,8 @@ reaches {peak:.0%} of its peak, memory {bandwidth:.0%} of its bandwidth.
 """
 
 _BOTTLENECK = """
-- Sampling takes {least:.0%} to {most:.0%} of the hours.
+- Sampling takes {sample} of the hours, choosing among kept heads {selection}, training them
+  {heads}.
 - Full float32 in matrix products, PyTorch's default, costs `{name}` {ratio:.1f} times the hours of
   TF32 on an A100.
 - Batches that are too large for one GPU of 80 GB (see Memory): {large}.
@@ -68,7 +70,7 @@ _HOW = """
   with a graph, a vector-Jacobian product per probe, losses and gradients of the heads). A sample:
   K predictions, twice as many with guidance, and K - 1 covariances. The likelihood bound of an
   image: a prediction and all covariances at each timestep of any chain. Moments: T × draws
-  predictions.
+  predictions. Selection: 2,048 samples of T steps for each kept head of each method.
 - **GPUs**, peaks in TFLOP/s: {gpus}.
 - `float32` is PyTorch's default: TF32 in convolutions, full float32 in matrix products. `tf32` is
   `torch.set_float32_matmul_precision("high")`.
@@ -80,8 +82,8 @@ _HOW = """
   table of the host says how many, and a stage that does not generate them while the GPU computes
   takes the sum of both times. How many a core generates: `python -m timeit -s "import numpy as
   np; g = np.random.default_rng()" "g.standard_normal(10**6, dtype=np.float32)"`.
-- Distances between features are computed on the host, in float64: {host} for all cells of
-  an experiment.
+- Distances between features, in float64: {host} for all cells of an experiment. `--jobs` adds them,
+  at the GPU's peak of float64 and the same utilisation.
 - Optimiser, moving average, noise, clipping and posterior means: a few passes over an image or a
   head, beside hundreds over the feature maps of a network. Reading and resizing images on the
   host. The stage `evaluate_cost`, which takes seconds.
@@ -93,11 +95,21 @@ _HOW = """
 
 
 def workloads(names: Sequence[str]) -> list[Workload]:
-    """Of the named experiments of the paper, or of all of them."""
-    for name in names:
-        if name not in CHECKPOINTS:
-            raise OcmError(f"experiment with a published network: {unknown(name, CHECKPOINTS)}")
-    return [Workload.of(load(name)) for name in names or CHECKPOINTS]
+    """Of the named experiments, or of the paper's."""
+    found = [load(name) for name in names or CHECKPOINTS]
+    for experiment in found:
+        if not is_counted(experiment):
+            counted = [name for name in experiment_names() if is_counted(load(name))]
+            known = unknown(experiment.name, counted)
+            raise OcmError(f"experiment with a published network and feature space: {known}")
+    return [Workload.of(experiment) for experiment in found]
+
+
+def is_counted(experiment: Experiment) -> bool:
+    """Networks of images, and features of a published network, can be counted."""
+    features, checkpoint = experiment.evaluate.features, experiment.network.checkpoint
+    written_here = checkpoint is not None and checkpoint.origin == "generated"
+    return features is not None and features.space in DIMENSIONS and not written_here
 
 
 def as_text(found: Sequence[Workload], use: Utilisation) -> str:
@@ -145,7 +157,7 @@ def document() -> str:
         f"{gpu.bfloat16 / 1e12:g} bfloat16, {gpu.bandwidth / 1e12:g} TB/s"
         for gpu in GPUS
     )
-    operations = [work.host for w in found for work in w.stages() if work.disk and work.host]
+    operations = [w.evaluate_images().float64 for w in found]
     host = f"{min(operations) / 1e15:.1f} to {max(operations) / 1e15:.1f} PFLOP"
     parts = [
         _HEAD.format(**vars(use)),
@@ -166,16 +178,17 @@ def document() -> str:
 
 def _bottleneck(found: Sequence[Workload], use: Utilisation) -> str:
     tf32 = {w.experiment.name: w.hours(A100, "tf32", use) for w in found}
-    sampling = [w.hours(A100, "tf32", use, ["sample"]) / tf32[w.experiment.name] for w in found]
+    shares = {}
+    for stage in ("sample", "selection", "heads"):
+        of = [w.hours(A100, "tf32", use, [stage]) / tf32[w.experiment.name] for w in found]
+        shares[stage] = f"{min(of):.0%} to {max(of):.0%}"
     ratios = {
         w.experiment.name: w.hours(A100, "float32", use) / tf32[w.experiment.name] for w in found
     }
     name = max(ratios, key=lambda name: ratios[name])
     too_large = [row[0] for row in tables.memory(found).rows if tables.TOO_LARGE in " ".join(row)]
     large = ", ".join(f"`{name}`" for name in too_large) or "none"
-    return _BOTTLENECK.format(
-        least=min(sampling), most=max(sampling), name=name, ratio=ratios[name], large=large
-    )
+    return _BOTTLENECK.format(name=name, ratio=ratios[name], large=large, **shares)
 
 
 def section(workload: Workload, use: Utilisation) -> str:

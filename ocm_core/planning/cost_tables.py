@@ -21,6 +21,7 @@ from ocm_core.planning.workload import StageWork, Workload, probes_of
 from ocm_core.text import text_table
 
 TOO_LARGE = "too large"
+WIDTH = 120  # columns of a terminal
 SHOWN: tuple[tuple[Gpu, GpuPrecision], ...] = ((A100, "tf32"), (H100, "bfloat16"))
 
 
@@ -34,7 +35,18 @@ class CostTable:
         return "\n".join(f"| {' | '.join(row)} |" for row in (self.heads, rule, *self.rows))
 
     def terminal(self) -> str:
-        return "\n".join(text_table(self.heads, self.rows, right=self.heads[1:]))
+        """Heads over several lines; columns that do not fit follow below, beside the first."""
+        parts: list[list[int]] = [[0]]
+        for column in range(1, len(self.heads)):
+            if max(map(len, self._lines([*parts[-1], column]))) > WIDTH:
+                parts.append([0])
+            parts[-1].append(column)
+        return "\n\n".join("\n".join(self._lines(columns)) for columns in parts)
+
+    def _lines(self, columns: Sequence[int]) -> list[str]:
+        heads = [self.heads[column].replace(", ", "\n").replace(": ", "\n") for column in columns]
+        rows = [[row[column] for column in columns] for row in self.rows]
+        return text_table(heads, rows, right=heads[1:])
 
 
 def totals(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
@@ -73,7 +85,7 @@ def shares(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
     return CostTable(("share of the hours", *_LARGE, "all else", "the longest chains"), rows)
 
 
-_LARGE = ("heads", "sample", "evaluate_likelihood", "evaluate_images")
+_LARGE = ("heads", "selection", "sample", "evaluate_likelihood", "evaluate_images")
 
 
 def networks(workloads: Sequence[Workload]) -> CostTable:
@@ -134,7 +146,7 @@ def host(workloads: Sequence[Workload], use: Utilisation) -> CostTable:
     rows: list[tuple[str, ...]] = []
     for workload in workloads:
         for work in workload.stages():
-            if work.stage not in ("heads", "sample", "evaluate_likelihood"):
+            if work.stage not in ("heads", "selection", "sample", "evaluate_likelihood"):
                 continue
             seconds = [roofline_time(work.gpu, gpu, kind, use).seconds for gpu, kind in SHOWN]
             drawn = [f"{work.drawn / each / 1e6:.1f}" for each in seconds]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ocm_core.params.resolved import load
 from ocm_core.pipeline.staleness import states
 from ocm_core.pipeline.table import Task
+from ocm_core.planning.cpu_times import expected_seconds
 from ocm_core.planning.disk_space import encode_shards, to_write
 from ocm_core.planning.machine import Machine, PinnedPackage, machine, packages
-from ocm_core.planning.published_files import IN_PLACE, NeededFile, needed_files
+from ocm_core.planning.published_files import NeededFile, needed_files
 from ocm_core.schema.experiment import Experiment
 from ocm_core.text import plural, text_table
 
@@ -30,12 +32,12 @@ class Prospect:
     bytes: dict[str, int]  # still to be written, by stage
     shards: int  # that `encode` writes
     seconds: dict[str, float | None]  # that tasks which are not current took in an earlier run
+    expected: dict[str, float | None]  # that they will take, from measured times per image
     gpu_hours: dict[str, float]  # of the whole experiment by GPU; empty: not computed
 
     @property
     def problems(self) -> list[str]:
-        wrong = (file for file in self.files if file.state != IN_PLACE)
-        return [f"{f.path}: {f.state}; {'or ' * bool(f.address)}{f.remedy}" for f in wrong]
+        return [f"{file.path}: {file.state}; {file.remedy}" for file in self.files if file.hinders]
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ def as_text(diagnosis: Diagnosis) -> str:
     return "\n\n".join("\n  ".join(lines) for lines in parts)
 
 
+def prospects(experiment: Experiment) -> list[str]:
+    """What of an experiment is to be made, and how long it took before; a line each."""
+    prospect = _prospect(experiment)
+    return _to_do(prospect) if prospect.seconds else [f"{prospect.name}: everything is current"]
+
+
 def _prospect(experiment: Experiment) -> Prospect:
     found = states(experiment)
     waiting = [task for task, state in found.items() if state != "current"]
@@ -88,6 +96,7 @@ def _prospect(experiment: Experiment) -> Prospect:
         bytes=({"download": fetched} if fetched else {}) | to_write(experiment, found),
         shards=encode_shards(experiment),
         seconds={str(task): earlier_seconds(experiment.name, task) for task in waiting},
+        expected={str(task): expected_seconds(experiment, task) for task in waiting},
         gpu_hours=gpu_hours(experiment.name),
     )
 
@@ -95,22 +104,23 @@ def _prospect(experiment: Experiment) -> Prospect:
 def earlier_seconds(experiment: str, task: Task) -> float | None:
     """That the task took in its last run here, by Snakemake's benchmark file."""
     file = LOGS / experiment / task.stage / f"{task.part}.benchmark.tsv"
-    if not file.exists():
-        return None
-    with file.open(newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
-    return float(rows[-1]["s"]) if rows else None
+    try:
+        with file.open(newline="") as stream:
+            rows = list(csv.DictReader(stream, delimiter="\t"))
+        return float(rows[-1]["s"])
+    except (FileNotFoundError, IndexError, KeyError, TypeError, ValueError):
+        return None  # never run here, or cut short by a kill: no run waits for a note of its time
 
 
 def gpu_hours(name: str) -> dict[str, float]:
     """Of a whole experiment in float32, as `ocm cost` computes them; of published networks only."""
-    from ocm_core.checkpoints.registry import CHECKPOINTS  # imports the networks
-
-    if name not in CHECKPOINTS:
+    if "published" not in load(name).network.scores:
         return {}
-    from ocm_core.planning.cost_report import workloads
+    from ocm_core.planning.cost_report import is_counted, workloads
     from ocm_core.planning.roofline import A100, H100, Utilisation
 
+    if not is_counted(load(name)):
+        return {}
     (workload,) = workloads([name])
     return {gpu.name: workload.hours(gpu, "float32", Utilisation()) for gpu in (A100, H100)}
 
@@ -127,7 +137,9 @@ def _machine(diagnosis: Diagnosis) -> Iterator[str]:
         yield "no GPU: everything runs on the CPU"
     differing = [package for package in diagnosis.packages if package.differs]
     alike = len(diagnosis.packages) - len(differing)
-    yield f"{plural(alike, 'package')} of {len(diagnosis.packages)} as requirements.txt pins them"
+    if diagnosis.packages:
+        total = len(diagnosis.packages)
+        yield f"{plural(alike, 'package')} of {total} as requirements.txt pins them"
     yield from map(str, differing)
 
 
@@ -136,8 +148,7 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
     said = ", ".join(f"{count} {state}" for state, count in counts.items())
     yield [f"{prospect.name}: {plural(len(prospect.states), 'task')}, {said}"]
     if prospect.seconds:
-        heads = ("stage", "tasks", "state", "took before")
-        yield [_total(prospect), *text_table(heads, list(_waiting(prospect)), right=heads[1::2])]
+        yield _to_do(prospect)
     if prospect.gpu_hours:
         said = ", ".join(f"{hours:,.0f} h on {gpu}" for gpu, hours in prospect.gpu_hours.items())
         yield [f"all of it in float32, computed by `ocm cost` and not measured: {said}"]
@@ -154,21 +165,39 @@ def _experiment(prospect: Prospect) -> Iterator[list[str]]:
         yield [heading, *text_table(("for", "size"), sizes, right=("size",))]
 
 
-def _waiting(prospect: Prospect) -> Iterator[tuple[str, str, str, str]]:
+def _to_do(prospect: Prospect) -> list[str]:
+    heads = ("stage", "tasks", "state", "took before", "expected")
+    right = ("tasks", "took before", "expected")
+    return [*_totals(prospect), *text_table(heads, list(_waiting(prospect)), right=right)]
+
+
+def _waiting(prospect: Prospect) -> Iterator[tuple[str, str, str, str, str]]:
     """One row per stage and state; `ocm status` lists each task."""
-    groups: dict[tuple[str, str], list[float | None]] = {}
-    for task, seconds in prospect.seconds.items():
+    groups: dict[tuple[str, str], list[str]] = {}
+    for task in prospect.seconds:
         key = (task.partition("/")[0], prospect.states[task])
-        groups.setdefault(key, []).append(seconds)
-    for (stage, state), taken in groups.items():
-        known = [seconds for seconds in taken if seconds is not None]
-        some = f" ({len(known)} of {len(taken)})" if len(known) < len(taken) else ""
-        text = f"{_seconds(sum(known))}{some}" if known else "unknown"
-        yield stage, str(len(taken)), state, text
+        groups.setdefault(key, []).append(task)
+    for (stage, state), group in groups.items():
+        before, expected = (_sum(times, group) for times in (prospect.seconds, prospect.expected))
+        yield stage, str(len(group)), state, before, expected
+
+
+def _sum(times: Mapping[str, float | None], group: Sequence[str]) -> str:
+    known = [seconds for task in group if (seconds := times[task]) is not None]
+    some = f" ({len(known)} of {len(group)})" if len(known) < len(group) else ""
+    return f"{_seconds(sum(known))}{some}" if known else "unknown"
+
+
+def _totals(prospect: Prospect) -> Iterator[str]:
+    """Sums over tasks, which are more than the time of a run with several at once."""
+    yield _total(prospect)
+    expected = [seconds for seconds in prospect.expected.values() if seconds is not None]
+    if expected:
+        said = f"{sum(expected) / 3600:.1f} h for {plural(len(expected), 'task')} one by one"
+        yield f"expected on one thread of a CPU, from times measured per image: {said}"
 
 
 def _total(prospect: Prospect) -> str:
-    """The sum over tasks, which is more than the time of a run with several at once."""
     known = [seconds for seconds in prospect.seconds.values() if seconds is not None]
     unknown = len(prospect.seconds) - len(known)
     if not known:

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ocm_core.errors import OcmError
+from ocm_core.project import is_checkout
 
 PINS = Path("requirements.txt")
 
@@ -53,6 +54,9 @@ class Machine:
 
 
 def packages(pins: Path = PINS) -> list[PinnedPackage]:
+    """Against the pinned versions; a project outside a checkout may have none."""
+    if not pins.exists() and not is_checkout():
+        return []
     return [PinnedPackage(name, pinned, _installed(name)) for name, pinned in _pins(pins)]
 
 
@@ -74,8 +78,10 @@ def machine() -> Machine:
 def _pins(file: Path) -> Iterator[tuple[str, str]]:
     if not file.exists():
         raise OcmError(f"{file}: not there; restore it from Git, or `make pins` makes it")
-    for line in file.read_text().split():
-        name, sign, pinned = line.partition("==")
+    for line in file.read_text().splitlines():
+        if line.startswith(("#", " ")):  # notes, and the hashes of the line before
+            continue
+        name, sign, pinned = line.removesuffix("\\").strip().partition("==")
         if not sign:
             raise OcmError(f"{file}: expected name==version, found {line!r}; run `make pins`")
         yield name, pinned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from ocm_core import covariance
 from ocm_core.artifacts.heads import new_head
-from ocm_core.artifacts.score import new_denoiser, new_score
+from ocm_core.artifacts.score import new_denoiser, new_trial
 from ocm_core.artifacts.trained import frozen
 from ocm_core.compat import make_torchvision_importable
 from ocm_core.covariance.learned import LearnedMethod
@@ -46,8 +47,8 @@ class MetaDenoiser(Denoiser):
         eps, learned = output.chunk(2, dim=1)
         return features, eps, learned
 
-    def _times(self, x: Batch, t: int | Times) -> Times:
-        return torch.full((len(x),), t, device=META) if isinstance(t, int) else t
+    def _times(self, x: Batch, t: float | Times) -> Times:
+        return t if isinstance(t, Tensor) else torch.full((len(x),), t, device=META)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def count_networks(experiment: Experiment) -> NetworkCounts:
         if method.needs == "head"
     }
     with torch.device(META):
-        network = frozen(new_score(experiment, experiment.network.scores[-1]), META)
+        network = frozen(new_trial(experiment, experiment.network.scores[-1]), META)
         heads = {label: new_head(experiment, label, network, None) for label in methods}
     known = new_denoiser(experiment, network)
     denoiser = MetaDenoiser(network, known.schedule, known.time, heads)
@@ -130,10 +131,20 @@ def _fitting(
 
 def _train(fitting: HeadFitting, batch: int) -> None:
     """The losses of a micro-batch and their gradients, as in `ocm_core/training/loop.py`."""
-    losses = fitting.losses(BatchRng(0, 0, batch, META), slice(0, batch))
+    losses = fitting.losses(BatchRng(0, 0, batch, META))
     torch.autograd.backward(torch.stack([loss.sum() for loss in losses.values()]).sum())
     for head in fitting.networks.values():
         head.zero_grad(set_to_none=True)
+
+
+@cache
+def autoencoder_parameters(name: str) -> int:
+    """Of the experiment of that name; 0 where it has none."""
+    latent = load(name).encode.latent
+    if latent is None:
+        return 0
+    with torch.device(META):
+        return count_values(new_autoencoder(latent.vae.config, f"encode.latent of {name}"))
 
 
 @cache
@@ -153,13 +164,23 @@ def autoencoder(name: str) -> tuple[BatchCount, BatchCount] | None:
 
 
 @cache
-def inception() -> BatchCount:
-    """On torchvision's network, whose layers have the shapes of those in clean-fid's file."""
+def feature_network(space: str) -> BatchCount:
+    """Of a published feature space, for images as it takes them."""
+    with torch.device(META):
+        work, side = _efficientnet() if space == "efficientnet_lite0" else _inception()
+    return count_batch(lambda n: partial(work, torch.empty(n, 3, side, side, device=META)))
+
+
+def _inception() -> tuple[Callable[[Tensor], Tensor], int]:
+    """torchvision's network, whose layers have the shapes of those in clean-fid's file."""
     make_torchvision_importable()
     module = import_module("torchvision.models.inception")
-    with torch.device(META):
-        model = frozen(module.Inception3(aux_logits=False, init_weights=False), META)
+    model = frozen(module.Inception3(aux_logits=False, init_weights=False), META)
     model.fc = torch.nn.Identity()
-    return count_batch(
-        lambda n: partial(model, torch.empty(n, 3, _INCEPTION_SIDE, _INCEPTION_SIDE, device=META))
-    )
+    return model, _INCEPTION_SIDE
+
+
+def _efficientnet() -> tuple[Callable[[Tensor], Tensor], int]:
+    module = import_module("ocm_core.features.efficientnet_lite0")
+    model = frozen(module.EfficientNet.from_name("efficientnet-lite0"), META)
+    return model.extract_features, module.SIDE

@@ -12,12 +12,14 @@ from importlib import import_module
 from pathlib import Path
 
 from ocm_core.io.archives import Archive
+from ocm_core.io.formats import unlike_its_name
+from ocm_core.io.urls import redacted
 from ocm_core.pipeline.table import Task, inputs
-from ocm_core.schema.datasets import Imagenet64Data, Imagenet256Data, LsunBedroomData
+from ocm_core.schema.datasets import FolderData, Imagenet64Data, Imagenet256Data, LsunBedroomData
 from ocm_core.schema.experiment import Experiment
 
 ARCHIVES = Path("datasets")
-IN_PLACE = "in place"
+IN_PLACE, DOWNLOAD = "in place", "to be downloaded by the run"
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,20 @@ class NeededFile:
     found: int | None  # bytes; None: it is not there
     address: str | None  # None: only by hand
     remedy: str
+    unlike: str | None  # what speaks against the one that is there, by its first bytes
 
     @property
     def state(self) -> str:
         if self.found is None:
-            return "missing; the run will try to download it" if self.address else "missing"
+            return DOWNLOAD if self.address else "missing"
         if self.bytes not in (None, self.found):
             return f"{self.found} bytes instead of {self.bytes}"
-        return IN_PLACE
+        return self.unlike or IN_PLACE
+
+    @property
+    def hinders(self) -> bool:
+        """Whether the run will stop at it; a download may still fail."""
+        return self.state not in (IN_PLACE, DOWNLOAD)
 
 
 def needed_files(experiment: Experiment, states: Mapping[Task, str]) -> list[NeededFile]:
@@ -123,14 +131,28 @@ def _reference(experiment: Experiment) -> Iterator[NeededFile]:
 
 
 def _data(experiment: Experiment) -> Iterator[NeededFile]:
-    yield from map(_archive, archives_of(experiment))
+    if isinstance(experiment.data, FolderData):
+        yield from _own_images(experiment.data)
+    else:
+        yield from map(_archive, archives_of(experiment))
 
 
-def _archive(archive: Archive) -> NeededFile:
+def _own_images(data: FolderData) -> Iterator[NeededFile]:
+    for key in ("path", "labels_csv", "captions_csv"):
+        if name := getattr(data, key):
+            path = Path(name).expanduser()
+            found = 0 if path.exists() else None
+            remedy = f"put it there, or correct data.{key}"
+            yield NeededFile(path, None, found, None, remedy, None)
+
+
+def _archive(published: Archive) -> NeededFile:
+    archive = published.at_hand(ARCHIVES)
     path = ARCHIVES / archive.kind / archive.file
     return _file(path, archive.bytes, archive.url, archive.remedy(path))
 
 
 def _file(path: Path, published: int | None, address: str | None, remedy: str) -> NeededFile:
     found = path.stat().st_size if path.exists() else None
-    return NeededFile(path, published, found, address, remedy)
+    unlike = None if found is None else unlike_its_name(path)
+    return NeededFile(path, published, found, address and redacted(address), remedy, unlike)

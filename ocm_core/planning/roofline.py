@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ocm_core.errors import OcmError
 from ocm_core.planning.operation_counts import OperationCount
 
 GpuPrecision = Literal["float32", "tf32", "bfloat16"]
@@ -22,17 +23,31 @@ class Gpu:
     float32: float
     tf32: float
     bfloat16: float
+    float64: float
     bandwidth: float
     memory: float
 
 
 # NVIDIA's data sheets of the A100 (SXM) and of the H100 (SXM), without sparsity
 GPUS = (
-    Gpu("A100 40 GB", 19.5e12, 156e12, 312e12, 1.555e12, 40e9),
-    Gpu("A100 80 GB", 19.5e12, 156e12, 312e12, 2.039e12, 80e9),
-    Gpu("H100", 67e12, 495e12, 989e12, 3.35e12, 80e9),
+    Gpu("A100 40 GB", 19.5e12, 156e12, 312e12, 9.7e12, 1.555e12, 40e9),
+    Gpu("A100 80 GB", 19.5e12, 156e12, 312e12, 9.7e12, 2.039e12, 80e9),
+    Gpu("H100", 67e12, 495e12, 989e12, 34e12, 3.35e12, 80e9),
 )
 A100, H100 = GPUS[1:]
+
+
+def gpu_named(name: str) -> Gpu:
+    """As in `A100-80GB`: the name without its spaces, or with any signs between its words."""
+    known = {_letters(gpu.name): gpu for gpu in GPUS}
+    if _letters(name) not in known:
+        expected = ", ".join(gpu.name.replace(" ", "-") for gpu in GPUS)
+        raise OcmError(f"gpu_model: no data sheet of {name!r} is known; expected one of {expected}")
+    return known[_letters(name)]
+
+
+def _letters(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
 
 
 @dataclass(frozen=True)

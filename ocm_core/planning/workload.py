@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ocm_core.cells import Cell, cells
+from ocm_core.cells import Cell, cells, cells_of
 from ocm_core.diffusion import chains
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.table import tasks
+from ocm_core.pipeline.table import Task, tasks
 from ocm_core.planning.disk_space import (
     FLOAT32,
     encode_bytes,
-    sample_bytes,
+    split_bytes,
     splits,
     stored_items,
 )
-from ocm_core.planning.network_counts import NetworkCounts, autoencoder, counts_of, inception
+from ocm_core.planning.network_counts import NetworkCounts, autoencoder, counts_of, feature_network
 from ocm_core.planning.operation_counts import NOTHING, OperationCount
 from ocm_core.planning.roofline import Gpu, GpuPrecision, Utilisation, roofline_time
 from ocm_core.schema.block import require
-from ocm_core.schema.experiment import Experiment, MethodParams
+from ocm_core.schema.chains import OptimalChain
+from ocm_core.schema.experiment import BestFidHeads, Experiment, MethodParams
 
-_FEATURES = 2048  # dimensions of Inception's features
-_FREE = ("beta", "beta_tilde", "delta", "iddpm", "analytic")  # these run no further network
+DIMENSIONS = {"inception": 2048, "efficientnet_lite0": 1280}  # of features
+SCORE_STEP = 3.0  # evaluations: forward, and the gradients of inputs and of weights
+_FREE = ("beta", "beta_tilde", "delta", "iddpm", "analytic", "none")  # these run no further network
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,13 @@ class StageWork:
     stage: str
     gpu: OperationCount = NOTHING
     drawn: float = 0.0  # random values that the host generates for the GPU
-    host: float = 0.0  # float64 operations on the host
+    float64: float = 0.0  # operations of distances between features
     disk: float = 0.0  # bytes read from stores or written to them
+
+    def __truediv__(self, tasks: int) -> StageWork:
+        """The share of one of so many equal tasks."""
+        rest = (self.drawn, self.float64, self.disk)
+        return StageWork(self.stage, self.gpu * (1 / tasks), *(value / tasks for value in rest))
 
 
 @dataclass(frozen=True)
@@ -54,15 +64,27 @@ class Workload:
         present = {task.stage for task in tasks(self.experiment)}
         work = (
             self.encode(),
+            self.score(),
             self.moments(),
             self.heads(),
-            self.sample(),
             self.reference(),
+            self.selection(),
+            self.chains(),
+            self.sample(),
             self.evaluate_images(),
             self.evaluate_likelihood(),
             self.evaluate_deviation(),
         )
         return [found for found in work if found.stage in present]
+
+    def task(self, task: Task) -> StageWork:
+        """One task's share of its stage."""
+        if task.stage == "sample":
+            return self.sample(cells_of(self.experiment, task.part))
+        if task.stage == "evaluate_images":
+            return self.evaluate_images(cells_of(self.experiment, task.part))
+        work = next((w for w in self.stages() if w.stage == task.stage), StageWork(task.stage))
+        return work / sum(other.stage == task.stage for other in tasks(self.experiment))
 
     def hours(
         self, gpu: Gpu, precision: GpuPrecision, use: Utilisation, stages: Sequence[str] = ()
@@ -84,6 +106,14 @@ class Workload:
             found = networks[0].per_item(latent.batch_size) * images
         return StageWork("encode", found, disk=encode_bytes(self.experiment))
 
+    def score(self) -> StageWork:
+        settings = self.experiment.train.score
+        if settings is None:
+            return StageWork("score")
+        items = settings.iterations * settings.batch_size
+        step = self.counts.evaluation.per_item(settings.batch_size) * SCORE_STEP
+        return StageWork("score", step * items, items * self.values, disk=items * self.item_bytes)
+
     def moments(self) -> StageWork:
         settings, steps = self.experiment.train.moments, self.experiment.schedule.steps
         drawn = steps * settings.draws * self.values
@@ -103,28 +133,46 @@ class Workload:
         batch = -(-settings.batch_size // settings.accumulate)
         return self.counts.training.of(batch) * settings.accumulate
 
-    def sample(self) -> StageWork:
+    def chains(self) -> StageWork:
+        """A noise prediction and all covariances at each timestep of the grid."""
+        settings = self.experiment.evaluate.chains
+        if settings is None:
+            return StageWork("chains")
+        step = self.counts.evaluation.per_item(settings.batch_size)
+        for label in settings.methods:
+            step += self.step_covariance(self.experiment.methods[label], settings.batch_size)
+        passes = settings.images * len(chain_grid(self.experiment))
+        disk = settings.images * self.item_bytes
+        return StageWork("chains", step * passes, passes * self.values, disk=disk)
+
+    def sample(self, chosen: Sequence[Cell] = ()) -> StageWork:
+        """Of some cells, or of all."""
+        drawn_cells = chosen or cells(self.experiment)
         count, gpu, drawn = self.experiment.sample.count, NOTHING, 0.0
-        for cell in cells(self.experiment):
+        for cell in drawn_cells:
             gpu += self.one_sample(cell) * count
             probes = probes_of(self.experiment.methods[cell.method])
             drawn += count * self.values * (cell.steps + (cell.steps - 1) * probes)
-        parts = [task for task in tasks(self.experiment) if task.stage == "sample"]
-        disk = sum(sample_bytes(self.experiment, task) for task in parts)
+        disk = len(drawn_cells) * count * self.values * FLOAT32
         return StageWork("sample", gpu, drawn, disk=disk)
 
     def one_sample(self, cell: Cell) -> OperationCount:
-        """The last step of a chain returns the mean and needs no covariance."""
         sample = self.experiment.sample
-        guided = cell.guidance != 1.0
         batch = min(sample.batch_size, sample.count)
-        branches = 2 if guided and sample.guidance.covariance == "guided" else 1
+        return self.chain(self.experiment.methods[cell.method], cell.steps, cell.guidance, batch)
+
+    def chain(
+        self, method: MethodParams, steps: int, guidance: float, batch: int
+    ) -> OperationCount:
+        """Of one sample; the last step returns the mean and needs no covariance."""
+        guided = guidance != 1.0
+        both = guided and self.experiment.sample.guidance.covariance == "guided"
         rows = 2 if guided else 1
-        evaluation = self.counts.evaluation.per_item(rows * batch) * (rows * cell.steps)
-        variance = self.step_covariance(self.experiment.methods[cell.method], batch)
-        if guided and probes_of(self.experiment.methods[cell.method]):
+        evaluation = self.counts.evaluation.per_item(rows * batch) * (rows * steps)
+        variance = self.step_covariance(method, batch)
+        if guided and probes_of(method):
             variance += self.counts.evaluation.per_item(batch)  # once more per branch, with a graph
-        return evaluation + variance * (branches * (cell.steps - 1))
+        return evaluation + variance * ((2 if both else 1) * (steps - 1))
 
     def step_covariance(self, method: MethodParams, batch: int) -> OperationCount:
         """Of one item, beyond the noise prediction."""
@@ -136,28 +184,55 @@ class Workload:
             raise OcmError(f"the cost of a covariance of kind {method.kind!r} is not counted")
         return NOTHING
 
-    def reference(self) -> StageWork:
+    @property
+    def dimensions(self) -> int:
+        return DIMENSIONS[require(self.experiment.evaluate.features).space]
+
+    @property
+    def reference_images(self) -> int:
         settings = require(self.experiment.evaluate.features)
         images = splits(self.experiment)["train"].items
-        points = min(images, settings.manifold_images or images)
-        network = inception().per_item(settings.batch_size) * images
-        return StageWork("reference", network, host=_FEATURES * points * (points + 1))
+        return min(images, settings.reference_images or images)
 
-    def evaluate_images(self) -> StageWork:
-        """Features; distances within each set of samples (each pair once) and to the reference."""
-        settings, sample = require(self.experiment.evaluate.features), self.experiment.sample
+    def reference(self) -> StageWork:
+        settings = require(self.experiment.evaluate.features)
+        images = self.reference_images
+        points = min(images, settings.manifold_images or images)
+        network = feature_network(settings.space).per_item(settings.batch_size) * images
+        return StageWork("reference", network, float64=self.dimensions * points * (points + 1))
+
+    def selection(self) -> StageWork:
+        """Every kept head of every method: its samples, and their features."""
+        train = self.experiment.train
+        if not isinstance(train.selection, BestFidHeads):
+            return StageWork("selection")
+        settings, steps = train.selection, train.selection.steps or self.experiment.schedule.steps
+        learned = [m for m in self.experiment.methods.values() if m.needs == "head"]
+        count = settings.samples * (train.heads.iterations // require(train.heads.keep_every))
+        gpu = self.image_features() * (count * len(learned))
+        for method in learned:
+            gpu += self.chain(method, steps, settings.guidance, settings.batch_size) * count
+        return StageWork("selection", gpu, count * len(learned) * steps * self.values)
+
+    def image_features(self) -> OperationCount:
+        """Of one sample: decoded where it is a latent, then as the feature space has it."""
+        settings = require(self.experiment.evaluate.features)
         latent, networks = self.experiment.encode.latent, autoencoder(self.experiment.name)
-        image = inception().per_item(settings.batch_size)
+        image = feature_network(settings.space).per_item(settings.batch_size)
         if latent and networks:
             image += networks[1].per_item(latent.batch_size)
-        images = splits(self.experiment)["train"].items
-        points = min(images, settings.manifold_images or images)
+        return image
+
+    def evaluate_images(self, chosen: Sequence[Cell] = ()) -> StageWork:
+        """Features; distances within each set of samples (each pair once) and to the reference."""
+        settings, sample = require(self.experiment.evaluate.features), self.experiment.sample
+        points = min(self.reference_images, settings.manifold_images or self.reference_images)
         own = min(sample.count, settings.manifold_images or sample.count)
-        count = len(cells(self.experiment))
+        count = len(chosen or cells(self.experiment))
         return StageWork(
             "evaluate_images",
-            image * (count * sample.count),
-            host=count * _FEATURES * (own * (own + 1) + 2 * own * points),
+            self.image_features() * (count * sample.count),
+            float64=count * self.dimensions * (own * (own + 1) + 2 * own * points),
             disk=count * sample.count * self.values * FLOAT32,
         )
 
@@ -175,13 +250,10 @@ class Workload:
 
     def likelihood_image(self) -> tuple[OperationCount, int]:
         """Of one image, and its noise predictions: one per timestep of any chain, in each group."""
-        settings, steps = (
-            require(self.experiment.evaluate.likelihood),
-            self.experiment.schedule.steps,
-        )
+        settings = require(self.experiment.evaluate.likelihood)
         found, evaluations = NOTHING, 0
         for lengths, labels in settings.groups().items():
-            visited = {t for k in lengths for t in chains.build(settings.chain, steps, k)}
+            visited = likelihood_timesteps(self.experiment, lengths)
             step = self.counts.evaluation.per_item(settings.batch_size)
             for label in labels:
                 step += self.step_covariance(self.experiment.methods[label], settings.batch_size)
@@ -208,9 +280,27 @@ class Workload:
     @property
     def item_bytes(self) -> float:
         """Of one item in the store of the data set."""
-        return encode_bytes(self.experiment) / sum(stored_items(self.experiment).values())
+        return split_bytes(self.experiment) / sum(stored_items(self.experiment).values())
 
 
 def probes_of(method: MethodParams) -> int:
     """Vector-Jacobian products that the method takes in each sampling step."""
     return int(method.options["probes"]) if method.kind == "rademacher" else 0
+
+
+def likelihood_timesteps(experiment: Experiment, lengths: Iterable[int]) -> set[int]:
+    """Of all chains of these lengths; of optimal ones, those that they are chosen from."""
+    known, schedule = require(experiment.evaluate.likelihood).chains.values(), _schedule(experiment)
+    fixed = [chain for chain in known if not isinstance(chain, OptimalChain)]
+    found = {t for chain in fixed for k in lengths for t in chains.build(chain, schedule, k)}
+    return found if len(fixed) == len(known) else {*found, *chain_grid(experiment)}
+
+
+def chain_grid(experiment: Experiment) -> Chain:
+    """The timesteps that optimal chains are chosen from."""
+    settings = require(experiment.evaluate.chains)
+    return chains.grid(settings.grid, _schedule(experiment), settings.points)
+
+
+def _schedule(experiment: Experiment) -> Schedule:
+    return schedules.of_experiment(experiment)

@@ -1,0 +1,163 @@
+"""The text of a first experiment: short, and every line one that its owner may want to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ocm_core.checkpoints.diffusers_folder import ModelDescription
+from ocm_core.errors import OcmError
+from ocm_core.starting.images import CaptionsFound, ImagesFound
+
+SIDES = (8, 16, 32)  # of a network that is trained here
+HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an experiment begins with."""
+
+    name: str
+    images: ImagesFound
+    model: ModelDescription | None = None
+    captions: CaptionsFound | None = None
+    side: int | None = None  # asked for; None: the model's, or what suits a small network
+    smoke: bool = False
+    sizes: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
+    hours: Mapping[str, str] = field(default_factory=dict)  # by group, as a comment
+
+    @property
+    def latent(self) -> bool:
+        return self.model is not None and self.model.vae is not None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Channels and side of the images."""
+        model, grey = self.model, 1 if self.images.grey else 3
+        if model is None or model.shape is None:
+            return grey, self.side or _side(self.images.shorter_edge)
+        channels, rows, columns = model.shape
+        if rows != columns:
+            raise OcmError(f"{model.folder}: takes {rows}×{columns}; expected a square")
+        if model.vae is not None:
+            channels = int(model.vae.get("in_channels", 3))
+            rows *= 2 ** (len(model.vae["block_out_channels"]) - 1)
+        if self.side not in (None, rows):
+            raise OcmError(f"--side {self.side}: the model in {model.folder} takes {rows}×{rows}")
+        if channels not in (1, 3):
+            raise OcmError(f"{model.folder}: takes {channels} channels; expected 1 or 3")
+        return channels, rows
+
+    @property
+    def conditional(self) -> bool:
+        return self.model is not None and self.model.classes is not None
+
+    @property
+    def summary(self) -> str:
+        network = f"a {self.model.kind}" if self.model else "a small UNet trained here"
+        return f"{self.images.count} images of {self.images.path.name}, and {network}."
+
+
+def _side(edge: int) -> int:
+    """The largest that fits; small images are enlarged to the least."""
+    return max([side for side in SIDES if side <= edge], default=SIDES[0])
+
+
+def text(start: Start) -> str:
+    """The overlay as YAML; strings as JSON, which YAML reads."""
+    return "\n".join([*_head(start), *_data(start), *_rest(start)]) + "\n"
+
+
+def _head(start: Start) -> Iterator[str]:
+    size = "_smoke" if start.smoke else ""
+    yield "# @package _global_"
+    yield "# Written by `ocm init`; `ocm params " + start.name + "` shows every parameter there is."
+    yield f"# Run it: snakemake --cores 2 reports/{start.name}.html"
+    yield "defaults:"
+    yield "  - override /data: folder"
+    if start.latent:
+        yield "  - override /encode: latent_folder"
+    yield f"  - override /schedule: {'model' if start.model else 'linear'}"
+    yield f"  - override /network: {'diffusers' if start.model else 'images'}"
+    yield "  - override /methods: images"
+    yield f"  - override /head: {HEADS.get(start.model.kind if start.model else '', 'simple')}"
+    yield from (f"  - override /{group}: images{size}" for group in ("train", "sample", "evaluate"))
+
+
+def _data(start: Start) -> Iterator[str]:
+    channels, side = start.shape
+    yield "data:"
+    yield f"  path: {_path(start.images.path)}"
+    yield f"  side: {side}"
+    yield f"  channels: {channels}"
+    fit = "none" if start.images.all_are(side) else "center_crop"
+    yield f"  fit: {fit} # or center_crop, resize, none"
+    if start.conditional:
+        yield "  labels: folders # numbered in the order of their names; or csv, and labels_csv"
+        yield f"  classes: {len(start.images.folders)}"
+    if start.captions:
+        yield f"  captions_csv: {_path(start.captions.file)}"
+    if start.captions and start.model and start.model.text:
+        yield "  labels: captions # a label is the number of a caption, in the order of the texts"
+        yield f"  classes: {start.captions.distinct}"
+    yield "  test_share: 0.1 # kept for the likelihood"
+    yield "  skip_unreadable: false"
+
+
+def _rest(start: Start) -> Iterator[str]:
+    if start.latent and start.model:
+        yield f"encode: {{ latent: {{ vae: {{ path: {_path(start.model.folder)} }} }} }}"
+    if start.model:
+        yield f"network: {{ path: {_path(start.model.folder)} }}"
+    elif start.shape[0] != 3 or start.smoke:
+        yield f"network: {{ config: {_flow(_network(start))} }}"
+    for group, values in _tree(start).items():
+        yield f"{group}:{_comment(start.hours.get(group))}"
+        yield from (f"  {key}: {_flow(value)}" for key, value in values.items())
+    yield "report:"
+    yield f"  title: {json.dumps(start.name, ensure_ascii=False)}"
+    yield f"  summary: {json.dumps(start.summary, ensure_ascii=False)}"
+
+
+def _network(start: Start) -> dict[str, Any]:
+    tiny = {"base_channels": 8, "channel_multipliers": [1, 2], "attention_levels": [1]}
+    return {"in_channels": start.shape[0]} | (tiny | {"norm_groups": 4} if start.smoke else {})
+
+
+def _tree(start: Start) -> dict[str, dict[str, Any]]:
+    """The sizes, by group, and what latents and models do without."""
+    tree: dict[str, dict[str, Any]] = {"train": {}, "sample": {}, "evaluate": {}}
+    if start.model:
+        tree["train"]["score"] = None
+    if start.latent:
+        tree["sample"]["clip"] = {"x0": None, "covariance": None}
+        tree["sample"]["samplers"] = {s: {"last_sigma": None} for s in ("ddpm", "ddim")}
+        tree["evaluate"] |= {"chains": None, "likelihood": None}
+    for key, value in start.sizes.items():
+        group, part, *rest = key.split(".")
+        if not rest:
+            tree[group][part] = value
+        elif tree[group].get(part, {}) is not None:
+            tree[group].setdefault(part, {})[rest[0]] = value
+    return {group: values for group, values in tree.items() if values}
+
+
+def _flow(value: Any) -> str:
+    """`{ batch_size: 32 }`: a mapping on one line."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value)
+    return f"{{ {', '.join(f'{key}: {_flow(inner)}' for key, inner in value.items())} }}"
+
+
+def _path(path: Path) -> str:
+    """Relative to the project where it lies inside, else absolute."""
+    whole, here = path.expanduser().resolve(), Path.cwd().resolve()
+    inside = whole.relative_to(here) if whole.is_relative_to(here) else whole
+    return json.dumps(str(inside), ensure_ascii=False)
+
+
+def _comment(said: str | None) -> str:
+    return f" # {said}" if said else ""

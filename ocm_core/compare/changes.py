@@ -13,6 +13,7 @@ from enum import IntEnum
 from math import hypot
 from typing import Any
 
+from ocm_core.compare.number_state import CURRENT, MISSING, number_state
 from ocm_core.compare.recorded import Key, RecordedExperiment, names, recorded, spread_names
 from ocm_core.compare.revisions import Revision
 from ocm_core.report.statistics.estimates import Estimate
@@ -89,6 +90,12 @@ class Changes:
     name: str
     numbers: tuple[Number, ...]
     parameters: tuple[Parameter, ...]
+    state: str = CURRENT  # of the numbers after: whether the parameters after have made them
+
+    @property
+    def old(self) -> str:
+        """Why the numbers after are from before; blank where they are not, or where none are."""
+        return "" if self.state in (CURRENT, MISSING) else self.state.removeprefix("stale: ")
 
     @property
     def differ(self) -> bool:
@@ -111,7 +118,8 @@ def compare(before: Revision, after: Revision) -> Comparison:
     found = []
     for name in names(before, after):
         old, new = recorded(before, name), recorded(after, name)
-        found.append(Changes(name, _numbers(old, new), _parameters(old, new)))
+        numbers, parameters = _numbers(old, new), _parameters(old, new)
+        found.append(Changes(name, numbers, parameters, number_state(after, name)))
     return Comparison(
         before.name, after.name, tuple(one for one in found if one.numbers or one.parameters)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ocm_core.compare.changes import Changes, Comparison
-from ocm_core.compare.text import COLUMNS, change, noteworthy, split_key, tally, value
+from ocm_core.compare.text import COLUMNS, change, noteworthy, old_numbers, split_key, tally, value
 from ocm_core.report.page.document import DataTable, Page, PageBlock, Section
 from ocm_core.text import plural
 
@@ -16,10 +16,15 @@ _RULE = (
 
 def page(comparison: Comparison, everything: bool) -> Page:
     found = [one for one in comparison.experiments if everything or one.differ]
+    rest = [one for one in comparison.experiments if one not in found]
     return Page(
         title=f"{comparison.before} → {comparison.after}",
         subtitle="Which numbers and which parameters differ, experiment by experiment.",
-        summary=(*(f"{one.name}: {tally(one)}." for one in found), _RULE),
+        summary=(
+            *(f"{one.name}: {tally(one)}." for one in found),
+            *(f"{line}." for line in old_numbers(rest)),
+            _RULE,
+        ),
         sections=tuple(_section(one, everything) for one in found),
     )
 

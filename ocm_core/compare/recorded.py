@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from math import isnan, nan, sqrt
 from typing import Any
 
-import yaml
-
-from ocm_core.compare.revisions import Revision
+from ocm_core.compare.revisions import REMEDY, Revision
 from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
+from ocm_core.params.document import parse_yaml
 
 REPORTS, METRICS = "reports", ".metrics.json"
 RESOLVED, PARAMS = "params/resolved", ".yaml"
 # The ends of the names of trees that hold a metric's spread:
 DEVIATION = "_std"  # its standard deviation over seeds
 ERROR = "_se"  # its standard error, over the images of a test set
+_DEEPEST = 20  # names inside names
 
 Key = tuple[str, ...]
 
@@ -34,8 +35,9 @@ class RecordedExperiment:
         deviation, error = (
             self.numbers.get((f"{key[0]}{end}", *key[1:]), nan) for end in (DEVIATION, ERROR)
         )
-        seeds = self.parameters.get(("sample", "seeds"), [])
-        return deviation / sqrt(len(seeds)) if isnan(error) and seeds else error
+        seeds = self.parameters.get(("sample", "seeds"))
+        count = len(seeds) if isinstance(seeds, list) else 0
+        return deviation / sqrt(count) if isnan(error) and count else error
 
 
 def names(*revisions: Revision) -> list[str]:
@@ -51,9 +53,10 @@ def names(*revisions: Revision) -> list[str]:
 
 
 def recorded(revision: Revision, name: str) -> RecordedExperiment:
+    resolved = f"{name}{PARAMS}"
+    parameters = read_tree(revision, RESOLVED, resolved)
     return RecordedExperiment(
-        dict(_leaves(_tree(revision, REPORTS, f"{name}{METRICS}"))),
-        dict(_leaves(_tree(revision, RESOLVED, f"{name}{PARAMS}"))),
+        _numbers(revision, name), dict(_leaves(parameters, f"{RESOLVED}/{resolved}"))
     )
 
 
@@ -63,28 +66,40 @@ def spread_names(keys: Iterable[Key]) -> set[str]:
     return {f"{name}{end}" for name in metrics for end in (DEVIATION, ERROR)} & metrics
 
 
-def _tree(revision: Revision, folder: str, file: str) -> dict[str, Any]:
+def read_tree(revision: Revision, folder: str, file: str) -> dict[str, Any]:
+    """Of a JSON or YAML file; empty where the revision does not have it."""
     path = f"{folder}/{file}"
     if path not in revision.files(folder):
         return {}
+    where = f"{path} of {revision.name}"
     text = revision.read(path)
-    try:
-        tree = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise OcmError(
-            f"{path} of {revision.name}: cannot be read ({str(error).splitlines()[0]}); "
-            "restore it, or compare another revision"
-        ) from None
-    if not isinstance(tree, dict):
-        raise OcmError(f"{path} of {revision.name}: expected names and values, found {tree!r}")
+    if not path.endswith(".json"):
+        return parse_yaml(text, where)
+    with reading(where, "a JSON object", REMEDY):
+        tree = json.loads(text)
+        if not isinstance(tree, dict):
+            raise ValueError(f"a {type(tree).__name__}")
     return tree
 
 
-def _leaves(tree: Mapping[str, Any], above: Key = ()) -> Iterator[tuple[Key, Any]]:
+def _numbers(revision: Revision, name: str) -> dict[Key, float]:
+    where = f"{REPORTS}/{name}{METRICS} of {revision.name}"
+    found = dict(_leaves(read_tree(revision, REPORTS, f"{name}{METRICS}"), where))
+    for key, value in found.items():
+        with reading(f"{where}: {'.'.join(key)}", "a number", REMEDY):
+            if isinstance(value, str | list | bool):
+                raise TypeError(repr(value))
+            float(value)
+    return found
+
+
+def _leaves(tree: Mapping[str, Any], where: str, above: Key = ()) -> Iterator[tuple[Key, Any]]:
     """As DVC has them: lists are values; null is as good as absent."""
+    if len(above) > _DEEPEST:
+        raise OcmError(f"{where}: names inside names, {len(above)} deep; {REMEDY}")
     for name, value in tree.items():
         key = (*above, str(name))
         if isinstance(value, Mapping):
-            yield from _leaves(value, key)
+            yield from _leaves(value, where, key)
         elif value is not None:
             yield key, value

@@ -18,9 +18,12 @@ _PLACE = re.compile(r"(K|t|cfg)[\d.]+")
 
 def terminal(comparison: Comparison, everything: bool) -> str:
     head = f"{comparison.before} → {comparison.after}"
-    parts = [_experiment(one, everything) for one in comparison.experiments]
-    shown = [part for part in parts if part]
-    return "\n\n".join([head, *shown] if shown else [f"{head}: no number and no parameter differs"])
+    shown = [one for one in comparison.experiments if everything or one.differ]
+    parts = [_experiment(one, everything) for one in shown]
+    rest = old_numbers([one for one in comparison.experiments if one not in shown])
+    parts += ["\n".join(rest)] if rest else []
+    first = head if shown else f"{head}: no number and no parameter differs"
+    return "\n\n".join([first, *parts])
 
 
 def as_json(comparison: Comparison) -> str:
@@ -29,6 +32,7 @@ def as_json(comparison: Comparison) -> str:
         "after": comparison.after,
         "experiments": {
             one.name: {
+                "numbers": one.state,
                 "metrics": {".".join(n.key): _plain(n) for n in one.numbers},
                 "params": {p.key: {"old": p.before, "new": p.after} for p in one.parameters},
             }
@@ -42,7 +46,15 @@ def tally(changes: Changes) -> str:
     """One line: how many numbers there are, and what became of them."""
     counts = [(changes.count(verdict), verdict) for verdict in ChangeVerdict]
     said = listed([f"{count} {verdict.words}" for count, verdict in counts if count])
-    return f"{plural(len(changes.numbers), 'number')}: {said}" if said else "no numbers"
+    old = f" from before ({changes.old})" if changes.old else ""
+    return f"{plural(len(changes.numbers), 'number')}{old}: {said}" if said else "no numbers"
+
+
+def old_numbers(found: Sequence[Changes]) -> list[str]:
+    """A line per reason why numbers are from before, with the experiments."""
+    reasons = dict.fromkeys(one.old for one in found if one.old)
+    named = {why: ", ".join(one.name for one in found if one.old == why) for why in reasons}
+    return [f"numbers from before ({why}): {names}" for why, names in named.items()]
 
 
 def noteworthy(changes: Changes) -> list[Number]:
@@ -84,8 +96,6 @@ def _plain(number: Number) -> dict[str, Any]:
 
 
 def _experiment(changes: Changes, everything: bool) -> str:
-    if not (everything or changes.differ):
-        return ""
     rows = list(changes.numbers) if everything else _largest(noteworthy(changes))
     return "\n".join(_lines(changes, rows))
 

@@ -12,26 +12,51 @@ import xarray as xr
 from ocm_core.report.claims import image_summary
 from ocm_core.report.claims.image_claims import claims
 from ocm_core.report.figures import likelihood, tradeoff
-from ocm_core.report.figures.deviations import predicted_deviations
+from ocm_core.report.figures.chosen_timesteps import OptimalTimesteps, chosen_timesteps
+from ocm_core.report.figures.contrast_sheet import image_sheet
+from ocm_core.report.figures.deviations import nearest_head, predicted_deviations
+from ocm_core.report.figures.differences import difference_curves
+from ocm_core.report.figures.frontier import frontier_figure
 from ocm_core.report.figures.method_styles import method_styles
 from ocm_core.report.figures.metric_curves import metric_curves
 from ocm_core.report.figures.sample_sheets import ImageSamples, sample_sheets
 from ocm_core.report.figures.training_curves import LossCurve
-from ocm_core.report.page.document import Facts, Page, PageBlock, Section
+from ocm_core.report.page.document import Headline, Page, PageBlock, Section
 from ocm_core.report.page.pictures import Pixels
+from ocm_core.report.page.provenance import Provenance
 from ocm_core.report.page.style import LineStyle
-from ocm_core.report.shared_sections import baselines, claim_section, training
+from ocm_core.report.page.verdicts import Claim
+from ocm_core.report.shared_sections import (
+    baselines,
+    claim_section,
+    explained,
+    made_from,
+    training,
+)
 from ocm_core.report.statistics.estimates import NOISE
+from ocm_core.report.statistics.frontier import Frontier, Route
 from ocm_core.report.statistics.head_families import (
     HeadFamilies,
     head_families,
     in_families,
 )
 from ocm_core.report.statistics.image_results import ImageResults
-from ocm_core.report.statistics.selections import by_chain, chain_names, one_score, ordered
+from ocm_core.report.statistics.selections import (
+    LIKELIHOOD_SAMPLER,
+    SHEET_STEPS,
+    by_chain,
+    chain_names,
+    first_chain,
+    nearest_steps,
+    one_score,
+    ordered,
+)
 from ocm_core.report.tables import cost, least_steps, probes, published_comparison
+from ocm_core.report.tables.headline import headline
 from ocm_core.report.tables.methods import method_table
 from ocm_core.report.tables.published_results import PublishedRow
+from ocm_core.report.tables.results import bound_table, sample_table
+from ocm_core.schema.block import require
 
 if TYPE_CHECKING:
     from ocm_core.schema.experiment import Experiment
@@ -47,9 +72,10 @@ class ImagePageInputs:
     count: int  # of samples in a cell
     test_count: int  # of images in the likelihood
     head_parameters: Mapping[str, int]
-    provenance: Mapping[str, str]
+    provenance: Provenance
     replaced_baselines: Mapping[str, int] = field(default_factory=dict)  # timesteps, by score
     curves: Mapping[str, LossCurve] = field(default_factory=dict)
+    chains: OptimalTimesteps = field(default_factory=dict)
     samples: ImageSamples = field(default_factory=dict)
     sample_guidance: float = 1.0
     test: Pixels | None = None  # to stand beside the samples
@@ -62,9 +88,20 @@ class ImagePageInputs:
 
     @cached_property
     def results(self) -> ImageResults:
-        dataset = by_chain(one_score(ordered(self.dataset)), self._chain_names)
+        dataset = by_chain(first_chain(self._one_score), self._chain_names)
         together = in_families(dataset, self.families)
         return ImageResults(together, self.families, self.space, self.count)
+
+    @cached_property
+    def bounds(self) -> xr.Dataset:
+        """The bound over (chain, method, steps), of every chain; empty where there is none."""
+        whole = self._one_score
+        known = [name for name in whole.data_vars if "chain" in whole[name].dims]
+        return in_families(whole[known], self.families) if known else whole[known]
+
+    @property
+    def _one_score(self) -> xr.Dataset:
+        return one_score(ordered(self.dataset))
 
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
@@ -74,6 +111,24 @@ class ImagePageInputs:
     def chain_samples(self) -> ImageSamples:
         """By the names that the results have for samplers."""
         return {(self._chain_names[s], m, k): x for (s, m, k), x in self.samples.items()}
+
+    @property
+    def rivals(self) -> frozenset[str]:
+        """The samplers that are solvers of diffusers, by the names that the results have."""
+        samplers = self.experiment.sample.samplers.items()
+        return frozenset(
+            self._chain_names[label] for label, params in samplers if params.kind == "diffusers"
+        )
+
+    @property
+    def bound_chains(self) -> dict[str, str]:
+        """The kind of each chain that the bound is computed on."""
+        settings = self.experiment.evaluate.likelihood
+        return {name: chain.kind for name, chain in settings.chains.items()} if settings else {}
+
+    @cached_property
+    def compared(self) -> list[published_comparison.Compared]:
+        return published_comparison.compare(self.results, self.experiment.methods, self.published)
 
     @property
     def _chain_names(self) -> dict[str, str]:
@@ -92,24 +147,85 @@ def page(inputs: ImagePageInputs) -> Page:
     results = inputs.results
     report = inputs.experiment.report
     checked = claims(results)
+    has_distance, has_bound = results.has("fid"), results.has("nll")
     sections = [
-        Section("quality", "How good are the samples?", tuple(_quality(inputs))),
-        Section("likelihood", "How likely are the data?", tuple(_likelihood(inputs))),
-        Section("tradeoffs", "What is traded for what?", tuple(_tradeoffs(inputs))),
-        Section("sheets", "What do the samples look like?", tuple(_samples(inputs))),
-        Section("deviations", "What do the heads predict?", tuple(_deviations(inputs))),
         claim_section(checked, _NOISE_RULE, inputs.families),
-        Section("published", "Beside the paper's figures", tuple(_published(inputs))),
-        Section("methods", "Methods and what they cost", tuple(_methods(inputs))),
+        Section(
+            "quality",
+            "How good are the samples?",
+            tuple(_quality(inputs)),
+            image_summary.best_distance(results) if has_distance else "",
+        ),
+        *_other_spaces(inputs),
+        Section(
+            "likelihood",
+            "How likely are the data?",
+            tuple(_likelihood(inputs)),
+            image_summary.lowest_bound(results.mean("nll"), results.error("nll"))
+            if has_bound
+            else "",
+        ),
+        Section(
+            "tradeoffs",
+            "What is traded for what?",
+            tuple(_tradeoffs(inputs)),
+            image_summary.steps_saved(results) or "",
+        ),
+        Section("sheets", "What do the samples look like?", tuple(_samples(inputs)), _SHEETS),
+        _deviations(inputs),
+        _published(inputs),
+        Section(
+            "methods",
+            "What methods cost",
+            tuple(_methods(inputs)),
+            inputs.cost.finding if inputs.cost else "",
+        ),
         training(inputs.curves, inputs.styles, results.dataset, _baselines(inputs)),
-        Section("provenance", "Provenance", (Facts(inputs.provenance),)),
+        explained(inputs.experiment, inputs.families),
+        made_from(inputs.provenance),
     ]
     return Page(
         title=report.title,
         subtitle=report.summary,
-        summary=image_summary.sentences(results, checked),
+        summary=(),
         sections=tuple(section for section in sections if section.blocks),
+        glance=tuple(_glance(inputs, checked)),
     )
+
+
+_SHEETS = "Every sampler, method and K, from the same noise: the first samples of the first seed."
+
+
+def _glance(inputs: ImagePageInputs, checked: Sequence[Claim]) -> Iterator[PageBlock]:
+    """What a visitor sees first: samples, the frontier, and a small table."""
+    results = inputs.results
+    steps = nearest_steps(SHEET_STEPS, {k for _, _, k in inputs.samples})
+    note = f" Guidance {inputs.sample_guidance:g}." if results.guided else ""
+    sheet = image_sheet(
+        inputs.chain_samples, _sheet_routes(inputs, steps), steps, inputs.test, note
+    )
+    frontier = frontier_figure(results, inputs.rivals)
+    yield from (figure for figure in (sheet, frontier) if figure)
+    table = headline(results, inputs.bounds, inputs.bound_chains, inputs.rivals)
+    if table:
+        yield Headline(table, tuple(checked))
+
+
+def _sheet_routes(inputs: ImagePageInputs, steps: Sequence[int]) -> dict[str, tuple[str, str]]:
+    """The best of ours at the fewest steps, the published ways, and the best solver."""
+    results = inputs.results
+    ocm = results.heads("fid").label("ocm")
+    papers = [
+        Route(LIKELIHOOD_SAMPLER, ocm, False),
+        Route(LIKELIHOOD_SAMPLER, "beta_tilde", False),
+        Route("ddim", "delta", False),
+    ]
+    ours = solver = None
+    if "fid" in results.measures and steps:
+        frontier = Frontier.of(results, "fid", inputs.sample_guidance, inputs.rivals)
+        ours, solver = (frontier.best(steps[0], rival=rival) for rival in (False, True))
+    chosen = [route for route in (ours, *papers, solver) if route]
+    return {route.label: (route.sampler, route.method) for route in chosen}
 
 
 def _quality(inputs: ImagePageInputs) -> Iterator[PageBlock]:
@@ -125,21 +241,52 @@ def _quality(inputs: ImagePageInputs) -> Iterator[PageBlock]:
                 "compare with one another only."
             )
         )
-        yield metric_curves(results, inputs.styles, ["fid"], "steps", "fid")
+    yield from _measures(results, inputs.styles, inputs.compared)
+
+
+def _measures(
+    results: ImageResults,
+    styles: Mapping[str, LineStyle],
+    compared: Sequence[published_comparison.Compared] = (),
+) -> Iterator[PageBlock]:
+    """Everything that was measured of samples in the features of one space."""
+    if "fid" in results.measures:
+        if figure := difference_curves(results, styles, "fid"):
+            yield figure
+        yield metric_curves(results, styles, ["fid"], "steps", f"fid{results.ending}")
     others = [key for key in results.measures if key != "fid"]
     if others:
-        yield metric_curves(results, inputs.styles, others, "steps", "other-measures")
+        yield metric_curves(results, styles, others, "steps", f"other-measures{results.ending}")
+    tables = (sample_table(results, key, compared) for key in results.measures)
+    yield from (table for table in tables if table)
+
+
+def _other_spaces(inputs: ImagePageInputs) -> Iterator[Section]:
+    """The same samples, judged by other features."""
+    features = inputs.experiment.evaluate.features
+    for space in features.beside if features else ():
+        results = inputs.results.beside(space)
+        if results.has("fid"):
+            yield Section(
+                f"quality-{space}",
+                f"And in the features of {results.space_name}?",
+                tuple(_measures(results, inputs.styles)),
+                image_summary.best_distance(results),
+            )
 
 
 def _likelihood(inputs: ImagePageInputs) -> Iterator[PageBlock]:
     results = inputs.results
     if results.has("nll"):
         continuous = inputs.experiment.levels is None
-        yield likelihood.bound(
-            results.dataset, inputs.styles, inputs.test_count, density=continuous
-        )
-    if results.has("nll_terms"):
-        yield likelihood.terms(results.dataset, inputs.styles)
+        items = f"{inputs.test_count} test images"
+        yield likelihood.bound(inputs.bounds, inputs.styles, items, density=continuous)
+        yield bound_table(inputs.bounds, inputs.bound_chains, inputs.compared)
+    if results.has("nll_terms") and (terms := likelihood.terms(results.dataset, inputs.styles)):
+        yield terms
+    if inputs.chains:
+        images = require(inputs.experiment.evaluate.chains).images
+        yield chosen_timesteps(inputs.chains, inputs.styles, f"{images} training images")
 
 
 def _tradeoffs(inputs: ImagePageInputs) -> Iterator[PageBlock]:
@@ -168,18 +315,25 @@ def _samples(inputs: ImagePageInputs) -> Iterator[PageBlock]:
         yield sample_sheets(inputs.chain_samples, inputs.test, note)
 
 
-def _deviations(inputs: ImagePageInputs) -> Iterator[PageBlock]:
-    if "deviation" in inputs.results.dataset:
-        yield predicted_deviations(inputs.results.dataset["deviation"])
+def _deviations(inputs: ImagePageInputs) -> Section:
+    if "deviation" not in inputs.results.dataset:
+        return Section("deviations", "", ())
+    figure = predicted_deviations(inputs.results.dataset["deviation"])
+    return Section("deviations", "What do the heads predict?", (figure,), nearest_head(figure))
 
 
-def _published(inputs: ImagePageInputs) -> Iterator[PageBlock]:
-    compared = published_comparison.compare(
-        inputs.results, inputs.experiment.methods, inputs.published
-    )
+def _published(inputs: ImagePageInputs) -> Section:
+    compared = inputs.compared
+    blocks: tuple[PageBlock, ...] = ()
     if any(one.paper or one.seeds for one in compared):
-        yield published_comparison.introduction(inputs.results, compared)
-        yield published_comparison.table(inputs.results, compared)
+        blocks = (
+            published_comparison.introduction(inputs.results, compared),
+            published_comparison.table(inputs.results, compared),
+        )
+        if paper := inputs.experiment.report.paper:
+            blocks = (published_comparison.of_another_network(paper, compared), *blocks)
+    finding = published_comparison.finding(compared)
+    return Section("published", "Beside the paper's figures", blocks, finding)
 
 
 def _baselines(inputs: ImagePageInputs) -> str | None:
@@ -187,10 +341,6 @@ def _baselines(inputs: ImagePageInputs) -> str | None:
 
 
 def _methods(inputs: ImagePageInputs) -> Iterator[PageBlock]:
-    yield (
-        "A reverse step draws from a Gaussian whose mean comes from the score. The methods differ "
-        "in its covariance only."
-    )
     yield method_table(inputs.experiment, inputs.head_parameters, inputs.families)
     if inputs.cost is not None:
         yield cost.introduction(inputs.cost, inputs.published)

@@ -13,8 +13,8 @@ import xarray as xr
 from numpy import ndarray
 
 from ocm_core.report.statistics import estimates
+from ocm_core.report.statistics.image_results import SAMPLE_MEASURES
 from ocm_core.report.statistics.selections import (
-    LIKELIHOOD_SAMPLER,
     is_guided,
     is_images,
     one_score,
@@ -24,7 +24,6 @@ from ocm_core.report.statistics.selections import (
 
 Nested = dict[str, Any]
 
-_MEASURES = ("fid", "kid", "precision", "recall")
 _CHAIN = ("sampler", "method", "steps")
 _PREFIXES = {"steps": "K", "t": "t", "guidance": "cfg"}
 
@@ -41,13 +40,20 @@ def _images(results: xr.Dataset) -> Nested:
     axes = (*_CHAIN, "guidance") if guided else _CHAIN
     values = results if guided else unguided(results)
     found: Nested = {}
-    for name in [name for name in (*_MEASURES, "clamped") if name in results]:
+    measured = [str(name) for name in results if str(name).startswith(SAMPLE_MEASURES)]
+    for name in [*measured, *(["clamped"] if "clamped" in results else [])]:
         _put(found, name, estimates.mean(values[name]), axes)
-        if name in _MEASURES:
+        if name in measured:
             _put(found, f"{name}_std", estimates.deviation(values[name]), axes)
-    for name, of in (("nll_bpd", "nll"), ("nll_bpd_se", "nll_se")):
+    return found | _bounds(values)
+
+
+def _bounds(results: xr.Dataset, score: str = "") -> Nested:
+    """Each chain under the name of a sampler."""
+    found: Nested = {}
+    for name, of in ((f"nll_bpd{score}", "nll"), (f"nll_bpd{score}_se", "nll_se")):
         if of in results:
-            _put(found, name, values[of].expand_dims(sampler=[LIKELIHOOD_SAMPLER]), _CHAIN)
+            _put(found, name, results[of].rename(chain="sampler"), _CHAIN)
     return found
 
 
@@ -63,6 +69,7 @@ def _toys(results: xr.Dataset) -> Nested:
         if "covariance_error" in one:
             name = f"covariance_error_{score}_score"
             _put(found, name, one["covariance_error"], ("method", "t"))
+        found |= _bounds(one, f"_{score}_score")
     return found
 
 

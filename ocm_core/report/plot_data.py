@@ -25,9 +25,10 @@ def frames(results: xr.Dataset) -> dict[str, DataTable]:
 def _frames(results: xr.Dataset) -> Iterator[tuple[str, DataTable]]:
     for score in results["score"].values:
         one = results.sel(score=score)
-        for name, rows in (("covariance_error", "t"), ("nll", "steps")):
-            if name in one:
-                yield f"{name}-{score}", _wide(one[name], rows)
+        if "covariance_error" in one:
+            yield f"covariance_error-{score}", _wide(one["covariance_error"], "t")
+        for chain in one["chain"].values if "nll" in one else ():
+            yield f"nll-{chain}-{score}", _wide(one["nll"].sel(chain=chain), "steps")
         for name in [name for name in _MEASURES if name in one]:
             for sampler in one["sampler"].values:
                 means = estimates.mean(one[name].sel(sampler=sampler))

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import xarray as xr
 
 from ocm_core.report.figures.method_styles import MethodStyles
-from ocm_core.report.figures.training_curves import LossCurve, training_curves
-from ocm_core.report.page.document import ClaimTable, PageBlock, Section
-from ocm_core.report.page.verdicts import Claim
+from ocm_core.report.figures.training_curves import LossCurve, levelled, training_curves
+from ocm_core.report.page.document import ClaimTable, Facts, PageBlock, Section
+from ocm_core.report.page.provenance import Provenance
+from ocm_core.report.page.verdicts import Claim, tally
 from ocm_core.report.statistics.head_families import HeadFamilies
+from ocm_core.report.tables.glossary import INTRODUCTION, glossary
 from ocm_core.report.tables.methods import clamped_shares
+from ocm_core.schema.experiment import Experiment
 from ocm_core.text import listed
 
 
@@ -23,7 +26,7 @@ def claim_section(checked: Sequence[Claim], rule: str, families: HeadFamilies) -
         f"and a claim has the verdict of its worst case. {rule}{_about_heads(families)}"
     )
     blocks = (opening, ClaimTable(tuple(checked))) if checked else ()
-    return Section("claims", "What holds of the paper's claims", blocks)
+    return Section("claims", "What holds of the paper's claims", blocks, tally(checked))
 
 
 def _about_heads(families: HeadFamilies) -> str:
@@ -65,7 +68,19 @@ def training(
     baselines: str | None,
 ) -> Section:
     blocks = tuple(_training(curves, styles, results, baselines))
-    return Section("training", "Training", blocks)
+    return Section("training", "Training", blocks, levelled(curves) if curves else "")
+
+
+def explained(experiment: Experiment, families: HeadFamilies) -> Section:
+    found = glossary(experiment, families)
+    methods = listed([*experiment.methods])
+    finding = f"A line and an equation for {methods}, and a line for each sampler."
+    return Section("glossary", "Glossary", (INTRODUCTION, found), finding)
+
+
+def made_from(facts: Provenance) -> Section:
+    blocks = (Facts(facts.answers, facts.digests, "Digests, settings and versions"),)
+    return Section("provenance", "Provenance", blocks, facts.finding)
 
 
 def _training(

@@ -1,27 +1,21 @@
-"""The summary at the top of an image experiment's page: sentences computed from its results."""
+"""What was found in an image experiment: a sentence for each section, computed from its results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import xarray as xr
 
-from ocm_core.report.page.verdicts import Claim, tally
 from ocm_core.report.statistics.image_results import CellMean, ImageResults, best_fixed, first_cell
 from ocm_core.report.statistics.method_comparison import MethodComparison
 from ocm_core.report.statistics.selections import headline_steps
 from ocm_core.text import listed
 
 
-def sentences(results: ImageResults, claims: Sequence[Claim]) -> tuple[str, ...]:
-    found = [
-        _best_distance(results) if results.has("fid") else None,
-        _bound(results) if results.has("nll") else _steps_saved(results),
-        tally(claims) if claims else None,
-    ]
-    return tuple(sentence for sentence in found if sentence)
-
-
-def _best_distance(results: ImageResults) -> str:
+def best_distance(results: ImageResults) -> str:
+    """By covariance method, where a sampler has several."""
     values = results.dataset["fid"].dropna("steps", how="all")
+    several = values.notnull().any(("steps", "guidance", "seed")).sum("method") > 1
+    if bool(several.any()):
+        values = values.sel(sampler=several).dropna("steps", how="all")
     parts = []
     for k in headline_steps(values["steps"].values.tolist()):
         winners = []
@@ -36,13 +30,13 @@ def _best_distance(results: ImageResults) -> str:
                 winners.append(f"{comparison.leader()} with {comparison.where}")
         parts.append(f"at K = {k} by {listed(winners)}")
     return (
-        f"In the features of {results.space_name}, with {results.count} samples, the lowest "
-        f"{results.distance} is reached {'; '.join(parts)}."
+        f"Among covariances, in the features of {results.space_name} and with {results.count} "
+        f"samples, the lowest {results.distance} is reached {'; '.join(parts)}."
     )
 
 
-def _bound(results: ImageResults) -> str:
-    means, errors = results.mean("nll"), results.error("nll")
+def lowest_bound(means: xr.DataArray, errors: xr.DataArray) -> str:
+    """Of the bound on the first chain, over (method, steps)."""
     steps = [int(k) for k in means.dropna("steps", how="all")["steps"].values]
     told = dict.fromkeys([*headline_steps(steps), max(steps)])
     leaders = []
@@ -52,7 +46,7 @@ def _bound(results: ImageResults) -> str:
     return f"The lowest NLL, in bits per dimension, is that of {listed(leaders)}."
 
 
-def _steps_saved(results: ImageResults) -> str | None:
+def steps_saved(results: ImageResults) -> str | None:
     """How soon OCM gets to where the best fixed variance ends."""
     cells = results.cells("fid") if results.has("fid") else []
     fixed = best_fixed(cells)

@@ -1,4 +1,4 @@
-"""The summary at the top of a toy's page: sentences computed from its results."""
+"""What was found on a toy: a sentence for each section, computed from its results."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from collections.abc import Sequence
 
 import xarray as xr
 
-from ocm_core.report.page.verdicts import Claim, tally
 from ocm_core.report.statistics.head_families import HeadFamilies, claimed_family
 from ocm_core.report.statistics.method_comparison import MethodComparison
 from ocm_core.report.statistics.selections import headline_steps, methods_with_values
 from ocm_core.text import listed
 
 
-def sentences(
-    results: xr.Dataset, families: HeadFamilies, claims: Sequence[Claim]
-) -> tuple[str, ...]:
-    found = []
-    if "mmd" in results:
-        score = str(results["score"].values[-1])
-        values = results["mmd"].sel(score=score)
-        steps = headline_steps(results["steps"].values.tolist())
-        found.append(_best(values, steps, score))
-        ocm = claimed_family(families, methods_with_values(values)).label("ocm")
-        found.append(_above_floor(values, steps, float(results["mmd_floor"].mean()), ocm))
-    if claims:
-        found.append(tally(claims))
-    return tuple(found)
+def best_samples(results: xr.Dataset, families: HeadFamilies) -> str:
+    """Which methods have the lowest MMD, and how far OCM is from a perfect sampler."""
+    score = str(results["score"].values[-1])
+    values = results["mmd"].sel(score=score)
+    steps = headline_steps(results["steps"].values.tolist())
+    ocm = claimed_family(families, methods_with_values(values)).label("ocm")
+    floor = float(results["mmd_floor"].mean())
+    return f"{_best(values, steps, score)} {_above_floor(values, steps, floor, ocm)}"
+
+
+def best_covariance(results: xr.Dataset) -> str:
+    """Which learned covariance is nearest to the true one, over all t."""
+    errors = results["covariance_error"].mean("t")
+    told = []
+    for score in errors["score"].values.tolist():
+        one = errors.sel(score=score)
+        learned = [m for m in methods_with_values(one) if not m.startswith("exact_")]
+        best = min(learned, key=lambda label: float(one.sel({"method": label})))
+        told.append(f"{best} with the {score} score ({float(one.sel({'method': best})):.3g})")
+    return f"Apart from exact Jacobians, the least mean squared error is that of {listed(told)}."
 
 
 def _best(values: xr.DataArray, steps: Sequence[int], score: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import xarray as xr
 
+from ocm_core.report.figures.axis_limits import interesting, keep_inside
 from ocm_core.report.figures.method_styles import MethodStyles
 from ocm_core.report.page.style import LineStyle, var
 from ocm_core.report.statistics.selections import methods_with_values
@@ -17,7 +18,7 @@ from ocm_core.report.statistics.selections import methods_with_values
 _MOST_TICKS = 6
 _FEW_DECADES = 2
 _FAR_APART = 3.0  # nearer values leave a logarithmic axis without ticks
-_TICKS_APART = 0.15  # decades
+_TICKS_APART = 0.065  # of the width of a logarithmic axis
 _MARGIN = 0.06  # of the width of a linear axis
 _EQUAL = 1e-6  # values that differ by less, relatively, are a horizontal line
 
@@ -42,7 +43,7 @@ def layout(**changes: Any) -> dict[str, Any]:
 
 def axis(title: str, **changes: Any) -> dict[str, Any]:
     base = {
-        "title": {"text": title, "standoff": 8},
+        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
         "gridcolor": var("rule"),
         "linecolor": var("rule"),
         "zeroline": False,
@@ -64,20 +65,35 @@ def plain(figure: go.Figure) -> dict[str, Any]:
     return tree
 
 
+def bounded(figure: go.Figure) -> dict[str, Any]:
+    """The same, with what is outside the range of an axis at its edge."""
+    tree = plain(figure)
+    keep_inside(tree)
+    return tree
+
+
 def chart(x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
     return go.Figure(layout=layout(xaxis=x, yaxis=y))
 
 
 def value_axis(
-    title: str, values: xr.DataArray, errors: xr.DataArray | None = None, *, log: bool = True
+    title: str,
+    values: xr.DataArray,
+    errors: xr.DataArray | None = None,
+    *,
+    log: bool = True,
+    higher: bool = False,
 ) -> dict[str, Any]:
     """An axis for these values and their bars; logarithmic where they are positive and far apart.
 
-    On a logarithmic axis a bar may reach down to zero: only its upper end makes room.
+    It leaves out what lies far on the bad side, which `bounded` then marks. On a logarithmic axis
+    a bar may reach down to zero: only its upper end makes room.
     """
+    log = log and float(values.min()) > 0
+    values = interesting(values, log=log, higher=higher)
     bars = xr.zeros_like(values) if errors is None else errors.fillna(0.0)
     low, high = float(values.min()), float((values + bars).max())
-    if log and low > 0 and high / low > _FAR_APART:
+    if log and high / low > _FAR_APART:
         return decades(title, low, high)
     lowest = float((values - bars).min())
     width = high - lowest if high - lowest > _EQUAL * abs(high) else abs(high) or 1.0
@@ -99,8 +115,9 @@ def decades(title: str, low: float, high: float) -> dict[str, Any]:
 def listed_axis(title: str, places: Sequence[float], *, log: bool) -> dict[str, Any]:
     """A tick at each place, with its number where there is room."""
     texts, last = [], 0.0
+    room = _TICKS_APART * log10(places[-1] / places[0]) if log else 0.0
     for place in places:
-        roomy = not log or last == 0 or log10(place / last) > _TICKS_APART
+        roomy = not log or last == 0 or log10(place / last) > room
         texts.append(f"{place:g}" if roomy else "")
         last = place if roomy else last
     ticks = {"tickvals": list(places), "ticktext": texts, "dtick": None, "tickangle": 0}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.report.figures.charts import layout, plain
-from ocm_core.report.page.document import DataTable, Figure, Plot
+from ocm_core.report.page.document import ColourBar, DataTable, Figure, Plot
 from ocm_core.report.page.style import var
 from ocm_core.rng.streams import Purpose, stream
 
@@ -48,6 +48,9 @@ def noisy_marginals(truth: Density, schedule: Schedule, test: PlanePoints, reach
         "for t > 0. Each panel is shaded by the root of its density relative to its own peak.",
         panes=tuple(panes),
         arrangement="small",
+        colour_bar=ColourBar(
+            tuple(var(f"density-{i}") for i in range(4)), "no density", "each panel's peak"
+        ),
         table=DataTable("density", ("t", "ᾱ", "1 - ᾱ", "peak density on the grid"), tuple(rows)),
     )
 
@@ -72,9 +75,10 @@ def _pane(t: int, grid: ndarray, log_q: ndarray, points: PlanePoints) -> Plot:
     frame = {"showline": True, "mirror": True, "linecolor": var("rule"), "layer": "above traces"}
     limits = {"range": [float(grid[0]), float(grid[-1])], "fixedrange": True}
     axis = frame | limits | {"showticklabels": False, "showgrid": False, "zeroline": False}
-    margin = {"l": 1, "r": 1, "t": 1, "b": 1}
+    margin = {"l": 22, "r": 1, "t": 1, "b": 22}
     equal = {"scaleanchor": "x", "constrain": "domain"}
-    figure = go.Figure(layout=layout(xaxis=axis, yaxis=axis | equal, margin=margin))
+    x, y = ({"title": {"text": name, "standoff": 3, "font": {"size": 11}}} for name in ("x₁", "x₂"))
+    figure = go.Figure(layout=layout(xaxis=axis | x, yaxis=axis | y | equal, margin=margin))
     figure.add_contour(
         x=grid.astype(np.float32),
         y=grid.astype(np.float32),

@@ -10,14 +10,23 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from ocm_core.report.page import pictures
-from ocm_core.report.page.document import Control, DataTable, Figure, Picture, PictureMatrix, Value
+from ocm_core.report.page.document import (
+    ColourBar,
+    Control,
+    DataTable,
+    Figure,
+    Picture,
+    PictureMatrix,
+    Value,
+)
 
 NOISY = "x_t"
 PROBES = "probes_"
 BUDGET = 1_000_000  # bytes of pixels in all
+_MOST = 4  # images
 _TOP = 0.995  # the quantile that is the end of the scale
 
-Planes = Mapping[str, Float[ndarray, "t image h w"]]
+DeviationPlanes = Mapping[str, Float[ndarray, "t image h w"]]
 
 
 def predicted_deviations(found: xr.DataArray) -> Figure:
@@ -27,7 +36,8 @@ def predicted_deviations(found: xr.DataArray) -> Figure:
     """
     planes = _planes(found)
     times = [int(t) for t in found["t"].values]
-    pixels = (*next(iter(planes.values())).shape[1:], 3)
+    _, available, *size = next(iter(planes.values())).shape
+    pixels = (min(available, _MOST), *size, 3)
     shown, reduction = pictures.fit(pixels, len(times) * found.sizes["source"], BUDGET, fewest=1)
     most = [*planes][-1]
     return Figure(
@@ -42,12 +52,29 @@ def predicted_deviations(found: xr.DataArray) -> Figure:
         panes=tuple(_matrix(found, planes, image, reduction) for image in range(shown)),
         controls=(Control("image", "Image", tuple(str(i + 1) for i in range(shown)), "one"),),
         arrangement="alone",
+        colour_bar=ColourBar(pictures.SCALE, "0", "the number above each column, and more"),
         table=DataTable("deviation", _COLUMNS, tuple(_rows(planes, times))),
     )
 
 
 _SETS = {"test": "test", "train": "training"}
 _COLUMNS = ("t", "by", "mean standard deviation", "root mean square difference from the last")
+
+
+def nearest_head(figure: Figure) -> str:
+    """Which head's pictures are nearest to those of the most probes, over all t."""
+    gaps: dict[str, list[float]] = {}
+    for _, name, _, gap in figure.table.rows:
+        if not str(name).startswith("M = "):
+            gaps.setdefault(str(name), []).append(float(gap or 0.0))
+    if not gaps:
+        return ""
+    means = {name: float(np.mean(found)) for name, found in gaps.items()}
+    best = min(means, key=means.__getitem__)
+    return (
+        f"Of the heads, {best} is nearest to the estimate with the most probes: a root mean square "
+        f"difference of {means[best]:.2g}, the mean over t."
+    )
 
 
 def _planes(found: xr.DataArray) -> dict[str, Float[ndarray, "t image h w"]]:
@@ -62,7 +89,9 @@ def _planes(found: xr.DataArray) -> dict[str, Float[ndarray, "t image h w"]]:
     }
 
 
-def _matrix(found: xr.DataArray, planes: Planes, image: int, reduction: int) -> PictureMatrix:
+def _matrix(
+    found: xr.DataArray, planes: DeviationPlanes, image: int, reduction: int
+) -> PictureMatrix:
     times = [int(t) for t in found["t"].values]
     most = [*planes.values()][-1]
     tops = [float(np.quantile(most[i, image], _TOP)) or 1.0 for i in range(len(times))]
@@ -96,7 +125,7 @@ def _picture(alt: str, pixels: UInt8[ndarray, "h w c"]) -> Picture:
     return Picture("", alt, pictures.uri(pixels), width, height)
 
 
-def _rows(planes: Planes, times: list[int]) -> Iterator[tuple[Value, ...]]:
+def _rows(planes: DeviationPlanes, times: list[int]) -> Iterator[tuple[Value, ...]]:
     """Over all images, shown or not."""
     most = [*planes.values()][-1]
     for i, t in enumerate(times):

@@ -41,6 +41,7 @@ _BY_KIND = {
     "beta": LineStyle(FIXED, "grey", "x", "dot"),
     "beta_tilde": LineStyle(FIXED, "grey", "diamond-open", "dash"),
     "delta": LineStyle(FIXED, "grey", "triangle-up-open", "dashdot"),
+    "none": LineStyle(FIXED, "ink", "star-open", "solid", width=1.3),
 }
 _UNLISTED = LineStyle(LEARNED, "purple", "star", "dot")
 _FURTHER = (

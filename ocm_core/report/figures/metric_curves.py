@@ -1,4 +1,8 @@
-"""Curves of FID, recall and so on along the number of steps, or along the guidance scale."""
+"""Curves of FID, recall and so on along the number of steps, or along the guidance scale.
+
+Standard errors are told where one points; ten bars on top of each other say nothing, and
+`differences` has those that do.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,10 @@ from ocm_core.report.figures import charts
 from ocm_core.report.figures.method_styles import MethodStyles
 from ocm_core.report.page.document import Control, DataTable, Figure, Plot, Value
 from ocm_core.report.statistics.image_results import ImageResults, SampleMeasure
+from ocm_core.report.statistics.selections import methods_with_values
 
 Axis = Literal["steps", "guidance"]
-_TITLES = {"steps": "number of steps K", "guidance": "guidance scale"}
+_TITLES = {"steps": "network evaluations K", "guidance": "guidance scale"}
 _OTHER: dict[Axis, Axis] = {"steps": "guidance", "guidance": "steps"}
 
 
@@ -56,7 +61,7 @@ def metric_curves(
 
 
 def _cuts(results: ImageResults, measure: SampleMeasure, axis: Axis) -> list[_Cut]:
-    """Every chart with at least two points along the axis; if none has two, those with one."""
+    """Every chart with several methods and several points along the axis, if any has several."""
     means = results.mean(measure.key)
     other = _OTHER[axis]
     found = []
@@ -65,28 +70,31 @@ def _cuts(results: ImageResults, measure: SampleMeasure, axis: Axis) -> list[_Cu
             one = means.sel({"sampler": sampler, other: fixed}).dropna(axis, how="all")
             if one.sizes[axis]:
                 found.append(_Cut(measure, str(sampler), float(fixed), one))
-    return [cut for cut in found if cut.means.sizes[axis] > 1] or found
+    compared = [cut for cut in found if len(methods_with_values(cut.means)) > 1] or found
+    return [cut for cut in compared if cut.means.sizes[axis] > 1] or compared
 
 
 def _pane(results: ImageResults, styles: MethodStyles, cut: _Cut, axis: Axis) -> Plot:
     measure, errors = cut.measure, results.error(cut.measure.key)
     places = cut.means[axis]
     x = charts.listed_axis(_TITLES[axis], places.values.tolist(), log=axis == "steps")
-    y = charts.value_axis(measure.name, results.mean(measure.key), errors, log=measure.log)
+    y = charts.value_axis(
+        measure.name, results.mean(measure.key), errors, log=measure.log, higher=measure.higher
+    )
     figure = charts.chart(x, y)
     for label in charts.drawn(cut.means, styles):
         line = {"sampler": cut.sampler, _OTHER[axis]: cut.fixed, "method": label}
         drawn = places[results.sampled.sel({**line, axis: places})]
         values = cut.means.sel({"method": label, axis: drawn})
         error = errors.sel({**line, axis: drawn})
-        charts.add_line(figure, label, styles[label], values, error)
+        charts.add_line(figure, label, styles[label], values, error, with_bars=False)
     place = (
         results.place(cut.sampler, cut.fixed)
         if axis == "steps"
         else f"{cut.sampler.upper()}, K = {cut.fixed:g}"
     )
     at = {"measure": measure.name, _OTHER[axis]: f"{cut.fixed:g}"}
-    return Plot(f"{place}: {measure.name}", charts.plain(figure), at)
+    return Plot(f"{place}: {measure.name}", charts.bounded(figure), at)
 
 
 def _table(results: ImageResults, measures: Sequence[SampleMeasure], name: str) -> DataTable:

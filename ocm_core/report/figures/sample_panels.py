@@ -26,8 +26,8 @@ def sample_panels(
     for (sampler, steps), methods in samples.items():
         drawn = {label: points for label, points in methods.items() if label in styles}
         count = len(next(iter(drawn.values())))
-        panels = [_panel(DATA, test[:count], reach, "ink")]
-        panels += [_panel(label, x, reach, styles[label].hue) for label, x in drawn.items()]
+        panels = [panel(DATA, test[:count], reach, "ink")]
+        panels += [panel(label, x, reach, styles[label].hue) for label, x in drawn.items()]
         title = f"{sampler.upper()}, K = {steps}"
         panes.append(Panels(title, tuple(panels), {"shown": title}))
         rows += [(sampler, steps, label, *_moments(x, reach)) for label, x in drawn.items()]
@@ -59,7 +59,7 @@ def _outside(points: PlanePoints, reach: float) -> int:
     return int((~(np.abs(points) <= reach).all(1)).sum())
 
 
-def _panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
+def panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
     outside = _outside(points, reach)
     inside = points[(np.abs(points) <= reach).all(1)]
     places = np.rint((inside * [1, -1] / reach + 1) * (BOX / 2)).astype(int)

@@ -13,8 +13,8 @@ from ocm_core.text import plural
 ImageSamples = Mapping[tuple[str, str, int], Pixels]  # (sampler, method, steps) -> images
 
 DATA = "test set"
-BUDGET = 3_400_000  # bytes of pixels in all
-_FEWEST, _MOST = 4, 36  # images on a sheet
+BUDGET = 3_000_000  # bytes of pixels in all
+_FEWEST, _MOST = 4, 25  # images on a sheet
 
 
 def sample_sheets(samples: ImageSamples, test: Pixels | None, note: str = "") -> Figure:

@@ -13,6 +13,7 @@ from ocm_core.report.figures.method_styles import MethodStyles
 from ocm_core.report.page.document import DataTable, Figure, Plot
 from ocm_core.report.page.style import REFERENCE, LineStyle, var
 from ocm_core.report.statistics.estimates import mean, standard_error
+from ocm_core.report.statistics.method_comparison import FIXED_VARIANCES
 from ocm_core.text import plural
 
 FLOOR = "a perfect sampler"
@@ -55,7 +56,7 @@ def mmd(results: xr.Dataset, styles: MethodStyles, sampler: str, count: int) -> 
     known = charts.drawn(means, styles)
     lowest = min(float(means.min()), float(results["mmd_floor"].mean()))
     steps = means["steps"].values.tolist()
-    x = charts.listed_axis("steps K", steps, log=True)
+    x = charts.listed_axis("network evaluations K", steps, log=True)
     y = charts.decades("MMD", lowest, float(means.max()))
     panes = []
     for score in means["score"].values:
@@ -64,7 +65,7 @@ def mmd(results: xr.Dataset, styles: MethodStyles, sampler: str, count: int) -> 
         for label in known:
             one = {"score": score, "method": label}
             charts.add_line(figure, label, styles[label], means.sel(one), spreads.sel(one))
-        panes.append(Plot(f"{score} score", charts.plain(figure)))
+        panes.append(Plot(f"{score} score", charts.bounded(figure)))
     seeds = values.sizes["seed"]
     return Figure(
         id=f"mmd-{sampler}",
@@ -78,6 +79,49 @@ def mmd(results: xr.Dataset, styles: MethodStyles, sampler: str, count: int) -> 
         legend={label: styles[label] for label in known} | {FLOOR: _FLOOR_STYLE},
         table=_table(f"mmd_{sampler}", "steps", means, spreads, known),
     )
+
+
+def frontier(results: xr.Dataset, styles: MethodStyles, score: str, ocm: str) -> Figure:
+    """MMD against evaluations by sampler: what is best somewhere, OCM, and the fixed variances."""
+    values = results["mmd"].sel(score=score)
+    means, spreads = mean(values), standard_error(values)
+    labels = _leading(means, styles, ocm)
+    steps = means["steps"].values.tolist()
+    x = charts.listed_axis("network evaluations", steps, log=True)
+    lowest = min(float(means.min()), float(results["mmd_floor"].mean()))
+    y = charts.decades("MMD", lowest, float(means.max()))
+    panes = []
+    for sampler in means["sampler"].values.tolist():
+        figure = charts.chart(x, y)
+        _add_floor(figure, results["mmd_floor"], steps)
+        for label in [m for m in labels if m in charts.drawn(means.sel(sampler=sampler), styles)]:
+            one = {"sampler": sampler, "method": label}
+            charts.add_line(figure, label, styles[label], means.sel(one), spreads.sel(one))
+        panes.append(Plot(sampler.upper(), charts.bounded(figure)))
+    rows = [
+        (str(sampler), label, int(k), float(means.sel(at)), float(spreads.sel(at)))
+        for sampler in means["sampler"].values
+        for label in labels
+        for k in steps
+        for at in [{"sampler": sampler, "method": label, "steps": k}]
+        if np.isfinite(means.sel(at))
+    ]
+    columns = ("sampler", "method", "evaluations", "MMD", "standard error")
+    return Figure(
+        id="frontier",
+        label=f"Line charts of MMD against network evaluations: {', '.join(labels)}.",
+        caption=f"MMD with the {score} score (lower is better): every method that is best "
+        "somewhere, and those that the paper compares. The grey band is a perfect sampler's.",
+        panes=tuple(panes),
+        legend={label: styles[label] for label in labels} | {FLOOR: _FLOOR_STYLE},
+        table=DataTable("frontier", columns, tuple(rows)),
+    )
+
+
+def _leading(means: xr.DataArray, styles: MethodStyles, ocm: str) -> list[str]:
+    best = means.where(means.notnull().any("method"), drop=True).fillna(np.inf).idxmin("method")
+    known = {*map(str, best.values.ravel()), ocm, *FIXED_VARIANCES}
+    return [label for label in charts.drawn(means, styles) if label in known]
 
 
 def _add_floor(figure: go.Figure, floor: xr.DataArray, steps: list[int]) -> None:

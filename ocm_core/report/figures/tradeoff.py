@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import dist, log10
+from typing import Any
 
 import xarray as xr
 
@@ -14,6 +17,8 @@ from ocm_core.report.page.document import Control, DataTable, Figure, Plot, Valu
 from ocm_core.report.statistics.image_results import ImageResults
 from ocm_core.report.statistics.selections import LIKELIHOOD_SAMPLER, UNGUIDED
 
+_APART = 0.09  # of an axis, between two points with their K beside them
+
 
 @dataclass(frozen=True)
 class _Quantity:
@@ -21,6 +26,7 @@ class _Quantity:
 
     name: str
     log: bool
+    higher: bool  # is better
     means: xr.DataArray
     errors: xr.DataArray
 
@@ -31,6 +37,7 @@ def distance_against_likelihood(results: ImageResults, styles: MethodStyles) -> 
     bound = _Quantity(
         f"NLL, {UNIT}",
         True,
+        False,
         results.mean("nll").expand_dims(chains),
         results.error("nll").expand_dims(chains),
     )
@@ -52,7 +59,9 @@ def recall_against_distance(results: ImageResults, styles: MethodStyles) -> Figu
 
 def _quantity(results: ImageResults, key: str) -> _Quantity:
     measure = results.measures[key]
-    return _Quantity(measure.name, measure.log, results.mean(key), results.error(key))
+    return _Quantity(
+        measure.name, measure.log, measure.higher, results.mean(key), results.error(key)
+    )
 
 
 def _paths(
@@ -65,9 +74,9 @@ def _paths(
     shown = charts.drawn(known["x"], styles)
     if not shown:
         return None
-    ocm = results.heads("fid").label("ocm")  # has every K beside it, other paths only the ends
+    ocm = results.heads("fid").label("ocm")  # has K beside it; all paths go the same way
     axes = [
-        charts.value_axis(of.name, known[v], known[f"{v}_error"], log=of.log)
+        charts.value_axis(of.name, known[v], known[f"{v}_error"], log=of.log, higher=of.higher)
         for of, v in ((x, "x"), (y, "y"))
     ]
     panes = []
@@ -77,7 +86,7 @@ def _paths(
         figure = charts.chart(*axes)
         for label in charts.drawn(here["x"], styles):
             path = here.sel({"method": label}).dropna("steps", subset=["x", "y"])
-            texts = _texts(path["steps"].values.tolist(), every=label == ocm)
+            texts = _texts(path, axes) if label == ocm else [""] * path.sizes["steps"]
             charts.add_path(figure, label, styles[label], path, texts)
             scale = [float(guidance)] * results.guided
             rows += [
@@ -86,7 +95,7 @@ def _paths(
             ]
         if figure.data:
             title = results.place(str(sampler), float(guidance))
-            panes.append(Plot(title, charts.plain(figure), {"guidance": f"{guidance:g}"}))
+            panes.append(Plot(title, charts.bounded(figure), {"guidance": f"{guidance:g}"}))
     scales = tuple(dict.fromkeys(pane.at["guidance"] for pane in panes))
     measured = (x.name, f"{x.name}: standard error", y.name, f"{y.name}: standard error")
     return Figure(
@@ -105,8 +114,23 @@ def _paths(
     )
 
 
-def _texts(steps: list[int], *, every: bool) -> list[str]:
-    return [f"{k}" if every or k in (steps[0], steps[-1]) else "" for k in steps]
+def _texts(path: xr.Dataset, axes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """K beside each point that is far enough from the last that has it."""
+    texts, last = [], None
+    for k in path["steps"].values.tolist():
+        at = path.sel(steps=k)
+        place = [_share(axis, float(at[v])) for axis, v in zip(axes, "xy", strict=True)]
+        roomy = last is None or dist(place, last) > _APART
+        texts.append((f"K = {k}" if last is None else f"{k}") if roomy else "")
+        last = place if roomy else last
+    return texts
+
+
+def _share(axis: Mapping[str, Any], value: float) -> float:
+    """Of the way along the axis."""
+    low, high = axis["range"]
+    place = log10(value) if axis.get("type") == "log" else value
+    return float((place - low) / (high - low))
 
 
 def _numbers(point: xr.Dataset) -> tuple[Value, ...]:

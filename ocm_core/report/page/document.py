@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
+from ocm_core.report.page.result_table import ResultTable, digits
+from ocm_core.report.page.result_table import Value as Value
 from ocm_core.report.page.style import GROUPS, LineStyle
 from ocm_core.report.page.verdicts import Claim
 
-Value = str | int | float | None
 ControlValues = Mapping[str, str]  # by the name of a control: its value at which a pane is shown
 
 BOX = 400  # the side of a panel, in SVG units
@@ -43,13 +44,6 @@ class DataTable:
     @property
     def link(self) -> str:
         return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
-
-
-def digits(value: Value, count: int) -> str:
-    """A number with so many significant digits; blank for None and NaN."""
-    if value is None or value != value:
-        return ""
-    return f"{value:.{count}g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class PictureMatrix:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Picture, ...]], ...]
+    rows: tuple[tuple[str, tuple[Picture | Panel | None, ...]], ...]
     at: ControlValues = field(default_factory=dict)
 
 
@@ -120,11 +114,21 @@ class Control:
 
 
 @dataclass(frozen=True)
+class ColourBar:
+    """What the colours of a picture mean: from one end to the other."""
+
+    colours: tuple[str, ...]
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
 class Figure:
     """Panes with a caption, what a screen reader says of them, and the numbers underneath.
 
     Panes stand side by side where there is room, as small multiples (square, or flat strips), as
-    pictures, or alone. The legend shows each method's line, and brings out the chosen.
+    pictures, or alone. The legend shows each method's line, and brings out the chosen; where some
+    are brought out from the start, the others are grey until they are pointed at.
     """
 
     id: str
@@ -135,6 +139,8 @@ class Figure:
     legend: Mapping[str, LineStyle] | None = None
     controls: tuple[Control, ...] = ()
     arrangement: Literal["beside", "small", "strips", "pictures", "alone"] = "beside"
+    brought_out: tuple[str, ...] = ()  # all, if none are named
+    colour_bar: ColourBar | None = None
 
     @property
     def legend_groups(self) -> dict[str, list[tuple[str, LineStyle]]]:
@@ -163,29 +169,72 @@ class ClaimTable:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The results in small, with the claims as ticks beside them."""
+
+    table: ResultTable
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
-    """Names and values."""
+    """Names and values; `folded` ones are for those who check."""
 
     items: Mapping[str, str]
+    folded: Mapping[str, str] = field(default_factory=dict)
+    folded_title: str = ""
 
 
-PageBlock = str | Figure | DataTable | ClaimTable | Facts
+@dataclass(frozen=True)
+class GlossaryEntry:
+    """What a label means: a line of words, and an equation."""
+
+    label: str
+    text: str
+    equation: str = ""
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Where every label of the page leads."""
+
+    entries: tuple[GlossaryEntry, ...]
+
+
+PageBlock = str | Figure | DataTable | ResultTable | Headline | ClaimTable | Facts | Glossary
 
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; left out of the page where there are none."""
+    """Blocks under a heading; left out of the page where there are none.
+
+    The finding is the one sentence that is seen while the section is folded.
+    """
 
     id: str
     title: str
     blocks: tuple[PageBlock, ...]
+    finding: str = ""
 
 
 @dataclass(frozen=True)
 class Page:
-    """One HTML file."""
+    """One HTML file. Where it has something to see at a glance, the rest is folded."""
 
     title: str
     subtitle: str
     summary: tuple[str, ...]
     sections: tuple[Section, ...]
+    glance: tuple[PageBlock, ...] = ()
+
+    @property
+    def blocks(self) -> Iterator[PageBlock]:
+        yield from self.glance
+        for section in self.sections:
+            yield from section.blocks
+
+    @property
+    def explained(self) -> dict[str, GlossaryEntry]:
+        """What the glossary has, by label."""
+        found = (block.entries for block in self.blocks if isinstance(block, Glossary))
+        return {entry.label: entry for entries in found for entry in entries}

@@ -19,6 +19,7 @@ from plotly.colors import hex_to_rgb, sequential
 
 Pixels = UInt8[ndarray, "n h w"] | UInt8[ndarray, "n h w 3"]
 
+SCALE = tuple(sequential.Viridis)  # from dark to light, safe for colour-blind readers
 _REDUCTIONS = (1, 2, 4, 8)
 
 
@@ -45,11 +46,11 @@ def shrink(images: Shaped[ndarray, "n h w *c"], reduction: int) -> Shaped[ndarra
     return np.rint(means).astype(np.uint8) if images.dtype == np.uint8 else means
 
 
-def sheet(images: Pixels) -> UInt8[ndarray, "h w c"]:
-    """The images in a square, with one transparent pixel between them."""
+def sheet(images: Pixels, columns: int | None = None) -> UInt8[ndarray, "h w c"]:
+    """The images in a square, or in so many columns, with one transparent pixel between them."""
     count, height, width = images.shape[:3]
     pixels = images[..., None] if images.ndim == 3 else images
-    columns = ceil(sqrt(count))
+    columns = min(columns or ceil(sqrt(count)), count)
     rows = ceil(count / columns)
     size = (rows * (height + 1) - 1, columns * (width + 1) - 1, pixels.shape[-1] + 1)
     canvas = np.zeros(size, np.uint8)
@@ -62,7 +63,7 @@ def sheet(images: Pixels) -> UInt8[ndarray, "h w c"]:
 
 def colours(values: Float[ndarray, "h w"], top: float) -> UInt8[ndarray, "h w 3"]:
     """Zero to `top` and above as a scale from dark to light, safe for colour-blind readers."""
-    anchors = np.array([hex_to_rgb(colour) for colour in sequential.Viridis], dtype=float)
+    anchors = np.array([hex_to_rgb(colour) for colour in SCALE], dtype=float)
     places = np.clip(values / top, 0, 1) * (len(anchors) - 1)
     channels = [np.interp(places, range(len(anchors)), anchors[:, c]) for c in range(3)]
     return np.asarray(np.rint(np.stack(channels, -1)), np.uint8)

@@ -7,7 +7,8 @@ name every file with its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,25 @@ _NAMED = {
     "fetch_vae": "Checkpoint",
     "vae": "Checkpoint",
     "heads": "Checkpoint",
+    "selection": "Checkpoint",
     "classifier": "Checkpoint",
 }
 _PAGE_MAKERS = ("jinja2", "pillow", "plotly", "scipy", "xarray")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a reader asks, in a few lines, and the digests for those who check."""
+
+    answers: Mapping[str, str]
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def finding(self) -> str:
+        return f"Made again by {self.answers[REMAKE]}"
+
+
+REMAKE = "To make this page again"
 
 
 def provenance(
@@ -32,20 +49,41 @@ def provenance(
     commit: str,
     fingerprint: Mapping[str, Any],
     versions: Mapping[str, str],
+    chosen: Sequence[str],
+    machines: Collection[str],
+) -> Provenance:
+    """`fingerprint` has the digests that the report's own manifest records, `chosen` what the
+    experiment sets apart from the defaults, `machines` the classes of machine that made numbers."""
+    name = experiment.name
+    answers = {
+        REMAKE: f"snakemake --cores 2 reports/{name}.html",
+        "Commit": f"{commit}: the last that changed a source file or a parameter of this page. "
+        "Later commits, HEAD among them, changed other things, and would make the same page",
+        "Not the defaults": f"{'; '.join(chosen) or 'nothing'} (params/experiment/{name}.yaml over "
+        "params/defaults.yaml)",
+        "Machine": "; ".join(sorted(machines)) or "not recorded",
+        "Samples": _samples(experiment),
+    }
+    return Provenance(answers, _digests(experiment, fingerprint, versions))
+
+
+def _samples(experiment: Experiment) -> str:
+    sample = experiment.sample
+    return f"{sample.count} for each of the seeds {', '.join(map(str, sample.seeds))}"
+
+
+def _digests(
+    experiment: Experiment, fingerprint: Mapping[str, Any], versions: Mapping[str, str]
 ) -> dict[str, str]:
-    """`fingerprint` has the digests that the report's own manifest records."""
     software = {**versions, **{name: version(name) for name in _PAGE_MAKERS}}
-    sample, train = experiment.sample, experiment.train
+    train = experiment.train
     features = experiment.evaluate.features
     inputs = sorted(fingerprint["inputs"].items(), key=lambda item: _rank(item[0]))
     return {
-        "Remake this page": f"snakemake --cores 2 reports/{experiment.name}.html",
-        "Commit": commit,
         "Parameters": fingerprint["parameters"][:SHOWN_DIGITS],
         "Sources": fingerprint["sources"][:SHOWN_DIGITS],
         **{f"{_what(name)} {name}": digest[:SHOWN_DIGITS] for name, digest in inputs},
         **({"Feature space": features.space} if features else {}),
-        "Samples": f"{sample.count} for each of the seeds {', '.join(map(str, sample.seeds))}",
         "Data": ", ".join(_settings(experiment.data.model_dump())),
         "Training": "; ".join(_trained(train)),
         "Heads": "; ".join(_heads(experiment)) or "none",
@@ -98,4 +136,7 @@ def _trained(train: TrainParams) -> Iterator[str]:
                 f"{name} {settings.iterations} iterations in batches of {settings.batch_size} "
                 f"(seed {settings.seed})"
             )
+    if train.selection.kind == "best_fid":
+        kept, samples = train.heads.keep_every, train.selection.samples
+        yield f"heads kept every {kept} iterations, those with the least FID of {samples} samples"
     yield f"moments {train.moments.draws} draws per t (seed {train.moments.seed})"

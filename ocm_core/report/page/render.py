@@ -8,13 +8,17 @@ anything but its arguments: same inputs, same bytes.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from ocm_core.report.page.document import BOX, Figure, Page, PageBlock, Pane, Plot, Value, digits
+from ocm_core.report.page.document import BOX, Figure, Page, PageBlock, Pane, Plot
+from ocm_core.report.page.result_table import Value, digits
 from ocm_core.report.page.style import palettes
 
 
@@ -33,6 +37,9 @@ def render(page: Page) -> str:
         "attribute": _attribute,
         "prose": _prose,
         "number": _number,
+        "anchor": anchor,
+        "about": _about,
+        "linked": partial(_linked, explained=page.explained),
     }
     return environment.get_template("page.html").render(
         page=page,
@@ -40,12 +47,13 @@ def render(page: Page) -> str:
         script=Markup(loader.get_source(environment, "page.js")[0]),
         plotly=Markup(get_plotlyjs()) if _has_charts(page) else None,
         palettes=palettes(),
+        explained=page.explained,
         box=BOX,
     )
 
 
 def _has_charts(page: Page) -> bool:
-    figures = (b for section in page.sections for b in section.blocks if isinstance(b, Figure))
+    figures = (block for block in page.blocks if isinstance(block, Figure))
     return any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
 
 
@@ -55,6 +63,28 @@ def _kind(block: PageBlock | Pane) -> str:
 
 def _number(value: Value) -> str:
     return digits(value, 4)
+
+
+def anchor(label: str) -> str:
+    """The id of a label's entry in the glossary."""
+    return f"about-{re.sub(r'[^a-z0-9]+', '-', label.lower())}"
+
+
+def _about(label: str, explained: Collection[str]) -> str | None:
+    """The last of its parts that is explained: of `quality, delta`, the method."""
+    known = [part for part in label.split(", ") if part.lower() in explained]
+    return known[-1] if known else None
+
+
+def _linked(text: str, explained: Collection[str]) -> Markup:
+    """Labels that the glossary explains, alone or behind one another: `quality, delta`."""
+    parts = [
+        Markup('<a href="#{}">{}</a>').format(anchor(part), part)
+        if part.lower() in explained
+        else escape(_prose(part))
+        for part in text.split(", ")
+    ]
+    return Markup(", ").join(parts)
 
 
 def _prose(text: str) -> str:

@@ -1,7 +1,8 @@
 """The colours of a page, for light and for dark screens, and what describes a line in a chart.
 
 Colours are named here and written into figures as `var(--name)`; the page fills in the palette of
-the reader's colour scheme. The hues are Okabe and Ito's, lightened where the background is dark.
+the reader's colour scheme. The hues are near Okabe and Ito's, moved as little as it takes to be
+told apart by colour-blind readers on both backgrounds (tests/report/page/test_style.py).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ LIGHT = {
     "accent": "#0b63a5",
     "good": "#00724f",
     "bad": "#b0400a",
-    "vermillion": "#d55e00",
-    "blue": "#0072b2",
-    "green": "#009e73",
-    "purple": "#b8568c",
-    "orange": "#d18f00",
-    "sky": "#3f9fd6",
-    "grey": "#7b858f",
+    "vermillion": "#b94c00",
+    "blue": "#0b6fb0",
+    "green": "#09a071",
+    "purple": "#a2426e",
+    "orange": "#ca8703",
+    "sky": "#3d9cd0",
+    "grey": "#8993a2",
     "density-0": "#ffffff",
     "density-1": "#cfe3f2",
     "density-2": "#7fb3d9",
@@ -38,26 +39,26 @@ DARK = {
     "accent": "#7cc0f2",
     "good": "#4fc9a0",
     "bad": "#ff9a5c",
-    "vermillion": "#ff7f2a",
-    "blue": "#5aa9e6",
-    "green": "#2fc398",
-    "purple": "#e08fbb",
-    "orange": "#f0b429",
-    "sky": "#8fd0f7",
-    "grey": "#8d98a3",
+    "vermillion": "#f1761d",
+    "blue": "#4baaeb",
+    "green": "#32c397",
+    "purple": "#e792c8",
+    "orange": "#ffc038",
+    "sky": "#95d6ff",
+    "grey": "#7a8891",
     "density-0": "#14181c",
     "density-1": "#1d3b53",
     "density-2": "#3277a8",
     "density-3": "#9fd3f7",
 }
 BAND_OPACITY = 0.18
-_HUES = ("vermillion", "blue", "green", "purple", "orange", "sky", "grey", "ink")
+HUES = ("vermillion", "blue", "green", "purple", "orange", "sky", "grey", "ink")
 
 
 def palettes() -> dict[str, dict[str, str]]:
     """Both schemes, each hue with a translucent `-band` for error bands."""
     return {
-        scheme: colours | {f"{hue}-band": _translucent(colours[hue]) for hue in _HUES}
+        scheme: colours | {f"{hue}-band": _translucent(colours[hue]) for hue in HUES}
         for scheme, colours in (("light", LIGHT), ("dark", DARK))
     }
 
@@ -127,6 +128,7 @@ _DASH_ARRAYS = {
 LEARNED, RELATIVE = "Learned", "Learned, relative to a baseline"
 EXACT, PROBED, FIXED = "Exact Jacobian", "Probed while sampling", "Fixed"
 REFERENCE = "Reference"
+OURS, RIVALS = "Ours", "Solvers of diffusers"  # of routes, in the figure of the frontier
 GROUPS = (
     LEARNED,
     RELATIVE,
@@ -134,4 +136,6 @@ GROUPS = (
     PROBED,
     FIXED,
     REFERENCE,
-)  # of methods, in the order of the legend
+    OURS,
+    RIVALS,
+)  # in the order of the legend

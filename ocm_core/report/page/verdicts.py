@@ -51,7 +51,9 @@ class Claim:
 
 
 def tally(claims: Sequence[Claim]) -> str:
-    """One sentence: the claims by verdict, those that fail last."""
+    """One sentence: the claims by verdict, those that fail last; nothing without claims."""
+    if not claims:
+        return ""
     groups = [
         f"{verdict.heading} {listed([c.short for c in claims if c.verdict is verdict])}"
         for verdict in sorted({claim.verdict for claim in claims})

@@ -26,6 +26,7 @@ from ocm_core.report.statistics.selections import (
 from ocm_core.text import plural
 
 PUBLISHED_SPACE = "inception"
+SAMPLE_MEASURES = ("fid", "kid", "precision", "recall")  # in the features of one space
 _SPACES = {
     PUBLISHED_SPACE: "Inception v3",
     "efficientnet_lite0": "EfficientNet-Lite0",
@@ -80,6 +81,14 @@ class ImageResults:
     families: HeadFamilies
     space: str  # of the features in which samples are compared with the data
     count: int  # of samples in a cell
+    ending: str = ""  # of the ids of figures and tables, where another space has its own
+
+    def beside(self, space: str) -> ImageResults:
+        """What was measured in another space, under the names that the page's own has."""
+        names = {f"{key}_{space}": key for key in SAMPLE_MEASURES}
+        theirs = {name: key for name, key in names.items() if name in self.dataset}
+        dataset = self.dataset.drop_vars(SAMPLE_MEASURES, errors="ignore").rename(theirs)
+        return replace(self, dataset=dataset, space=space, ending=f"-{space}")
 
     @property
     def comparable(self) -> bool:

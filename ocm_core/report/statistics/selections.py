@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import log
 from typing import TYPE_CHECKING, TypeVar
 
 import xarray as xr
@@ -10,18 +11,20 @@ import xarray as xr
 from ocm_core.errors import OcmError
 
 if TYPE_CHECKING:
-    from ocm_core.schema.experiment import SamplerParams
+    from ocm_core.schema.experiment import Sampler
 
 XarrayResults = TypeVar("XarrayResults", xr.Dataset, xr.DataArray)
 
 UNGUIDED = 1.0
-LIKELIHOOD_SAMPLER = "ddpm"  # the bound exists for DDPM chains, without guidance
+LIKELIHOOD_SAMPLER = "ddpm"  # the first chain's: the bound exists for DDPM, without guidance
 HEADLINE_STEPS = (5, 10)
+SHEET_STEPS = (5, 10, 25)  # of the samples that are seen first: where methods differ
+TABLE_STEPS = (5, 10, 25, 100)
 
 
 def is_images(results: xr.Dataset) -> bool:
-    """Whether they are of images, which have distances between features or likelihoods."""
-    return "fid" in results or "nll" in results
+    """Whether they are of images: those of mixtures have distances between points instead."""
+    return "mmd" not in results and "covariance_error" not in results
 
 
 def ordered(results: xr.Dataset) -> xr.Dataset:
@@ -38,6 +41,11 @@ def one_score(results: xr.Dataset) -> xr.Dataset:
             "make an experiment of each"
         )
     return results.squeeze("score", drop=True)
+
+
+def first_chain(results: xr.Dataset) -> xr.Dataset:
+    """With the bound of the first of its chains alone: the one that claims and tables are about."""
+    return results.isel(chain=0, drop=True) if "chain" in results.dims else results
 
 
 def unguided(results: XarrayResults) -> XarrayResults:
@@ -59,7 +67,12 @@ def headline_steps(sampled: Collection[int]) -> list[int]:
     return [k for k in HEADLINE_STEPS if k in sampled] or [min(sampled)]
 
 
-def chain_names(samplers: Mapping[str, SamplerParams]) -> dict[str, str]:
+def nearest_steps(wanted: Collection[int], sampled: Collection[int]) -> list[int]:
+    """The sampled K that are nearest to those that are asked for, by their ratio."""
+    return sorted({min(sampled, key=lambda k: (abs(log(k / w)), k)) for w in wanted if sampled})
+
+
+def chain_names(samplers: Mapping[str, Sampler]) -> dict[str, str]:
     """By label, the first sampler that takes the same steps, maybe with other methods and K.
 
     Parameters list such samplers apart where some methods are too dear for every K.

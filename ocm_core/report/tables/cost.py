@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from ocm_core.report.statistics.head_families import (
     relative_heads,
 )
 from ocm_core.report.tables.published_results import PublishedRow
+from ocm_core.text import listed
 
 SCORE = "score"  # the network alone
 
@@ -23,15 +25,35 @@ class Cost:
     setting: str  # where it was measured: "batches of 64 on one CPU core"
     network_parameters: int
     milliseconds: Mapping[str, float]  # of one evaluation: of the network alone, with each method
+    ratios: Mapping[str, tuple[float, float]]  # to the network alone, and its standard error
 
-    def ratio(self, label: str) -> float:
-        return self.milliseconds[label] / self.milliseconds[SCORE]
+    @classmethod
+    def parse(cls, text: str) -> Cost:
+        """From the file of the stage, where the network alone has a ratio of one, too."""
+        found = json.loads(text)
+        ratios = {k: (ratio, error) for k, (ratio, error) in found["ratios"].items() if k != SCORE}
+        return cls(found["setting"], found["network_parameters"], found["milliseconds"], ratios)
+
+    @property
+    def finding(self) -> str:
+        """What OCM's head and the dearest method add, in a sentence."""
+        dearest = max(self.ratios, key=lambda label: self.ratios[label][0])
+        told = [
+            f"{ratio:.3g} ± {error:.1g} times as long with {label}"
+            for label in dict.fromkeys((*(m for m in ("ocm",) if m in self.ratios), dearest))
+            for ratio, error in [self.ratios[label]]
+        ]
+        return (
+            f"An evaluation of the network alone takes {self.milliseconds[SCORE]:.3g} ms, and "
+            f"{listed(told)} ({self.setting})."
+        )
 
 
 def introduction(cost: Cost, published: Sequence[PublishedRow]) -> str:
     said = (
         "One evaluation of the score network alone, and with what each method adds to it "
-        f"({cost.setting})."
+        f"({cost.setting}). A ratio is the median over repeats, each against the network alone in "
+        "the same repeat."
     )
     if _paper(published):
         said += " The paper's times are of batches of 64 on an A100: compare the ratios."
@@ -54,7 +76,7 @@ def table(
             head,
             (cost.network_parameters + head) / 1e6,
             cost.milliseconds[label],
-            cost.ratio(label),
+            *((1.0, None) if label == SCORE else cost.ratios[label]),
         )
         theirs = _theirs({} if label in relative else paper, label)
         rows.append(row + (theirs if paper else ()))
@@ -64,6 +86,7 @@ def table(
         "parameters in all, millions",
         "milliseconds",
         "ratio",
+        "± its standard error",
     )
     if paper:
         columns += ("paper: parameters, millions", "paper: milliseconds", "paper: ratio")

@@ -64,7 +64,9 @@ def _found(
 ) -> tuple[Value, Value]:
     cell = first_cell(cells, methods, distance)
     if cell is None:
-        return f"more than {max(c.steps for c in cells if c.method in methods)}", None
+        most = max(c.steps for c in cells if c.method in methods)
+        cut_short = most < max(c.steps for c in cells)
+        return f"not by {most}" + ", and not sampled beyond" * cut_short, None
     return cell.steps, f"{results.place(cell.sampler, cell.guidance)} ({cell.mean:.3g})"
 
 

@@ -15,6 +15,7 @@ from ocm_core.report.statistics.head_families import relative_heads
 from ocm_core.report.statistics.image_results import CellMean, ImageResults
 from ocm_core.report.statistics.selections import UNGUIDED
 from ocm_core.report.tables.published_results import SEEDS, PublishedRow
+from ocm_core.text import listed
 
 if TYPE_CHECKING:
     from ocm_core.schema.experiment import MethodParams
@@ -84,6 +85,32 @@ def _measured(results: ImageResults) -> Iterator[tuple[str, str, list[CellMean]]
         yield "FID", "fid", results.cells("fid")
     if results.comparable and results.has("recall"):
         yield "recall, %", "recall_percent", [c.scaled(100.0) for c in results.cells("recall")]
+
+
+def finding(compared: Sequence[Compared]) -> str:
+    """How many of our numbers agree, in a sentence."""
+    beside = [one for one in compared if one.paper or one.seeds]
+    judged = [one for one in compared if one.agrees is not None]
+    agreeing = sum(bool(one.agrees) for one in judged)
+    told = (
+        f"{agreeing} of {len(judged)} whose spread it gives agree"
+        if judged
+        else ("for none of them does it give a spread over seeds")
+    )
+    return f"{len(beside)} of our numbers are also in the paper: {told}."
+
+
+def of_another_network(paper: str, compared: Sequence[Compared]) -> str:
+    """How far the networks are apart: at the most steps a covariance matters least."""
+    known = [one for one in compared if one.paper and one.difference is not None]
+    most = max(one.cell.steps for one in known)
+    gaps = {one.cell.method: one.difference for one in known if one.cell.steps == most}
+    told = listed([f"{gap:+.2f} with {method}" for method, gap in gaps.items()])
+    return (
+        f"The paper's figures are of the network of {paper}, on the same data: they place this "
+        f"network, and are no target. At K = {most}, where covariances matter least, its bits per "
+        f"dimension are apart from the paper's by {told}."
+    )
 
 
 def introduction(results: ImageResults, compared: Sequence[Compared]) -> str:

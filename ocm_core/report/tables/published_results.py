@@ -39,14 +39,36 @@ class PublishedRow:
     note: str
 
     def is_of(self, label: str, method: MethodParams) -> bool:
-        """Whether the row is about our method: of the same kind, and with as many probes."""
+        """Whether the row is about our method: of the same kind, and with as many probes.
+
+        The main tables have one probe in training, and name methods as we do.
+        """
         if self.probes is None:
-            return self.method == label
+            one_probe = method.options.get("probes", 1) == 1
+            return self.method == label == method.kind and one_probe
         return self.method == method.kind and self.probes == method.options.get("probes")
 
 
 def load(path: Path, experiment: str) -> tuple[PublishedRow, ...]:
     """The rows about an experiment of the paper's, by its exact name; none about others."""
+    rows = _rows(path)
+    names = {experiment, _SHARED.get(experiment, experiment)}
+    return tuple(row for name, row in rows if name in names)
+
+
+def load_bounds(path: Path, experiment: str) -> tuple[PublishedRow, ...]:
+    """Of an experiment on the same data with another network: the likelihoods, and no more.
+
+    Distances are of other features, and times, parameters and spreads of that network alone.
+    """
+    found = tuple(row for name, row in _rows(path) if name == experiment)
+    if not found:
+        raise OcmError(f"report.paper: {path} has no experiment {experiment!r}")
+    return tuple(row for row in found if row.metric == "nll_bpd" and row.table != SEEDS)
+
+
+def _rows(path: Path) -> list[tuple[str, PublishedRow]]:
+    """Each with the name of its experiment."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != _COLUMNS:
@@ -54,8 +76,7 @@ def load(path: Path, experiment: str) -> tuple[PublishedRow, ...]:
                 f"{path}: has the columns {', '.join(reader.fieldnames or ())}, expected "
                 f"{', '.join(_COLUMNS)}; restore the file with git"
             )
-        names = {experiment, _SHARED.get(experiment, experiment)}
-        return tuple(_row(line) for line in reader if line["experiment"] in names)
+        return [(line["experiment"], _row(line)) for line in reader]
 
 
 def _row(line: Mapping[str, str]) -> PublishedRow:

@@ -3,7 +3,7 @@
   const palettes = JSON.parse(document.getElementById("palettes").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const finePointer = matchMedia("(pointer: fine)").matches;
-  const FADED = 0.12;
+  const QUIET = 0.45;
   let printing = false;
 
   const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
@@ -21,39 +21,116 @@
   const plots = [...document.querySelectorAll(".plot")].map((place) => ({
     place,
     spec: JSON.parse(place.nextElementSibling.textContent),
-    chosen: new Set(),
+    figure: place.closest("figure"),
   }));
+  // By figure: the methods whose buttons are pressed, the one that is pointed at, and those that
+  // are brought out while there is neither.
+  const emphasis = new Map([...document.querySelectorAll("figure")].map((figure) => [figure, {
+    pressed: new Set(),
+    pointed: null,
+    always: new Set(JSON.parse(figure.dataset.broughtOut ?? "[]")),
+  }]));
+
+  const litOf = ({ pressed, pointed, always }) => {
+    if (pointed) return new Set([...pressed, pointed]);
+    return pressed.size > 0 ? pressed : always;
+  };
+  const quieten = (trace, colours) => {
+    const grey = colours.grey;
+    trace.opacity = QUIET;
+    if (trace.line) trace.line.color = grey;
+    if (trace.marker) trace.marker.color = grey;
+    for (const bars of [trace.error_x, trace.error_y]) if (bars) bars.visible = false;
+    if (trace.fill) trace.fillcolor = "rgba(0,0,0,0)";
+  };
 
   const draw = (plot) => {
     const { clientWidth: width, clientHeight: height } = plot.place;
     if (width === 0) return; // hidden: drawn once it is shown
-    const { data, layout } = paint(plot.spec, palette());
-    for (const trace of data) {
-      const faded = plot.chosen.size > 0 && trace.meta && !plot.chosen.has(trace.meta);
-      if (faded) trace.opacity = FADED;
-      if (faded && trace.fill) trace.fillcolor = "rgba(0,0,0,0)";
-    }
+    const colours = palette();
+    const { data, layout } = paint(plot.spec, colours);
+    const lit = litOf(emphasis.get(plot.figure));
+    const isQuiet = (method) => lit.size > 0 && method && !lit.has(method);
+    for (const trace of data) if (isQuiet(trace.meta)) quieten(trace, colours);
+    for (const note of layout.annotations ?? []) if (isQuiet(note.name)) note.opacity = QUIET;
     const size = printing ? { width, height } : { autosize: true };
     const dragmode = finePointer ? "zoom" : false; // a drag on a phone is a scroll
     const config = { displayModeBar: false, responsive: true };
+    const first = !plot.place.data;
     Plotly.react(plot.place, data, { ...layout, ...size, dragmode }, config);
+    if (first) listen(plot);
   };
   const drawAll = () => plots.forEach(draw);
+  const drawFigure = (figure) => plots.filter((plot) => plot.figure === figure).forEach(draw);
 
-  // A press brings a method out in its figure; with none pressed all are shown.
+  const point = (figure, method) => {
+    const known = emphasis.get(figure);
+    if (known.pointed === method) return;
+    known.pointed = method;
+    drawFigure(figure);
+  };
+  const listen = ({ place, figure }) => {
+    place.on("plotly_hover", ({ points }) => point(figure, points[0].data.meta ?? null));
+    place.addEventListener("mouseleave", () => point(figure, null));
+  };
+
+  // A press brings a method out in its figure, and so does pointing at it.
   for (const legend of document.querySelectorAll(".legend")) {
-    const own = plots.filter((plot) => legend.parentElement.contains(plot.place));
-    const chosen = new Set();
-    own.forEach((plot) => { plot.chosen = chosen; });
+    const figure = legend.parentElement;
+    const { pressed } = emphasis.get(figure);
+    const buttonOf = (event) => event.target.closest("button");
     legend.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
+      const button = buttonOf(event);
       if (!button) return;
       const method = button.dataset.method;
-      if (!chosen.delete(method)) chosen.add(method);
-      button.setAttribute("aria-pressed", String(chosen.has(method)));
-      legend.classList.toggle("choosing", chosen.size > 0);
-      own.forEach(draw);
+      if (!pressed.delete(method)) pressed.add(method);
+      emphasis.get(figure).pointed = null;
+      button.setAttribute("aria-pressed", String(pressed.has(method)));
+      legend.classList.toggle("choosing", pressed.size > 0);
+      drawFigure(figure);
     });
+    if (!finePointer) continue;
+    legend.addEventListener("pointerover", (event) => point(figure, buttonOf(event)?.dataset.method ?? null));
+    legend.addEventListener("pointerleave", () => point(figure, null));
+  }
+
+  // Charts in a folded section are drawn when it is opened.
+  document.addEventListener("toggle", ({ target }) => {
+    plots.filter((plot) => target.contains(plot.place)).forEach(draw);
+  }, true);
+  const reveal = () => {
+    const wanted = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!wanted) return;
+    wanted.querySelector(":scope > details.fold")?.setAttribute("open", "");
+    for (let e = wanted; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
+    wanted.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  document.addEventListener("click", ({ target }) => {
+    if (target.closest("a")?.hash === location.hash) reveal(); // no change, no event
+  });
+
+  for (const copies of document.querySelectorAll(".copies")) {
+    const texts = JSON.parse(copies.nextElementSibling.textContent);
+    copies.addEventListener("click", async ({ target }) => {
+      const format = target.dataset.format;
+      if (!format) return;
+      const done = await navigator.clipboard.writeText(texts[format]).then(() => true, () => false);
+      target.textContent = done ? "Copied" : "Not allowed here";
+      setTimeout(() => { target.textContent = format; }, 1500);
+    });
+  }
+
+  // What is cut off at the side says so.
+  const sign = (box) => {
+    const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft > 1;
+    const before = box.scrollLeft > 1;
+    box.dataset.cut = [before && "left", hidden && "right"].filter(Boolean).join(" ");
+  };
+  const watcher = new ResizeObserver((entries) => entries.forEach(({ target }) => sign(target)));
+  for (const box of document.querySelectorAll(".scroll")) {
+    watcher.observe(box);
+    box.addEventListener("scroll", () => sign(box), { passive: true });
   }
 
   // Panes say at which values of which controls they are shown; no value chosen means all.
@@ -89,8 +166,12 @@
     show();
   }
 
+  const folded = [...document.querySelectorAll("details.fold")];
+  let closed = [];
   const print = (now) => () => {
     printing = now;
+    if (now) closed = folded.filter((fold) => !fold.open);
+    closed.forEach((fold) => { fold.open = now; });
     document.documentElement.classList.toggle("printing", now);
     drawAll();
   };
@@ -98,4 +179,5 @@
   addEventListener("afterprint", print(false));
   dark.addEventListener("change", drawAll);
   drawAll();
+  if (location.hash) reveal();
 })();

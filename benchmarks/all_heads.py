@@ -57,7 +57,7 @@ class HeadTraining:
         self.denoiser.network.requires_grad_(False)
         methods = {label: cast(LearnedMethod, covariance.build(label)) for label in labels}
         fitting = HeadFitting(self.denoiser, methods, InMemory(self.x0), Decoder(None))
-        losses = fitting.losses(BatchRng(0, 0, len(self.x0)), slice(None))
+        losses = fitting.losses(BatchRng(0, 0, len(self.x0)))
         torch.autograd.backward(torch.stack([loss.sum() for loss in losses.values()]).sum())
         return {label: loss.detach() for label, loss in losses.items()}
 
@@ -65,7 +65,7 @@ class HeadTraining:
         """The raw output against -√b v ⊙ (Jᵀ v), ε² or (ε - ε̂)²; the trunk is in the graph."""
         network, schedule = self.denoiser.network.requires_grad_(True), self.denoiser.schedule
         rng = BatchRng(0, 0, len(self.x0))
-        noisy = noisy_batch(InMemory(self.x0), schedule, rng, slice(None))
+        noisy = noisy_batch(InMemory(self.x0), schedule, rng)
         x = noisy.x.requires_grad_(label == "ocm")
         features = network.features(x, self.denoiser.time(noisy.t))
         predicted = network.readout(features)

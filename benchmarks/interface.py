@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["of the baseline", "s", "exponent", "difference"]
+Unit = Literal["of the baseline", "s", "ms", "a step", "exponent", "difference"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Benchmark:
 
     @property
     def target_words(self) -> str:
-        words = f"≤ {self.target:.3g}{' s' if self.unit == 's' else ''}"
+        unit = f" {self.unit}" if self.unit in ("s", "ms", "a step") else ""
+        words = f"≤ {self.target:.3g}{unit}"
         return f"{words} ({self.note})" if self.note else words
 
 

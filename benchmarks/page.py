@@ -84,7 +84,7 @@ def _against(found: Found) -> Section:
 
 
 def _shares(found: Found) -> go.Figure:
-    names = list(found)[::-1]
+    names = [name for name in found if found[name].target][::-1]  # nothing is a share of 0
     low, measured, high = zip(
         *([(x or 0.0) / found[n].target for x in _range(found[n])] for n in names), strict=True
     )

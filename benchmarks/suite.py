@@ -23,6 +23,10 @@ _FILES = (
     "recall",
     "latents",
     "sampling_loop",
+    "host_time",
+    "shared_likelihood",
+    "few_steps",
+    "diffusers_adapter",
     "noop",
     "growth",
 )

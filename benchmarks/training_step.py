@@ -59,7 +59,7 @@ class TrainingStep:
         method = cast(LearnedMethod, covariance.build("ocm"))
         items = InMemory(self.x0)
         fitting = HeadFitting(self.denoiser, {"ocm": method}, items, Decoder(None))
-        loss = fitting.losses(self.rng, slice(None))["ocm"].sum() / len(self.x0)
+        loss = fitting.losses(self.rng)["ocm"].sum() / len(self.x0)
         torch.autograd.backward(loss)
         return loss.detach()
 

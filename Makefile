@@ -1,28 +1,40 @@
 # `make report` makes the active experiment's report; `make test` runs every check. Both make .venv.
 PYTHON ?= python3
+# Hundreds of short processes run this code: let the first one compile it for the others.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 TORCH := 2.13.0
 # uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
 LINKS = $$($(BIN)/python -m pip config get global.find-links 2>/dev/null | sed 's/[^ ][^ ]*/--find-links &/g')
+# Names what was found in place of a Python that will do, and one that will, if it is on the PATH.
+define CHECK_PYTHON
+found=$$($(PYTHON) --version 2>&1) || found="no such command"; \
+case "$$found" in "Python 3.11."*|"Python 3.12."*|"Python 3.13."*) ;; *) \
+  for name in python3.13 python3.11 python3.12; do $$name --version >/dev/null 2>&1 && break; done; \
+  echo "make env: $(PYTHON): $$found; Python 3.11 to 3.13 is needed, say:" \
+    "make PYTHON=$$name $(MAKECMDGOALS)" >&2; exit 1;; esac
+endef
 
-.PHONY: help env browser report test lint bench clean pins
+.PHONY: help env browser report site pictures test lint bench chaos cluster clean pins
 
 help:
 	@echo "make env      make .venv with the pinned requirements"
 	@echo "make browser  install Chromium for the tests of the pages, where it is missing (as root)"
 	@echo "make report   run the active experiments (params/active.yaml) and write reports/"
+	@echo "make site     the documentation and the kept reports as site/index.html, links checked"
+	@echo "make pictures the README's pictures, from the kept reports (needs a browser)"
 	@echo "make test     lint, types, tests"
 	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint, generated files"
 	@echo "make bench    measure speed and memory against their targets; ONLY=name for one"
-	@echo "make pins     resolve requirements.txt again from pyproject.toml"
+	@echo "make chaos    kills, flips, races and damaged inputs; writes docs/reliability.md"
+	@echo "make cluster  SLURM with two nodes on this host (as root, with apt): killed, cancelled, shared jobs"
+	@echo "make pins     resolve requirements.txt again from pyproject.toml, with hashes"
 	@echo "make clean    remove results, logs and caches; .venv and DVC's cache stay"
 
 env: .venv/.made
 
 .venv/.made: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
-	  echo "make env: $(PYTHON) is $$($(PYTHON) --version); use Python 3.11 to 3.13:" \
-	    "make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || { $(CHECK_PYTHON); }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(LINKS) -r requirements.txt
@@ -31,7 +43,17 @@ env: .venv/.made
 
 report: env
 	$(BIN)/snakemake --cores all
+	$(BIN)/ocm sync
+	$(BIN)/ocm keep
 	$(BIN)/ocm index
+
+site: env
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python workflow/site/links.py site
+	@echo "open site/index.html"
+
+pictures: env browser
+	$(BIN)/python workflow/site/pictures.py
 
 # For the tests of the pages: a container has root and apt; elsewhere it is the user's to install.
 browser:
@@ -56,11 +78,21 @@ lint: env
 bench: env
 	$(BIN)/python -m benchmarks $(ONLY)
 
+# Some ten minutes; the same attacks each time, a short form of which is part of `make test`.
+chaos: env
+	rm -f .chaos/counts.jsonl
+	CAMPAIGN=full $(BIN)/pytest tests/chaos --numprocesses 2; code=$$?; \
+	  $(BIN)/python -m tests.chaos && exit $$code
+
+# As root, with apt, some six minutes; elsewhere it is skipped, and `-rs` says in a line why.
+cluster: env
+	OCM_CLUSTER=1 $(BIN)/pytest tests/cluster -rs
+
 clean:
-	rm -rf artifacts logs .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf artifacts logs site .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f reports/*.html
 
-# Without local versions such as +cpu, so that any build of torch satisfies the pin.
 pins:
 	echo "torch==$(TORCH)" | $(BIN)/uv pip compile --quiet --extra dev --no-annotate --no-header \
-	  --python-version 3.11 $(LINKS) --constraint - pyproject.toml | sed 's/+[a-z0-9.]*$$//' > .pins && mv .pins requirements.txt
+	  --generate-hashes --python-version 3.11 $(LINKS) --constraint - pyproject.toml > .resolved
+	awk -f workflow/pins.awk .resolved > .pins && mv .pins requirements.txt && rm .resolved

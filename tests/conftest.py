@@ -1,8 +1,29 @@
-"""Shared settings: no timed tests, and one thread per test process."""
+"""Shared settings: no timed tests, one thread per test process, and one browser."""
 
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
 import torch
 from hypothesis import settings
+from playwright.sync_api import Browser, sync_playwright
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 settings.register_profile("project", deadline=None, derandomize=True)
 settings.load_profile("project")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One for all tests of a process: Playwright starts but once in it."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed; see `make browser`")
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=program)
+        yield launched
+        launched.close()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,20 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ocm_core import api, covariance
+from ocm_core.covariance.interface import Clip
+from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.transition import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
+from ocm_core.samplers.ancestral import ancestral
+from ocm_core.schema.chains import PowerChain
+from tests.core.doubles import LabelledNetwork
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
 
 # after the library, which makes torchvision importable where it is not
 from diffusers import DDIMScheduler, DDPMPipeline, DDPMScheduler  # isort: skip
-from diffusers import FlowMatchEulerDiscreteScheduler  # isort: skip
+from diffusers import EDMEulerScheduler, FlowMatchEulerDiscreteScheduler  # isort: skip
 from diffusers.schedulers import scheduling_ddpm  # isort: skip
 
 ROOT = Path(__file__).parents[1]
@@ -56,27 +63,44 @@ def edit(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def readme_program() -> str:
-    section = (ROOT / "README.md").read_text().split("\n## Your own model\n")[1]
-    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    return found[1]
+def documented_program() -> str:
+    page = (ROOT / "docs/your_model.md").read_text()
+    return "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
 
 
-def test_the_program_of_the_readme_runs(folder: Path) -> None:
+def test_the_program_of_the_document_runs(folder: Path) -> None:
     pictures = folder.parent / "my-images"
     pictures.mkdir()
     for i, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)):
         Image.fromarray(pixels).save(pictures / f"{i}.png")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", readme_program()]
-    subprocess.run(command, cwd=folder.parent, env=environment, check=True)
-    grids = {name: Image.open(folder.parent / f"{name}.png") for name in ("beta_tilde", "ocm")}
+    command = [sys.executable, "-c", documented_program()]
+    done = subprocess.run(
+        command, cwd=folder.parent, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    assert re.fullmatch(r"\((\d+, ){4}\d+\) \d+\.\d{3} bits per dimension\n", done.stdout)
+    names = ("beta_tilde", "ocm", "optimal", "quality", "diverse", "likelihood", "own")
+    grids = {name: Image.open(folder.parent / f"{name}.png") for name in names}
     assert all(grid.size == (32, 32) and grid.mode == "RGB" for grid in grids.values())
-    assert np.any(np.asarray(grids["ocm"]) != np.asarray(grids["beta_tilde"]))
+    pixels = {name: np.asarray(grid).tobytes() for name, grid in grids.items()}
+    assert len({*pixels.values()}) == len(names)  # each is another way to sample
     weights = load_file(folder.parent / "heads.safetensors")
     assert weights["ocm.net.conv.weight"].shape == (3, 8, 3, 3)
     assert weights["ocm.net.conv.weight"].abs().max() > 1e-3
+
+
+def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    DDPMPipeline(model(CONFIGS["classes"]), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
+    section = (ROOT / "README.md").read_text().split("\n## Few steps\n")[1].split("\n## ")[0]
+    (lines,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"images": images(4), "labels": torch.arange(4)}
+    exec(lines, names)
+    assert len(names["chain"]) == 5 and names["bits"].shape == (4,)
+    assert names["near"].shape == names["likely"].shape == names["images"].shape
+    unguided = names["given"] | {"guidance": 1.0, "preset": "quality", "steps": 5}
+    plain = api.sample(names["denoiser"], names["shape"], **unguided)
+    assert not torch.allclose(plain, names["near"])
 
 
 def test_both_layouts_of_a_folder_give_the_model(folder: Path, tmp_path: Path) -> None:
@@ -180,6 +204,23 @@ def test_a_killed_run_resumes(tmp_path: Path) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize(
+    ("method", "limited"), [("beta", False), ("beta_tilde", False), ("rademacher", True)]
+)
+def test_only_an_estimated_variance_is_limited_at_the_end(method: str, limited: bool) -> None:
+    denoiser = wrapped()
+    free = ancestral(
+        denoiser,
+        covariance.build(method),
+        chains.even(denoiser.schedule.steps, 3),
+        SampleNoise(0, range(2), SHAPE),
+        kernel=Ddpm(),
+        clip=Clip(x0=1.0, c_max=1.0),
+    )
+    found = api.sample(denoiser, SHAPE, method, steps=3, count=2)
+    assert torch.equal(found, free.x) != limited
+
+
 def test_samples_do_not_depend_on_the_batch() -> None:
     denoiser = api.train_head(wrapped(), images(), **FEW)
     whole = api.sample(denoiser, SHAPE, steps=4, count=5)
@@ -237,10 +278,10 @@ def test_files_of_other_heads_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "heads.safetensors"
     with pytest.raises(OcmError, match="no heads to save"):
         api.save_heads(wrapped(), file)
-    with pytest.raises(OcmError, match=r"heads\.safetensors: no file of heads"):
+    with pytest.raises(OcmError, match=r"heads\.safetensors: expected a file of heads"):
         api.load_heads(wrapped(), file)
     save_file({"weight": torch.zeros(1)}, file)
-    with pytest.raises(OcmError, match="expected one that `save_heads` wrote"):
+    with pytest.raises(OcmError, match="write it again with `save_heads`"):
         api.load_heads(wrapped(), file)
     api.save_heads(api.train_head(wrapped(), images(), **FEW), file)
     with pytest.raises(OcmError, match="written for another network"):
@@ -270,10 +311,10 @@ def test_weights_that_do_not_fit_are_refused(folder: Path) -> None:
     with pytest.raises(OcmError, match=r"(?s)my-model/unet: .*size mismatch for conv_in\.bias"):
         api.load(folder)
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(OcmError, match=r"my-model/unet: Unable to load weights"):
+    with pytest.raises(OcmError, match=r"my-model/unet/diffusion_.*: expected a whole"):
         api.load(folder)
     file.rename(file.with_suffix(".bin"))
-    with pytest.raises(OcmError, match=r"no file named .*\.safetensors"):
+    with pytest.raises(OcmError, match=r"no file named \*\.safetensors"):
         api.load(folder)
 
 
@@ -281,38 +322,80 @@ def test_folders_of_something_else_are_refused(folder: Path) -> None:
     edit(folder / "unet/config.json", norm_num_groups=3)
     with pytest.raises(OcmError, match="must be divisible by num_groups"):
         api.load(folder)
-    edit(folder / "unet/config.json", _class_name="UNet2DConditionModel")
-    with pytest.raises(OcmError, match="describes a UNet2DConditionModel"):
+    edit(folder / "unet/config.json", _class_name="UNet3DConditionModel")
+    with pytest.raises(OcmError, match="describes a UNet3DConditionModel"):
         api.load(folder)
     (folder / "unet/config.json").write_text("{")
-    with pytest.raises(OcmError, match="not a valid JSON file"):
+    with pytest.raises(OcmError, match="expected a JSON object"):
         api.load(folder)
-    with pytest.raises(OcmError, match=r"nowhere: neither unet/config\.json nor config\.json"):
+    with pytest.raises(OcmError, match=r"nowhere: no such folder"):
         api.load(folder / "nowhere")
+    with pytest.raises(OcmError, match=r"download it first: `hf download google/ddpm-cat --local"):
+        api.load("google/ddpm-cat")
+    (folder / "unet/config.json").unlink()
+    with pytest.raises(OcmError, match=r"my-model: no config\.json in unet/, in transformer/"):
+        api.load(folder)
 
 
-@pytest.mark.parametrize("predicted", ["v_prediction", "sample"])
-def test_models_that_predict_something_else_are_refused(folder: Path, predicted: str) -> None:
-    edit(folder / "scheduler/scheduler_config.json", prediction_type=predicted)
-    with pytest.raises(OcmError, match=f"prediction_type='{predicted}'"):
+@pytest.mark.parametrize(
+    ("file", "changes", "reason"),
+    [
+        ("unet/config.json", {"layers_per_block": 100_000}, "layers_per_block: .* equal to 16"),
+        ("unet/config.json", {"block_out_channels": [8] * 10_000}, "at most 12 items"),
+        ("unet/config.json", {"block_out_channels": [8192, 8192]}, "the configuration asks for"),
+        ("scheduler/scheduler_config.json", {"num_train_timesteps": 10**9}, "from 1 to 4095"),
+    ],
+)
+def test_what_asks_for_too_much_is_refused_before_it_is_built(
+    folder: Path, file: str, changes: dict[str, Any], reason: str
+) -> None:
+    edit(folder / file, **changes)
+    begun = process_time()
+    with pytest.raises(OcmError, match=rf"my-model/{file.partition('/')[0]}.*{reason}"):
+        api.load(folder)
+    assert process_time() - begun < 2.0
+
+
+def test_models_that_predict_something_else_are_refused(folder: Path) -> None:
+    edit(folder / "scheduler/scheduler_config.json", prediction_type="flow_prediction")
+    with pytest.raises(OcmError, match="prediction_type: 'flow_prediction'; expected one of eps"):
         api.load(folder)
 
 
 def test_schedulers_without_discrete_noise_are_refused(folder: Path) -> None:
-    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler has no betas"):
+    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler: a flow-matching model"):
         api.wrap(model(PLAIN), FlowMatchEulerDiscreteScheduler())
     FlowMatchEulerDiscreteScheduler().save_pretrained(folder / "scheduler")
-    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler has no beta_schedule"):
+    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler: a flow-matching model"):
         api.load(folder)
-    with pytest.raises(OcmError, match="strictly between 0 and 1"):
-        wrapped(rescale_betas_zero_snr=True)
+    EDMEulerScheduler().save_pretrained(folder / "scheduler")
+    with pytest.raises(OcmError, match="EDMEulerScheduler has no beta_schedule"):
+        api.load(folder)
+
+
+def test_a_timestep_of_pure_noise_is_outside_every_chain() -> None:
+    """Rescaled to a terminal SNR of zero, the last of 1000 timesteps holds no data."""
+    denoiser = wrapped(rescale_betas_zero_snr=True, prediction_type="v_prediction")
+    assert denoiser.schedule.steps == 999
+    assert api.sample(denoiser, SHAPE, "beta_tilde", steps=3, count=2).isfinite().all()
+
+
+def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
+    levels = torch.randint(0, 256, (8, *SHAPE), dtype=torch.uint8)
+    heads = [
+        api.train_head(wrapped(), given, **FEW).heads["ocm"].state_dict()
+        for given in (levels, levels.float() / 127.5 - 1)
+    ]
+    for key, value in heads[0].items():
+        assert torch.equal(value, heads[1][key])
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"images": images() * 255}, "expected float32, .* between -1 and 1"),
-        ({"images": images().to(torch.uint8)}, "images: torch.uint8"),
+        ({"images": images() * 255}, "expected uint8 .* float32 between -1 and 1"),
+        ({"images": images().to(torch.int64)}, "images: torch.int64"),
+        ({"images": images() / 2 + 0.5}, r"looks like \[0, 1\]; .* 2 \* images - 1"),
         ({"images": images()[0]}, r"of shape \(3, 8, 8\)"),
         ({"images": images(channels=1)}, "takes 3 channels"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for 8 images"),
@@ -342,6 +425,12 @@ def test_impossible_sampling_is_refused(wrong: dict[str, Any], message: str) -> 
         api.sample(wrapped(), SHAPE, **({"method": "beta", "steps": 3, "count": 2} | wrong))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_lower_precision_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(OcmError, match=f"weights in {dtype}; load it with torch_dtype"):
+        api.wrap(model(PLAIN).to(dtype), DDPMScheduler())
+
+
 def test_a_model_in_lower_precision_is_still_sampled() -> None:
     """bfloat16 is a setting of the denoiser, not of the weights."""
     plain = wrapped()
@@ -349,3 +438,77 @@ def test_a_model_in_lower_precision_is_still_sampled() -> None:
     x = images(2)
     difference = lower.predict(x, 300).eps - plain.predict(x, 300).eps
     assert 0 < difference.square().mean().sqrt() < 0.025 * plain.predict(x, 300).eps.std()
+
+
+def test_an_optimal_chain_has_the_least_bound_on_its_images() -> None:
+    denoiser, seen = short(), images()
+    chain = api.optimal_chain(denoiser, seen, "beta", 3)
+    assert len(chain) == 3 and chain == tuple(sorted({*chain}))
+    with_even = api.bits_per_dim(denoiser, seen, "beta", chains.even(40, 3))
+    assert api.bits_per_dim(denoiser, seen, "beta", chain).mean() < with_even.mean()
+
+
+def test_a_bound_is_that_of_each_image_whatever_the_batch() -> None:
+    denoiser, seen, chain = short(), images(), chains.even(40, 4)
+    together = api.bits_per_dim(denoiser, seen, "beta_tilde", chain)
+    apart = api.bits_per_dim(denoiser, seen, "beta_tilde", chain, batch_size=3)
+    assert together.shape == (len(seen),) and together.dtype == torch.float64
+    torch.testing.assert_close(together, apart, rtol=1e-5, atol=0)
+    best, again = (
+        api.optimal_chain(denoiser, seen, "beta_tilde", 4, batch_size=size) for size in (64, 3)
+    )
+    assert best == again
+
+
+def test_a_chain_of_ones_own_is_sampled() -> None:
+    even = api.sample(short(), SHAPE, "beta", steps=3, count=2)
+    same = api.sample(short(), SHAPE, "beta", chain=chains.even(40, 3), count=2)
+    assert torch.equal(even, same)
+
+
+def test_more_steps_than_there_are_points_are_refused() -> None:
+    with pytest.raises(OcmError, match=r"steps = 9: expected 1 to [45]; `points` gives longer"):
+        api.optimal_chain(short(), images(2), "beta", 9, points=4)
+
+
+def test_a_preset_is_what_it_stands_for() -> None:
+    squares = PowerChain(exponent=2.0, first=0.07)
+    preset = api.sample(short(), SHAPE, preset="quality", steps=4, count=2)
+    parts = {"sampler": "ddim", "order": 3, "chain": squares}
+    spelt = api.sample(short(), SHAPE, "delta", steps=4, count=2, **parts)
+    assert torch.isfinite(preset).all()
+    torch.testing.assert_close(preset, spelt)  # but for the limit on σ, and there is no noise
+    first = api.sample(short(), SHAPE, preset="quality", order=1, steps=4, count=2)
+    assert not torch.allclose(first, preset)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"preset": "qualty"}, "preset: 'qualty' is unknown; did you mean 'quality'"),
+        ({"preset": "likelihood"}, "api.optimal_chain"),
+        ({"method": "beta", "order": 4}, "order = 4: expected 1, 2 or 3"),
+        ({"method": "beta", "chain": (1, 41)}, "ends at 41: expected at most T = 40"),
+        ({"method": "beta", "chain": (5, 5)}, "visits a timestep twice"),
+        ({"method": "beta", "guidance": 2.0}, "guidance 2.0 needs a network with a null class"),
+    ],
+)
+def test_ways_to_sample_that_cannot_be_are_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(OcmError, match=re.escape(said)):
+        api.sample(short(), SHAPE, steps=4, count=2, **asked)
+
+
+def test_guidance_is_that_of_two_evaluations() -> None:
+    denoiser = replace(short(), network=LabelledNetwork(seed=0).float())
+    labels, shape = torch.tensor([0, 2]), (4, 8, 8)
+    with torch.no_grad():
+        settings = {"steps": 3, "count": 2, "labels": labels}
+        plain = api.sample(denoiser, shape, "beta_tilde", **settings)
+        guided = api.sample(denoiser, shape, "beta_tilde", guidance=2.0, **settings)
+    assert guided.shape == (2, *shape) and not torch.allclose(plain, guided)
+
+
+def test_the_average_of_a_head_is_over_the_last_tenth() -> None:
+    """Of a thousand iterations the last hundred: 1 / (1 - ema)."""
+    settings = api._settings(1000, 4, 1e-3, 0)
+    assert 1 / (1 - settings.ema) == pytest.approx(101)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import subprocess
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.cli import COMMANDS, EXIT_CODES, _parser, main
+from ocm_core.cli import COMMANDS, EXIT_CODES, _parser, main, name_of
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = "sample --method ocm --steps 2"
-NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+NAMES = [name_of(command) for command in COMMANDS]
 
 
 def examples() -> list[str]:
@@ -23,7 +24,7 @@ def examples() -> list[str]:
 
 
 def test_every_file_of_the_folder_is_a_command() -> None:
-    files = {file.stem for file in (ROOT / "ocm_core/commands").glob("[!_]*.py")}
+    files = {file.stem.rstrip("_") for file in (ROOT / "ocm_core/commands").glob("[!_]*.py")}
     assert files == set(NAMES)
     assert {line.split()[1] for line in examples()} == set(NAMES)
 
@@ -32,7 +33,7 @@ def test_every_file_of_the_folder_is_a_command() -> None:
 def test_examples_are_command_lines(example: str) -> None:
     program, *arguments = shlex.split(example, comments=True)
     assert program == "ocm"
-    assert _parser().parse_args(arguments).command.__name__.endswith(arguments[0])
+    assert name_of(_parser().parse_args(arguments).command) == arguments[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,6 +96,7 @@ def test_what_is_not_there_is_missing_and_different(tmp_path, monkeypatch, capsy
     monkeypatch.setattr("ocm_core.pipeline.manifests.ROOT", tmp_path)
     assert main(["status", "toy_mog9", "--json"]) == 0
     states = json.loads(capsys.readouterr().out)["toy_mog9"]
+    assert states.pop("numbers") != "missing"  # they are committed
     assert set(states.values()) == {"missing"}
     assert main(["verify", "toy_mog9", "--json"]) == 1
     differences = json.loads(capsys.readouterr().out)
@@ -122,3 +124,21 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), "ocm: a/b: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "ocm: a/b: No space left on "),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(
+    error: OSError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr("ocm_core.commands.index.run", fails)
+    assert main(["index"]) == 1
+    assert capsys.readouterr().err.startswith(said)

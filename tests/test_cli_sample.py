@@ -17,9 +17,11 @@ from ocm_core.cli import main
 from ocm_core.image_grid import save_grid
 from ocm_core.io.digests import sha256_of
 from ocm_core.params.compose import compose
-from ocm_core.params.resolved import dump, load
+from ocm_core.params.resolved import load, resolved_file, resolved_text
 from ocm_core.pipeline.run import run
 from ocm_core.pipeline.table import tasks
+from ocm_core.samplers.presets import PRESETS
+from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 
@@ -28,6 +30,11 @@ from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the li
 ROOT = Path(__file__).parents[1]
 FEW = "{iterations: 3, batch_size: 4, checkpoint_every: 3}"
 ONE = "grids=[{steps: [3], guidance: [1.0]}]"
+NONE = "++methods.none={}"
+UNIPC = (
+    "+sample.samplers.unipc={kind: diffusers, scheduler: UniPCMultistepScheduler,"
+    " grids: [{steps: [3], guidance: [1.0]}]}"
+)
 TINY = {
     "digits": [
         "schedule.steps=100",
@@ -35,19 +42,32 @@ TINY = {
         f"train.score={FEW}",
         f"train.heads={FEW}",
         "train.moments.draws=2",
-        "~sample.samplers.probes",
+        "sample=smoke",
         f"sample.samplers.ddpm.{ONE}",
         f"sample.samplers.ddim.{ONE}",
         "sample.samplers.ddpm.methods=[beta, ocm]",
         "sample.samplers.ddim.methods=[delta]",
+        NONE,
+        UNIPC,
+        "+sample.samplers.quality={kind: preset, name: quality, methods: [delta],"
+        " grids: [{steps: [3], guidance: [1.0]}]}",
         "sample.count=5",
         "sample.batch_size=5",
         "sample.seeds=[0, 1]",
         "sample.split=[]",
+        "evaluate.chains.methods=[beta, ocm]",
+        "evaluate.chains.points=6",
+        "evaluate.chains.images=4",
+        "evaluate.chains.batch_size=3",
     ],
     "imagenet256_smoke": [
         f"train.heads={FEW}",
+        "train.heads.keep_every=null",
+        "~train.selection",
+        "+train.selection={kind: last}",
         "sample.samplers.ddpm.grids=[{steps: [3], guidance: [1.0, 1.5]}]",
+        NONE,
+        UNIPC.replace("[1.0]", "[1.0, 1.5]"),
         f"sample.samplers.ddim.{ONE}",
         "sample.count=3",
         "sample.batch_size=3",
@@ -63,6 +83,10 @@ TINY = {
         f"sample.samplers.ddim.{ONE}",
         "sample.samplers.ddpm.methods=[ocm_relative]",
         "sample.samplers.ddim.methods=[ocm_relative]",
+        NONE,
+        UNIPC,
+        "evaluate.chains=null",
+        "evaluate.likelihood=null",
         "sample.count=5",
         "sample.seeds=[0]",
         "sample.split=[]",
@@ -80,6 +104,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def write_resolved(experiment: Experiment) -> None:
+    """As if it had been composed here, from no files."""
+    resolved_file(experiment.name).write_text(resolved_text(experiment, {}))
+
+
 @pytest.fixture(scope="module")
 def made(checkout: Path) -> Callable[[str], str]:
     """Makes a tiny experiment up to its samples, once, in this process."""
@@ -91,9 +120,9 @@ def made(checkout: Path) -> Callable[[str], str]:
                 patch.chdir(ROOT)
                 tiny = compose(name, TINY[name]).model_copy(update={"name": f"tiny_{name}"})
                 patch.chdir(checkout)
-                Path(f"params/resolved/tiny_{name}.yaml").write_text(dump(tiny))
+                write_resolved(tiny)
                 for task in tasks(load(tiny.name)):
-                    if task.stage in (*NEEDED, "heads", "sample"):
+                    if task.stage in (*NEEDED, "heads", "chains", "sample"):
                         run(tiny.name, *task, "cpu", 1)
             known.add(name)
         return f"tiny_{name}"
@@ -132,6 +161,15 @@ def read(file: str) -> np.ndarray:
         ("imagenet256_smoke", "published-ddpm-ocm-K3", "--method ocm"),
         ("imagenet256_smoke", "published-ddpm-ocm-K3-cfg1.5", "--method ocm --guidance 1.5"),
         ("toy_mog9", "true-ddpm-ocm_relative-K3", "--method ocm_relative"),
+        ("digits", "learned-unipc-none-K3", "--sampler unipc"),
+        ("imagenet256_smoke", "published-unipc-none-K3-cfg1.5", "--sampler unipc --guidance 1.5"),
+        ("toy_mog9", "true-unipc-none-K3", "--method none"),
+        ("digits", "learned-quality-delta-K3", "--preset quality"),
+        (
+            "digits",
+            "learned-quality-delta-K3",
+            "--method delta --order 3 --chain power,exponent=2,first=0.07",
+        ),
     ],
 )
 def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
@@ -143,6 +181,20 @@ def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, argum
     files = sample(capsys, *asked)
     assert files["count"] == count
     np.testing.assert_array_equal(read(files["samples"]), own)
+
+
+def test_the_presets_of_the_document(here, made, capsys):
+    """Its commands as they stand, but for a tiny experiment and its shorter optimal chains."""
+    lines = (ROOT / "docs/running.md").read_text().splitlines()
+    commands = [line.partition("ocm sample digits ")[2] for line in lines]
+    asked = [command.partition("#")[0].split() for command in commands if "--preset" in command]
+    assert {words[words.index("--preset") + 1] for words in asked} == {*PRESETS}
+    drawn = {}
+    for words in asked:
+        fewer = ["5" if word == "10" else word for word in words]
+        files = sample(capsys, made("digits"), *fewer, "--count", "4", "--out", "presets")
+        drawn[words[1]] = read(files["samples"])
+    assert len({found.tobytes() for found in drawn.values()}) == len(PRESETS)
 
 
 def test_the_store_says_where_its_samples_come_from(here, made, capsys):
@@ -162,6 +214,21 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
         first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
     levels = np.round((read(files["samples"])[0, 0].clip(-1, 1) + 1) * 8)
     np.testing.assert_array_equal(first, np.round(levels * 255 / 16))
+
+
+def test_an_optimal_chain_is_read_from_its_stage(here, made, capsys):
+    tiny = made("digits")
+    asked = (tiny, "--method", "beta", "--chain", "optimal", "--count", "4", "--out", "optimal")
+    files = sample(capsys, *asked, "--steps", "3")
+    with xarray.open_zarr(files["samples"], consolidated=False) as found:
+        said = found.attrs
+    assert said["sampler"]["chain"] == {"kind": "optimal", "of": None}
+    assert "chains/learned/step_costs.npz" in said["digests"]
+    even = sample(capsys, *asked[:3], "--steps", "3", "--count", "4", "--out", "even")
+    assert np.any(read(files["samples"]) != read(even["samples"]))
+    assert "no optimal chain of method 'beta' has K = 9 steps" in refused(
+        capsys, *asked, "--steps", "9"
+    )
 
 
 def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
@@ -223,8 +290,19 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, mad
         ("--method beta --sampler ddim", "'beta' is not defined for ddim; it is for ddpm"),
         ("--method ocm --steps 101", "101 is more than schedule.steps = 100"),
         ("--method ocm --guidance 2", "guidance needs a network with class labels"),
+        ("--method ocm --chain power", "--chain power: power.exponent field required"),
+        ("--method rademacher_100 --chain optimal", "'rademacher_100' is unknown"),
         ("--method ocm --label 1", "--label 1: the network of tiny_digits takes no classes"),
         ("--method ocm --head x", "--head goes with --model"),
+        ("", "--method: expected a covariance method, or a --preset"),
+        ("--preset qualty", "preset: 'qualty' is unknown; did you mean 'quality'"),
+        ("--preset quality --sampler ddim", "--sampler and --preset each say how to sample"),
+        ("--preset diverse --method beta", "'beta' is not defined for ddim"),
+        ("--sampler unipc --order 2", "--order and --chain: unipc is a solver of diffusers"),
+        ("--sampler unipc --method ocm", "'ocm' is unknown; valid: none"),
+        ("--method ocm --order 4", "order = 4: expected 1, 2 or 3"),
+        ("--method ocm --chain evne", "--chain evne"),
+        ("--method ocm --chain 1,2", "none of the lists has 3 timesteps"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(here, made, capsys, arguments, said):
@@ -238,8 +316,8 @@ def test_a_class_that_is_not_there_is_refused(here, made, capsys):
 
 def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, made, capsys):
     name = made("digits")
-    text = Path(f"params/resolved/{name}.yaml").read_text()
-    Path("params/resolved/bare.yaml").write_text(text.replace(name, "bare", 1))
+    bare = load(name).model_copy(update={"name": "bare"})
+    write_resolved(bare)
     told = refused(capsys, "bare", "--method", "ocm_relative", "--steps", "3")
     assert "artifacts/bare/score/learned: missing" in told
     manifests = [f"artifacts/bare/{stage}/learned/manifest.json" for stage in ("moments", "heads")]
@@ -248,8 +326,7 @@ def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, mad
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
     assert "score/learned" in told and "heads" not in told
     Path("artifacts/bare").symlink_to(name)
-    changed = text.replace(name, "bare", 1).replace("test_share: 0.2", "test_share: 0.3")
-    Path("params/resolved/bare.yaml").write_text(changed)
+    write_resolved(bare.model_copy(update={"data": bare.data.model_copy(update={"seed": 1})}))
     load.cache_clear()
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
     assert "artifacts/bare/score/learned: stale: made with other parameters" in told
@@ -290,7 +367,8 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
     [
         ("--method analytic", "--method analytic needs a table of moments"),
         ("--method beta --sampler ddim", "'beta' is not defined for ddim"),
-        ("--method beta --sampler dpm", "--sampler: 'dpm' is unknown"),
+        ("--method beta --sampler dpm", "sampler: 'dpm' is unknown"),
+        ("--preset likelihood", "an optimal chain is found on images"),
         ("--method beta --guidance 2", "--guidance belong to experiments"),
         ("--method beta --label 1", "--label 1: the model takes no classes"),
         ("--method betta", "'betta' is unknown; did you mean 'beta'"),

@@ -10,6 +10,7 @@ from torch import nn
 
 from benchmarks import (
     covariance_error,
+    few_steps,
     frechet,
     latents,
     likelihood_table,
@@ -97,6 +98,13 @@ def test_likelihood_table_and_its_cells() -> None:
         torch.testing.assert_close(bound.terms, each[cell].terms, equal_nan=True)
 
 
+def test_chains_that_are_timed_are_those_of_every_method_and_length() -> None:
+    denoiser = Denoiser(small_denoiser().network, schedules.linear(100))
+    found = likelihood_table.LikelihoodTable.on(denoiser, images=2, steps=()).optimal_chains(5)
+    assert {*found} == {*likelihood_table.METHODS}
+    assert [len(chain) for chain in found["beta"].values()] == [1, 2, 3, 4, 5]
+
+
 def test_evaluations_are_those_of_the_issue() -> None:
     measured = likelihood_table._evaluations()
     counted = measured.details["evaluations"], measured.details["baseline_evaluations"]
@@ -152,3 +160,10 @@ def test_covariance_error_is_the_distance_to_exact_diagonals(kind: str, monkeypa
     table = torch.full((1001,), 0.25)
     expected = float((0.25 - exact).square().mean())
     assert trial.error(trial.relative(0, table)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_scheduler_in_its_own_loop() -> None:
+    denoiser, _, shape = unet()
+    few = few_steps.FewSteps(denoiser, shape)
+    torch.testing.assert_close(few.solver(), few.their_loop(), atol=1e-5, rtol=0)
+    assert not torch.allclose(few.chain(), replace(few, order=2).chain())

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
 
 __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SHORT = {"iterations": 40, "checkpoint_every": 40}
+FEW_COSTS = {"points": 6, "images": 8, "batch_size": 8}
 GRID = [{"steps": [2, 5], "guidance": [1.0]}]
 GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
+ANCESTRAL = {
+    **{"kind": "ddpm", "eta": 1.0, "rederive_eps": False},
+    **{"chain": {"kind": "even"}, "last_sigma": 1.0},
+}
 OVERLAYS = {
     "tiny_digits": {
-        "defaults": ["digits"],
+        "defaults": ["digits", {"override /sample": "smoke"}],
         "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
         "sample": {
             "count": 32,
@@ -27,11 +29,20 @@ OVERLAYS = {
             "split": [],
             "samplers": {
                 "ddpm": {"grids": GRID},
-                "probes": {"grids": [{"steps": [2], "guidance": [1.0]}]},
+                "probes": {**ANCESTRAL, "grids": GRID[:1], "methods": ["rademacher_1"]},
                 "ddim": {"grids": GRID},
+                "quality": {
+                    **{"kind": "preset", "name": "quality"},
+                    **{"grids": GRID, "methods": ["delta"]},
+                },
+                "unipc": {
+                    **{"kind": "diffusers", "scheduler": "UniPCMultistepScheduler"},
+                    **{"grids": GRID},
+                },
             },
         },
         "evaluate": {
+            "chains": FEW_COSTS,
             "likelihood": {
                 "steps": [2, 5],
                 "images": 16,
@@ -56,22 +67,12 @@ OVERLAYS = {
             "samplers": {"ddpm": {"grids": GUIDED_GRID}, "ddim": {"grids": GUIDED_GRID}},
         },
         "evaluate": {
+            "chains": FEW_COSTS,
             "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
             "cost": {"batch_size": 8, "repeats": 2},
         },
     },
 }
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed; see `make browser`")
-    with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=program)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-PHONE, DESKTOP = 390, 1280
+PHONE, DESKTOP = 390, 1400
 INSIDE = ("data:", "blob:")
 
 # The panes of a figure that can be seen; what is drawn of each; what is wrong with the drawing.
@@ -57,6 +57,15 @@ def opened(browser: Browser, file: Path, width: int = DESKTOP, **settings: Any) 
     context.close()
     assert complaints == []
     assert [u for u in requests if u != file.as_uri() and not u.startswith(INSIDE)] == []
+
+
+def unfold(page: Page) -> None:
+    """Open every section, and wait until its charts are drawn."""
+    page.evaluate("document.querySelectorAll('.fold').forEach((fold) => { fold.open = true; })")
+    page.wait_for_function(
+        """[...document.querySelectorAll(".plot")]
+          .filter((plot) => plot.offsetWidth > 0).every((plot) => plot.data)"""
+    )
 
 
 def seen(page: Page, figure: str) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -17,8 +18,10 @@ class Served:
     break_after: int | None = None  # bytes of a response after which the connection is closed
     status: int = 200
     ranges: bool = True
+    length: str | None = None  # what it says instead of the true one
     misplaced: int = 0  # how far off the range is that it says it sends
     sent: list[int] = field(default_factory=list)
+    asked: list[Message] = field(default_factory=list)  # the headers of each request
     url: str = ""
 
     def slice_for(self, wanted: str | None, version: str | None) -> int:
@@ -31,12 +34,13 @@ class Served:
 def serve(served: Served) -> Iterator[Served]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            served.asked.append(self.headers)
             start = served.slice_for(self.headers["Range"], self.headers["If-Range"])
             beyond = start and start >= len(served.body)
             partial = 206 if start else served.status
             self.send_response(416 if beyond else partial)
             body = b"" if beyond else served.body[start:]
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", served.length or str(len(body)))
             self.send_header("ETag", served.version)
             if start:
                 first = start + served.misplaced

@@ -86,3 +86,31 @@ def test_a_local_file_is_copied_whatever_part_lies_there(tmp_path: Path) -> None
     assert (tmp_path / "x.pt").read_bytes() == BODY
     assert digest == hashlib.sha256(BODY).hexdigest()
     assert not (tmp_path / "x.pt.part").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://user:hunter2@host/x.pt",
+        "http://user:hunter2@127.0.0.1:1/x.pt",
+        "http://user:hunter2@127.0.0.1:port/x.pt",
+        "http://user:hunter2@[::1/x.pt",
+        "http://127.0.0.1:1/x y.pt?access_token=hunter2&id=3",
+    ],
+)
+def test_no_message_shows_a_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(OcmError) as refusal:
+        download(url, tmp_path / "x.pt", "do this")
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_user_and_password_are_sent_as_a_header(tmp_path: Path) -> None:
+    with serve(Served(BODY)) as server:
+        download(server.url.replace("//", "//user:p%40ss@"), tmp_path / "x.pt", "do this")
+    assert server.asked[0]["Authorization"] == "Basic dXNlcjpwQHNz"  # user:p@ss
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "9" * 400, "\xff"])
+def test_a_length_that_is_no_number(length: str, tmp_path: Path) -> None:
+    with serve(Served(BODY, length=length)) as server, pytest.raises(OcmError, match="a length of"):
+        download(server.url, tmp_path / "x.pt", "do this")

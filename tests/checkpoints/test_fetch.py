@@ -67,6 +67,15 @@ def test_provenance_travels_with_the_weights(folder: Path, lock: Lock) -> None:
     assert provenance["licence"] == "CC-BY-NC"
 
 
+def test_the_record_of_an_address_has_no_password(folder: Path, lock: Lock) -> None:
+    checkpoint = tiny("celeba64")
+    write(checkpoint.source(), weights(checkpoint), folder / checkpoint.source().file)
+    url = "https://user:hunter2@host/x.pt?id=7&X-Amz-Signature=hunter2"
+    provenance = fetch(checkpoint, folder, lock, url=url, file=checkpoint.source().file)
+    assert provenance["url"] == "https://host/x.pt?id=7&X-Amz-Signature=..."
+    assert b"hunter2" not in (folder / WEIGHTS).read_bytes()
+
+
 def test_the_target_may_lie_elsewhere(folder: Path, tmp_path: Path, lock: Lock) -> None:
     checkpoint = tiny("celeba64")
     state = weights(checkpoint)
@@ -117,7 +126,12 @@ def test_the_command_fetches_into_the_documented_place(
     monkeypatch.chdir(tmp_path)
     assert main(["fetch", "lsun_bedroom", "--url", path.as_uri()]) == 0
     assert_converted(checkpoint, tmp_path / "checkpoints/lsun_bedroom" / WEIGHTS, state)
-    assert "licence of the weights: MIT" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "licence of the weights: MIT" in said and "taken on trust" in said
+    assert main(["fetch", "lsun_bedroom", "--url", path.as_uri()]) == 0
+    assert "taken on trust" not in capsys.readouterr().out  # its digest is known by now
+    assert main(["fetch", "lsun_bedroom", "--expect", "md5=0"]) == 1
+    assert "expected sha256= and 64 hexadecimal digits" in capsys.readouterr().err
     assert "lsun_bedroom/model-2388000.ckpt" in (tmp_path / "checkpoints.lock.json").read_text()
 
 

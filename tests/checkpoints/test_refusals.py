@@ -233,7 +233,35 @@ def test_a_refused_file_leaves_earlier_weights_alone(
 
 def test_a_broken_lock_is_named(checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock):
     write(checkpoint.source(), state, folder / checkpoint.source().file)
-    for text in ("{", '{"celeba64/celeba64.pth": {"sha256": "0"}}'):
-        lock.path.write_text(text)
+    for text in (b"{", b'{"celeba64/celeba64.pth": {"sha256": "0"}}', b"\xff\xfe\x00"):
+        lock.path.write_bytes(text)
         with pytest.raises(OcmError, match=r"checkpoints\.lock\.json: expected .* from git"):
             fetch(checkpoint, folder, lock)
+
+
+def test_a_folder_is_named(checkpoint: Checkpoint, folder: Path, lock: Lock) -> None:
+    (folder / checkpoint.source().file).mkdir(parents=True)
+    with pytest.raises(OcmError, match="expected a file, found a folder"):
+        fetch(checkpoint, folder, lock)
+    lock.path.mkdir()
+    with pytest.raises(OcmError, match=r"checkpoints\.lock\.json: expected a file, found a folder"):
+        lock.recorded("some/file")
+
+
+def test_a_zip_that_disagrees_with_its_crc_is_refused_before_it_is_trusted(
+    checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock, tmp_path: Path
+) -> None:
+    """One flipped bit in a tensor: keys and shapes are right, and no digest is known."""
+    body = bytearray(body_of(checkpoint, state, tmp_path))
+    body[len(body) // 2] ^= 1
+    refused(checkpoint, bytes(body), folder, lock, "CRC of .* is not that of its bytes")
+
+
+def test_another_digest_than_the_expected_one(
+    checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock
+) -> None:
+    path = write(checkpoint.source(), state, folder / checkpoint.source().file)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(OcmError, match=f"expected sha256 {'0' * 64}, found {found}"):
+        fetch(checkpoint, folder, lock, expect="0" * 64)
+    assert fetch(checkpoint, folder, lock, expect=found)["sha256"] == found

@@ -1,4 +1,7 @@
-"""A small repository with two commits that differ in one parameter, and in what came of it."""
+"""A small repository with two commits that differ in one parameter, and in what came of it.
+
+Its code is this checkout's.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from ocm_core.params.document import validate
 from ocm_core.params.resolved import load, resolved_file
 from ocm_core.pipeline.dvc_yaml import dvc_text
+from ocm_core.pipeline.number_provenance import NumberProvenance
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "digits"
 RESOLVED = resolved_file(NAME)
 METRICS = Path(f"reports/{NAME}.metrics.json")
+PROVENANCE = Path(f"reports/{NAME}.provenance.json")
 
 BEFORE: dict[str, Any] = {
     "fid": {"ddpm": {"ocm": {"K5": 8.0, "K10": 4.0, "K25": 3.0}, "beta": {"K5": 9.0}}},
@@ -33,11 +41,12 @@ def make(root: Path) -> None:
     """Both commits; the working tree is the second."""
     _run(root, "git", "init", "--quiet", "--initial-branch=main")
     _run(root, _tool("dvc"), "init", "--quiet")
-    (root / "dvc.yaml").write_text(dvc_text([load(NAME)], []))
+    (root / "dvc.yaml").write_text(dvc_text([load(NAME)], [], {}, []))
     resolved = RESOLVED.read_text()
     rate = f"learning_rate: {load(NAME).train.heads.learning_rate}"
     head, tail = resolved.split("  heads:", 1)
     assert rate in tail
+    (root / "ocm_core").symlink_to(ROOT / "ocm_core")
     _commit(root, resolved, BEFORE)
     _commit(root, f"{head}  heads:{tail.replace(rate, 'learning_rate: 0.125', 1)}", AFTER)
 
@@ -47,7 +56,9 @@ def dvc_diff(root: Path, what: str) -> Any:
 
 
 def _commit(root: Path, resolved: str, metrics: dict[str, Any]) -> None:
-    for file, text in ((RESOLVED, resolved), (METRICS, json.dumps(metrics, indent=1))):
+    numbers = json.dumps(metrics, indent=1)
+    made = NumberProvenance.of(validate(yaml.safe_load(resolved), RESOLVED), numbers)
+    for file, text in ((RESOLVED, resolved), (METRICS, numbers), (PROVENANCE, made.text)):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text(text)
     _run(root, "git", "add", "--all")

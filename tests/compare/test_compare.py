@@ -114,6 +114,66 @@ def test_nothing_differs(ocm):
     assert (code, said) == (0, "HEAD → working tree: no number and no parameter differs\n")
 
 
+@pytest.fixture
+def edit(root):
+    """Change, write or remove (None) a file of the working tree until the test ends."""
+    kept = {}
+
+    def change(file: Path, text: str | None) -> None:
+        kept.setdefault(root / file, (root / file).read_text())
+        (root / file).unlink() if text is None else (root / file).write_text(text)
+
+    yield change
+    for file, text in kept.items():
+        file.write_text(text)
+
+
+def rate(root, value):
+    resolved = (root / repository.RESOLVED).read_text()
+    assert "learning_rate: 0.125" in resolved
+    return resolved.replace("learning_rate: 0.125", f"learning_rate: {value}")
+
+
+def test_parameters_changed_and_nothing_was_rerun(root, ocm, edit, tmp_path):
+    """421 unchanged numbers are no effect of the change."""
+    edit(repository.RESOLVED, rate(root, 0.25))
+    said = ocm()[1]
+    assert "digits: 6 numbers from before (made with other train.heads): 6 unchanged" in said
+    assert "train.heads.learning_rate" in said
+    assert json.loads(ocm("--json")[1])["experiments"][repository.NAME]["numbers"] == (
+        "stale: made with other train.heads"
+    )
+    ocm("--page", str(tmp_path / "page.html"))
+    assert "from before (made with other train.heads)" in (tmp_path / "page.html").read_text()
+
+
+def test_a_changed_title_makes_no_number_old(root, ocm, edit):
+    text = (root / repository.RESOLVED).read_text()
+    title = load(repository.NAME).report.title
+    edit(repository.RESOLVED, text.replace(f"title: {title}", "title: Another"))
+    said = ocm()[1]
+    assert "report.title" in said and "from before" not in said
+
+
+def test_numbers_of_other_sources_are_from_before(root, ocm, edit):
+    made = json.loads((root / repository.PROVENANCE).read_text())
+    edit(repository.PROVENANCE, json.dumps(made | {"sources": "0" * 16}))
+    said = ocm()[1]
+    assert said.startswith("HEAD → working tree: no number and no parameter differs\n")
+    assert "numbers from before (made with other sources): digits" in said
+
+
+def test_numbers_of_unknown_making_are_from_before(root, ocm, edit):
+    edit(repository.PROVENANCE, None)
+    edit(repository.RESOLVED, rate(root, 0.25))
+    assert "digits: 6 numbers from before (nothing says what made them): 6 unchanged" in ocm()[1]
+
+
+def test_a_commit_is_asked_for_its_parameters_and_not_for_its_sources(root, ocm):
+    ours = json.loads(ocm("HEAD~1", "HEAD", "--json")[1])["experiments"][repository.NAME]
+    assert ours["numbers"] == "current"
+
+
 def test_the_page_stands_alone(ocm, tmp_path):
     file = tmp_path / "pages/difference.html"
     assert ocm("HEAD~1", "HEAD", "--page", str(file))[0] == 0

@@ -97,3 +97,26 @@ class Replay:
                 f"replayed noise has {len(values)} {what} draws; number {count} asked"
             )
         return values[count - 1]
+
+
+class WaveNetwork(ScoreNetwork):
+    """ε̂(x, t) = tanh(x) + ½ sin(x + t / 200): smooth in x and t, any shape; counts its passes."""
+
+    head_kinds: ClassVar[tuple[str, ...]] = ()
+    out_channels_per_input = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def features(self, x, time, label=None):
+        self.times.append(float(time[0]))
+        return TrunkFeatures(x, time)
+
+    def readout(self, features):
+        x, time = features
+        phase = time.view(-1, *(1,) * (x.ndim - 1)).to(x.dtype) / 200
+        return x.tanh() + 0.5 * (x + phase).sin()
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        raise NotImplementedError

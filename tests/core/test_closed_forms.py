@@ -151,3 +151,11 @@ def test_exact_bin_mass_far_in_the_tail_is_finite():
         torch.tensor([[0.5]]), torch.tensor([[-0.5]]), torch.tensor([[1e-4]])
     )
     assert torch.isfinite(far).all() and float(far) < -4000
+
+
+def test_the_published_mass_of_a_bin_has_a_floor():
+    """1e-12, as published; the exact mass has none."""
+    x0, mean, variance = torch.zeros(1), torch.full((1,), 0.9), torch.full((1,), 1e-6)
+    floored = Decoder(256, "tanh").log_likelihood(x0, mean, variance)
+    assert float(floored) == pytest.approx(np.log(1e-12), rel=1e-6)
+    assert float(Decoder(256, "exact").log_likelihood(x0, mean, variance)) < -1000

@@ -217,7 +217,7 @@ def test_clamped_entries_are_counted():
     step = ReverseStep(transition(schedule, 1, 5), Ddpm(), Clip(c_min=0.0, c_max=1.0))
     scale = step.transition.posterior_scale
     posterior = step.through(torch.tensor([[-1.0, 0.5, 3.0, 2.0]]) / scale)
-    assert step.tally == {"entries": 4, "below": 1, "above": 2}
+    assert step.tally.read() == {"entries": 4, "below": 1, "above": 2}
     floor, gain = step.kernel.floor(step.transition), step.kernel.gain(step.transition)
     torch.testing.assert_close(
         posterior.variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]])

@@ -60,12 +60,12 @@ class MethodContract:
     def test_declares_what_the_pipeline_must_know(self, method):
         described = covariance.describe(self.kind, self.options)
         assert described.needs in ("head", "moments", "nothing")
-        assert described.samplers and described.samplers <= {"ddpm", "ddim"}
+        assert described.samplers and described.samplers <= {"ddpm", "ddim", "diffusers"}
         assert covariance.build(self.kind, **described.options) == method
 
     def test_covariance_has_the_batch_shape_and_no_negative_entry(self, method, model):
         x = torch.randn(6, 2)
-        for name in method.samplers:
+        for name in method.samplers & KERNELS.keys():
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             with torch.no_grad():
                 found = method.step_covariance(model.predict(x, 20), self.noise())(step)
@@ -95,12 +95,12 @@ class MethodContract:
             found = method.step_covariance(seen, self.noise())
             apart = method.step_covariance(model.predict(x, 20), self.noise())
         assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
-        for name in method.samplers:
+        for name in method.samplers & KERNELS.keys():
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
 
     def test_samples_are_finite_and_repeatable(self, method, model):
-        for name in method.samplers:
+        for name in method.samplers & KERNELS.keys():
             runs = [
                 ancestral(
                     model,
@@ -226,7 +226,7 @@ class Method(PosteriorMethod):
 
 
 def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
-    """The file of README.md, put beside the others."""
+    """The first file of docs/adding.md, put beside the others."""
     package = Path(covariance.__path__[0])
     shutil.copytree(package, tmp_path / "covariance", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "covariance" / "halfway.py").write_text(NEW_METHOD)
@@ -242,3 +242,11 @@ def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
     )
     assert np.isfinite(drawn.x.detach().numpy()).all()
     assert import_module("ocm_core.covariance.halfway").Method is not None
+
+
+@pytest.mark.parametrize("kind", covariance.available())
+def test_only_estimated_variances_have_a_limit_at_the_last_noisy_step(kind):
+    """As the published commands: none with the fixed variances, whose noise there is the point."""
+    expected = None if kind in ("beta", "beta_tilde", "delta") else 0.01
+    assert covariance.build(kind).last_sigma(0.01) == expected
+    assert covariance.build(kind).last_sigma(None) is None

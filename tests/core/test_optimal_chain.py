@@ -1,6 +1,7 @@
 """F[s, t] and the chain of least bound that follows from it."""
 
 import numpy as np
+import pytest
 import torch
 
 from ocm_core import covariance
@@ -29,32 +30,36 @@ def noise_at(t):
 
 
 def costs(grid=range(1, T + 1)):
-    return likelihood().pair_terms(list(grid), X0, noise_at)
+    return likelihood().step_costs(list(grid), X0, noise_at)
 
 
-def test_pair_terms_are_the_terms_of_every_chain():
+def test_step_costs_are_the_terms_of_every_chain():
     found = costs()
-    chain = chains.even(T, 5)
-    bounds, _ = likelihood().bounds({"K": chain}, X0, noise_at)
-    for name, table in found.items():
-        expected = bounds["K", name].terms[:-1].double().mean(1)
-        ours = [table[s, t] for s, t in reversed(list(chains.downward(chain)))]
-        torch.testing.assert_close(torch.stack(ours), expected)
+    for chain in (chains.even(T, 5), (1, 4, 20), (T,)):
+        bounds, _ = likelihood().bounds({"K": chain}, X0, noise_at)
+        for name, table in found.items():
+            expected = bounds["K", name].terms.double().sum(0).mean()
+            assert table.cost(chain) == pytest.approx(float(expected), rel=1e-6)
 
 
-def test_optimal_chain_has_the_least_bound():
-    table = costs()["exact_diag"].numpy()
-
-    def bound(chain):
-        return sum(table[s, t] for s, t in chains.downward(chain))
-
-    for length in (2, 5, 10):
-        best = bound(chains.optimal(table, length))
-        assert best <= bound(chains.even(T, length))
-        assert best < bound(chains.dit(T, length)) + 1e-12
+def test_optimal_chains_have_the_least_bound():
+    for table in costs().values():
+        for length, best in table.optimal().items():
+            assert len(best) == length
+            if length > 1:
+                assert table.cost(best) <= table.cost(chains.even(T, length)) + 1e-12
+                assert table.cost(best) <= table.cost(chains.dit(T, length)) + 1e-12
 
 
 def test_a_grid_keeps_the_chain_on_it():
     grid = [1, 5, 10, 20, 30, T]
-    chain = chains.optimal(costs(grid)["exact_diag"].numpy(), 4)
-    assert set(chain) <= set(grid) and chain[-1] == T and len(chain) == 4
+    found = costs(grid)["exact_diag"].optimal()
+    assert {*found} == {1, 2, 3, 4, 5, 6} and found[6] == tuple(grid)
+    assert all({*chain} <= {*grid} for chain in found.values())
+
+
+def test_a_chain_begins_where_the_prior_is_cheap_enough():
+    free, dear = np.zeros(4), np.array([np.inf, 9.0, 0.1, 0.0])
+    steps = np.array([[0, 1, 1, 5], [0, 0, 1, 2], [0, 0, 0, 1], [0, 0, 0, 0]], dtype=float)
+    assert chains.optimal(steps, free, 1) == {1: (1,)}
+    assert chains.optimal(steps, dear, 2) == {1: (2,), 2: (2, 3)}

@@ -1,6 +1,7 @@
 """Schedules and chains against the published numbers, and the identities that define them."""
 
 from itertools import combinations
+from time import process_time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from ocm_core.diffusion import chains, schedule
 from ocm_core.errors import OcmError
+from ocm_core.schema.chains import ListChain, OptimalChain, PowerChain, QuadraticChain
 from tests.goldens_io import arrays, facts
 
 PUBLISHED = ["linear_1000", "cosine_1000", "cosine_4000"]
@@ -91,24 +93,79 @@ def test_even_chain_ends_at_both_ends(steps, data):
     assert list(chain) == sorted(chain)
 
 
-@given(steps=st.integers(3, 8), seed=st.integers(0, 10**6), data=st.data())
-def test_optimal_chain_equals_exhaustive_search(steps, seed, data):
-    length = data.draw(st.integers(1, steps))
-    costs = np.random.default_rng(seed).normal(size=(steps + 1, steps + 1))
+@given(steps=st.integers(3, 8), seed=st.integers(0, 10**6))
+def test_optimal_chains_equal_exhaustive_search(steps, seed):
+    draw = np.random.default_rng(seed)
+    costs, ends = draw.normal(size=(steps + 1, steps + 1)), draw.normal(size=steps + 1)
 
     def total(chain):
-        return sum(costs[s, t] for s, t in chains.downward(chain))
+        return ends[chain[-1]] + sum(costs[s, t] for s, t in chains.downward(chain))
 
-    candidates = [(*m, steps) for m in combinations(range(1, steps), length - 1)]
-    best = min(candidates, key=total)
-    assert total(chains.optimal(costs, length)) == pytest.approx(total(best))
+    found = chains.optimal(costs, ends, steps)
+    assert {*found} == {*range(1, steps + 1)}
+    for length, chain in found.items():
+        best = min(combinations(range(1, steps + 1), length), key=total)
+        assert total(chain) == pytest.approx(total(best))
+
+
+def test_optimal_chains_leave_out_what_is_infinite_or_not_a_number():
+    costs, ends = np.zeros((4, 4)), np.zeros(4)
+    costs[0, 1:] = np.nan, np.inf, 1.0
+    assert chains.optimal(costs, ends, 3) == {1: (3,)}
+
+
+def test_all_optimal_chains_of_a_thousand_timesteps_take_less_than_a_second():
+    draw = np.random.default_rng(0)
+    costs, ends = draw.exponential(size=(1001, 1001)), np.zeros(1001)
+    began = process_time()
+    assert len(chains.optimal(costs, ends, 100)) == 100
+    assert process_time() - began < 1.0
+
+
+def test_a_power_chain_is_the_power_of_an_even_grid():
+    assert chains.power(1000, 5, 1.0, 200) == (200, 400, 600, 800, 1000)
+    assert chains.power(1000, 10, 2.0, 10) == tuple(10 * k**2 for k in range(1, 11))
+    assert chains.power(1000, 1, 2.0, 10) == (1000,)
+
+
+def test_without_a_first_timestep_the_grid_of_a_power_chain_begins_at_0():
+    assert chains.power(1000, 5, 1.0) == (200, 400, 600, 800, 1000)
+    assert chains.power(1000, 10, 2.0) == chains.power(1000, 10, 2.0, 10)
+    assert chains.power(1000, 1, 1.5) == (1000,)
+    with pytest.raises(
+        OcmError, match="power chain of K = 50 over T = 1000 visits a timestep twice"
+    ):
+        chains.build(PowerChain(exponent=2.0), schedule.linear(1000), 50)  # 0.4 is rounded to 0
+    assert chains.grid(PowerChain(exponent=2.0), schedule.linear(1000), 50)[0] == 1
+
+
+def test_the_first_timestep_of_a_power_chain_can_be_a_share_of_all():
+    assert chains.power(4000, 7, 1.5, 0.065) == chains.power(4000, 7, 1.5, 260)
+    assert chains.power(40, 3, 1.0, 0.05) == (2, 21, 40)
+
+
+def test_a_log_snr_chain_is_even_in_the_log_snr():
+    full = schedule.linear(1000)
+    chain = chains.log_snr(full, 8)
+    values = 0.5 * np.log(full.alpha_bar[1:] / full.b[1:])
+    apart = np.diff(values[np.array(chain) - 1])
+    assert chain[0] == 1 and chain[-1] == 1000
+    np.testing.assert_allclose(apart, apart.mean(), rtol=0.2)
 
 
 def test_bad_requests_are_refused_in_words():
     with pytest.raises(OcmError, match="K = 11 steps: expected 1 ≤ K ≤ T = 10"):
         chains.even(10, 11)
     with pytest.raises(OcmError, match="visits a timestep twice"):
-        chains.build("quadratic", 1000, 500)
+        chains.build(QuadraticChain(), schedule.linear(1000), 500)
+    with pytest.raises(OcmError, match="K = 2 steps; there are those of K = 1, 3"):
+        chains.build(ListChain(timesteps=[[4], [1, 5, 9]]), schedule.linear(50), 2)
+    with pytest.raises(OcmError, match="ends at 51: expected at most T = 50"):
+        chains.build(ListChain(timesteps=[[4, 51]]), schedule.linear(50), 2)
+    with pytest.raises(OcmError, match="no optimal chain of method 'ocm' has K = 2 steps"):
+        chains.build(OptimalChain(), schedule.linear(50), 2, "ocm")
+    with pytest.raises(OcmError, match="expected one below T = 50"):
+        chains.build(PowerChain(exponent=2.0, first=50), schedule.linear(50), 2)
     with pytest.raises(OcmError, match="'exponential' is unknown; valid: cosine, linear"):
         schedule.build("exponential", 10)
     with pytest.raises(OcmError, match="expected 0 ≤ s < t ≤ T = 50"):

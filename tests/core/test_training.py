@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -13,10 +14,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from ocm_core import covariance
-from ocm_core.covariance.learned import CovarianceHead
+from ocm_core.artifacts.trained import save_average, save_networks
+from ocm_core.covariance.learned import CovarianceHead, TrainingBatch
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
@@ -31,8 +34,9 @@ from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as MomentSettings
 from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, target_means, timesteps
-from ocm_core.training.batches import InMemory, noisy_batch
+from ocm_core.training.batches import InMemory, noisy_batch, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import Moments, estimate, estimate_at
@@ -63,14 +67,14 @@ def changed(**values):
     return SETTINGS.model_copy(update=values)
 
 
-def head_fitting(labels=LEARNED, score=None):
+def head_fitting(labels=LEARNED, score=None, width=16):
     levels = schedule.linear(100)
     network = score or MixtureScore(PAIR, levels)
     baseline = gaussian_baseline(levels, PAIR.variance)
     heads = {}
     for label in labels:
         torch.manual_seed(len(label))
-        net = network.make_head("mlp", width=16, depth=2)
+        net = network.make_head("mlp", width=width, depth=2)
         heads[label] = CovarianceHead(net, baseline, "positive")
     x0 = torch.from_numpy(PAIR.draw(100, np.random.default_rng(0))).float()
     methods = {label: covariance.build(label) for label in labels}
@@ -100,8 +104,11 @@ def test_updates_and_average_equal_the_published_ones(case, tmp_path):
     class Recorded:
         networks: ClassVar[dict] = {case: head}
 
-        def losses(self, rng, rows):
-            batch = training_batch(model, "training", case, [method], step=rng.iteration)
+        def draw(self, rng):
+            return rng.iteration
+
+        def losses_on(self, iteration):
+            batch = training_batch(model, "training", case, [method], step=iteration)
             return {case: method.loss(batch)}
 
     settings = changed(
@@ -119,10 +126,16 @@ def test_updates_and_average_equal_the_published_ones(case, tmp_path):
         idle = facts(f"networks/{meta['network']}")["parameters_without_influence"]
         influential = {k: v for k, v in head.net.state_dict().items() if names[k] not in idle}
         assert len(influential) > 2
+        moved: dict[str, list[torch.Tensor]] = {"final": [], "ema": []}
         for key, value in influential.items():
+            first = before[f"net.{key}"].double()
             for kind, ours in (("final", value), ("ema", state.average[f"{case}.net.{key}"])):
-                expected = golden[f"{case}/{kind}/{names[key]}"]
+                expected = torch.from_numpy(golden[f"{case}/{kind}/{names[key]}"]).double()
                 np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=2e-7)
+                moved[kind] += [torch.stack([ours.double() - first, expected - first]).flatten(1)]
+        for kind, ways in moved.items():  # an average hardly moves: compare the way that it went
+            went, published = torch.cat(ways, 1)
+            assert (went - published).abs().median() < 0.1 * published.abs().median(), kind
     finally:
         head.load_state_dict(before)
 
@@ -137,11 +150,58 @@ def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
                 raise KeyboardInterrupt
             yield step
 
-    with pytest.raises(KeyboardInterrupt):
+    saved = killed_at - killed_at % SETTINGS.checkpoint_every
+    with pytest.raises(KeyboardInterrupt, match=f"^resumes at iteration {saved} of 12$"):
         fit(head_fitting(), SETTINGS, tmp_path, progress=die_at)
     resumed = fit(head_fitting(), SETTINGS, tmp_path)
     assert_same_bytes(whole, weights(resumed))
     assert resumed.curve[-1]["iteration"] == 12
+
+
+@pytest.mark.parametrize("killed_at", [None, 7])
+def test_kept_heads_are_the_averages_of_their_iterations(killed_at, tmp_path):
+    """Also across a kill; the last of them is what training leaves."""
+    averages = {}
+
+    def keep(state):
+        averages[state.iteration] = {k: v.clone() for k, v in state.average.items()}
+        save_average(tmp_path / f"{state.iteration}.safetensors", state)
+
+    def until(steps):
+        yield from (s for s in steps if s < killed_at)
+        raise KeyboardInterrupt
+
+    if killed_at is not None:
+        with pytest.raises(KeyboardInterrupt):
+            fit(head_fitting(), SETTINGS, tmp_path, progress=until, after_each=keep)
+    state = fit(head_fitting(), SETTINGS, tmp_path, after_each=keep)
+    state.use_average()
+    save_networks(tmp_path / "last.safetensors", state.networks)
+    for iteration, average in averages.items():
+        kept = load_file(tmp_path / f"{iteration}.safetensors")
+        assert_same_bytes(average, {k: v for k, v in kept.items() if k in average})
+    assert set(averages) == set(range(1, 13))
+    kept, left = (load_file(tmp_path / f"{name}.safetensors") for name in (12, "last"))
+    assert_same_bytes(kept, left)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 0.9])
+def test_the_average_follows_the_weights_at_its_rate(rate, tmp_path):
+    """ema ← rate · ema + (1 - rate) · weights, once an iteration, from the first weights on."""
+    fitting = head_fitting(["ocm"])
+    parameters = dict(fitting.networks["ocm"].named_parameters())
+    expected = {name: p.detach().double() for name, p in parameters.items()}
+    first = {name: value.clone() for name, value in expected.items()}
+
+    def follow(state):
+        for name, p in parameters.items():
+            expected[name] = rate * expected[name] + (1 - rate) * p.detach().double()
+
+    state = fit(fitting, changed(ema=rate), tmp_path, after_each=follow)
+    for name, value in expected.items():
+        went, way = state.average[f"ocm.{name}"].double() - first[name], value - first[name]
+        torch.testing.assert_close(went, way, rtol=1e-3, atol=1e-7)
+        assert way.abs().max() > 1e-4
 
 
 SLOW_RUN = """
@@ -186,16 +246,22 @@ def test_accumulation_equals_one_large_batch(tmp_path):
 
 
 DISTRIBUTED = """
-import sys
+import os, sys
 from pathlib import Path
-from typing import ClassVar
 import torch
 torch.set_num_threads(1)
 from safetensors.torch import save_file
-torch.distributed.init_process_group("gloo")
+from ocm_core.distributed import joined
 from tests.core.test_training import changed, fit, head_fitting, weights
-found = weights(fit(head_fitting(), changed(checkpoint_every=100), Path(sys.argv[1])))
-save_file(found, f"{sys.argv[1]}/rank{torch.distributed.get_rank()}.safetensors")
+with joined(int(os.environ["LOCAL_RANK"])):
+    found = weights(fit(head_fitting(), changed(checkpoint_every=100), Path(sys.argv[1])))
+    save_file(found, f"{sys.argv[1]}/rank{torch.distributed.get_rank()}.safetensors")
+"""
+LEAVING = """
+import os
+from ocm_core.distributed import current_rank, joined
+with joined(int(os.environ["LOCAL_RANK"])):
+    assert current_rank().agreed(lambda: 3) == 3
 """
 
 
@@ -205,24 +271,22 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def test_two_processes_train_what_one_trains(tmp_path):
-    from safetensors.torch import load_file
-
-    script = tmp_path / "run.py"
-    script.write_text(DISTRIBUTED)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+def run_in_processes(number: int, source: str, folder: Path) -> None:
+    script = folder / "run.py"
+    script.write_text(source)
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={number}"]
     address = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    threads = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     subprocess.run(
-        [*launcher, *address, str(script), str(tmp_path)],
+        [*launcher, *address, str(script), str(folder)],
         check=True,
         timeout=300,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path.cwd()),
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-        },
+        env={**os.environ, "PYTHONPATH": str(Path.cwd()), **threads},
     )
+
+
+def test_two_processes_train_what_one_trains(tmp_path):
+    run_in_processes(2, DISTRIBUTED, tmp_path)
     one = weights(fit(head_fitting(), changed(checkpoint_every=100), tmp_path))
     ranks = [load_file(tmp_path / f"rank{rank}.safetensors") for rank in (0, 1)]
     assert_same_bytes(*ranks)
@@ -230,12 +294,17 @@ def test_two_processes_train_what_one_trains(tmp_path):
         torch.testing.assert_close(ranks[0][name], value, rtol=2e-4, atol=2e-6)
 
 
+def test_processes_that_have_little_to_do_leave_in_order(tmp_path):
+    """Each that ends while its threads listen aborts: one in three did."""
+    run_in_processes(6, LEAVING, tmp_path)
+
+
 def test_gradient_never_reaches_the_trunk():
     levels = schedule.linear(100)
     score = MlpScore(levels, 1.0, 16, 2, "gaussian")
     fitting = head_fitting(score=score)
     score.requires_grad_(True)
-    losses = fitting.losses(BatchRng(0, 0, 8), slice(0, 8))
+    losses = fitting.losses(BatchRng(0, 0, 8))
     torch.stack([loss.sum() for loss in losses.values()]).sum().backward()
     assert all(parameter.grad is None for parameter in score.parameters())
     assert all(p.grad is not None for h in fitting.networks.values() for p in h.parameters())
@@ -275,10 +344,11 @@ class Scripted:
         self.networks = {"ocm": Broken(values)}
         self.values = values
 
-    def losses(self, rng, rows):
-        size = rows.stop - rows.start
-        value = self.values[rng.iteration]
-        return {"ocm": self.networks["ocm"].weight * torch.full((size,), value)}
+    def draw(self, rng):
+        return torch.full((len(rng.rows),), self.values[rng.iteration])
+
+    def losses_on(self, values):
+        return {"ocm": self.networks["ocm"].weight * values}
 
 
 def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path):
@@ -296,10 +366,24 @@ def test_a_loss_that_explodes_stops(tmp_path):
         fit(Scripted(losses), changed(checkpoint_every=100), tmp_path)
 
 
+@pytest.mark.parametrize(("loss", "stops"), [(4.5e4, False), (5.5e4, True)])
+def test_a_loss_explodes_from_a_thousandfold_on(loss, stops, tmp_path):
+    """Smoothed: a fiftieth of 50,000."""
+    losses = Scripted([1.0] * 11 + [loss])
+    with pytest.raises(OcmError, match="1000-fold") if stops else nullcontext():
+        fit(losses, changed(learning_rate=1e-9), tmp_path)
+
+
 def test_a_checkpoint_of_other_networks_is_refused(tmp_path):
     fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
     with pytest.raises(OcmError, match="holds other networks"):
         fit(head_fitting(["sn"]), SETTINGS, tmp_path)
+
+
+def test_a_checkpoint_of_networks_of_another_size_is_refused(tmp_path):
+    fit(head_fitting(["ocm"], width=8), SETTINGS, tmp_path)
+    with pytest.raises(OcmError, match="holds other networks"):
+        fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
 
 
 def test_batches_that_do_not_divide_are_refused():
@@ -313,10 +397,59 @@ def test_every_item_is_visited_once_per_epoch():
     assert not np.array_equal(items[:25], items[25:])
 
 
+def test_a_process_draws_its_own_rows_and_they_are_those_of_the_whole_batch():
+    def drawn(rows):
+        rng = BatchRng(3, 4, 10, rows=rows)
+        signs = [rng.signs((5,)) for _ in range(2)]
+        return [
+            torch.from_numpy(rng.items(25)),
+            rng.times(9),
+            rng.uniforms(),
+            rng.normals((2, 3)),
+            *signs,
+        ]
+
+    whole = drawn(None)
+    for rows in (range(0, 5), range(5, 10), range(7, 8)):
+        for part, values in zip(drawn(rows), whole, strict=True):
+            assert torch.equal(part, values[rows.start : rows.stop])
+    assert len(torch.unique(whole[3])) == whole[3].numel()
+
+
 def test_cosine_decay_goes_from_the_full_rate_to_nothing():
     rates = [learning_rate(SETTINGS, i) for i in range(12)]
     assert rates[0] == SETTINGS.learning_rate and rates == sorted(rates, reverse=True)
+    assert rates[6] == pytest.approx(SETTINGS.learning_rate / 2)
+    assert rates[4] == pytest.approx(SETTINGS.learning_rate * 3 / 4)
     assert learning_rate(changed(decay="constant"), 11) == SETTINGS.learning_rate
+
+
+def test_the_curve_is_of_smoothed_losses(tmp_path):
+    """Each loss counts for a fiftieth of it."""
+    state = fit(Scripted([1.0] * 11 + [51.0]), changed(learning_rate=1e-9), tmp_path)
+    assert state.curve[-1]["ocm"] == pytest.approx(0.98 * 1.0 + 0.02 * 51.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("steps", "weight"), [(250, 0.25), (1000, 1.0), (4000, 4.0)])
+def test_the_bound_of_a_learned_variance_has_the_weight_of_its_number_of_terms(steps, weight):
+    """OpenAI's hybrid loss: T / 1000 times the bound's term, in bits."""
+    torch.manual_seed(0)
+    sizes = {"image_size": 4, "in_channels": 1, "patch_size": 2, "width": 8, "depth": 1}
+    network = build(
+        "dit", {**sizes, "attention_heads": 2, "num_classes": 2, "learns_variance": True}
+    )
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model = Denoiser(network.eval(), schedule.linear(steps))
+    items = InMemory(torch.randn(6, 1, 4, 4), torch.zeros(6, dtype=torch.int64))
+    found = ScoreMatching(model, items, Decoder(None)).losses(BatchRng(0, 0, 6))
+    rng = BatchRng(0, 0, 6)
+    noisy = noisy_batch(items, model.schedule, rng)
+    seen = model.predict(noisy.x, noisy.t, noisy.label)
+    batch = TrainingBatch(seen, noisy.x0, noisy.eps, lambda: noisy.x0, Decoder(None))
+    term = covariance.build("iddpm", source="network").loss(batch) / np.log(2)
+    squares = ((noisy.eps - seen.eps) ** 2).flatten(1).sum(1)
+    torch.testing.assert_close(found["score"], squares + weight * term)
 
 
 @pytest.mark.parametrize("size", [1, 4, 7, 100])
@@ -324,11 +457,9 @@ def test_moments_do_not_depend_on_how_many_images_are_looked_at_together(size: i
     denoiser = Denoiser(LabelledNetwork(0), Schedule(np.linspace(0.0, 0.3, 6)))
     x0, eps = torch.randn(2, 7, 4, 2, 2, dtype=torch.float64)
     label = torch.arange(7) % 4
-    found, expected = Moments.empty(5), Moments.empty(5)
-    estimate_at(denoiser, expected, 3, x0, eps, label)
-    estimate_at(denoiser, found, 3, x0, eps, label, batch_size=size)
-    assert found.one_minus_gamma[3] == pytest.approx(expected.one_minus_gamma[3], rel=1e-12)
-    assert found.gamma_error[3] == pytest.approx(expected.gamma_error[3], rel=1e-12)
+    expected = estimate_at(denoiser, 3, x0, eps, label)
+    found = estimate_at(denoiser, 3, x0, eps, label, batch_size=size)
+    assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 20, 30, 31, 1000, 1003])
@@ -359,8 +490,9 @@ def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
 def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
     rng = BatchRng(5, t, 1000)
     at = torch.full((1000,), t)
-    noisy = noisy_batch(fitting.items, fitting.denoiser.schedule, rng, slice(None), at)
-    return fitting.methods[label].target(fitting.predict(noisy, rng, slice(None))).detach()
+    drawn = noisy_draws(fitting.items, fitting.denoiser.schedule, rng, at)
+    batch = fitting.predict(drawn.noisy(fitting.denoiser.schedule), drawn.probe())
+    return fitting.methods[label].target(batch).detach()
 
 
 @pytest.mark.parametrize("size", [1, 5, 32, 100])
@@ -417,8 +549,59 @@ def test_dropout_in_the_frozen_trunk_is_seeded_by_the_batch() -> None:
     def losses(train: bool, iteration: int) -> torch.Tensor:
         network.train(train)
         rng = BatchRng(0, iteration, 8)
-        rng.seed_torch(0)
-        return fitting.losses(rng, slice(None))["npr"].detach()
+        rng.seed_torch()
+        return fitting.losses(rng)["npr"].detach()
 
     assert torch.equal(losses(True, 3), losses(True, 3))
     assert not torch.equal(losses(True, 3), losses(False, 3))
+
+
+def plainly_trained(fitting: HeadFitting, settings: OptimiserParams) -> dict[str, torch.Tensor]:
+    """The weights and their average after training, as a few lines in one thread have it."""
+    named = {
+        f"{k}.{n}": p for k, net in fitting.networks.items() for n, p in net.named_parameters()
+    }
+    average = {name: p.detach().clone() for name, p in named.items()}
+    adam = torch.optim.AdamW(named.values(), weight_decay=settings.weight_decay)
+    for iteration in range(settings.iterations):
+        adam.zero_grad()
+        for rows in (range(0, 8), range(8, 16)):
+            rng = BatchRng(settings.seed, iteration, 16, rows=rows)
+            losses = fitting.losses(rng).values()
+            (torch.stack([loss.sum() for loss in losses]).sum() / 16).backward()
+        adam.param_groups[0]["lr"] = learning_rate(settings, iteration)
+        adam.step()
+        for name, parameter in named.items():
+            average[name].lerp_(parameter.detach(), 1.0 - settings.ema)
+    weights = {f"weights/{name}": p.detach() for name, p in named.items()}
+    return weights | {f"average/{name}": value for name, value in average.items()}
+
+
+def test_batches_made_ahead_train_the_same_bytes_as_a_plain_loop(tmp_path):
+    settings = changed(iterations=20, accumulate=2)
+    found = weights(fit(head_fitting(), settings, tmp_path))
+    expected = plainly_trained(head_fitting(), settings)
+    assert_same_bytes({k: v for k, v in found.items() if k in expected}, expected)
+
+
+def test_nothing_is_read_of_a_loss_between_two_looks(tmp_path, monkeypatch):
+    """The first bad iteration is told, though it was seen later."""
+    monkeypatch.setattr(loop, "_CURVE_POINTS", 1)
+    losses = [1.0] * 40 + [float("inf"), float("nan")] * 80
+    with pytest.raises(OcmError, match=r"diverged at iteration 40: loss inf is not a finite"):
+        fit(Scripted(losses), changed(iterations=200, checkpoint_every=1000), tmp_path)
+
+
+def test_the_bytes_of_a_resumed_curve_are_those_of_a_whole_one(tmp_path):
+    settings = changed(checkpoint_every=5)
+    whole = fit(head_fitting(), settings, tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        fit(head_fitting(), settings, tmp_path / "b", after_each=stop_at_seven)
+    again = fit(head_fitting(), settings, tmp_path / "b")
+    assert again.curve == whole.curve and again.lowest == whole.lowest
+
+
+def stop_at_seven(state: TrainingState) -> None:
+    if state.iteration == 7:
+        raise KeyboardInterrupt

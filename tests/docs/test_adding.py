@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,22 +12,12 @@ from PIL import Image
 from tests.docs.page import blocks, commands, edited, follow
 from tests.pipeline.conftest import ROOT, Project, copy_repository
 
-PAGE, README = (ROOT / "docs/adding.md").read_text(), (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs/adding.md").read_text()
 CONTRACTS = (
     "tests/core/test_methods.py",
     "tests/networks/test_conv.py",
     "tests/datasets/test_contract.py",
 )
-
-
-def follow_readme(root: Path) -> list[Path]:
-    """README.md's method and its experiment; their names stand in the text."""
-    section = README.split("\n## Add a covariance method\n")[1].split("\n## ")[0]
-    method, overlay = blocks(section)
-    named = [root / name for name in re.findall(r"`((?:ocm_core|params)/[\w/]+\.\w+)`", section)]
-    for path, block in zip(named, (method, overlay), strict=True):
-        path.write_text(block.text)
-    return named
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +28,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     shutil.copytree(
         ROOT / "tests", made.root / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
-    written = [*follow(PAGE, made.root), *follow_readme(made.root)]
-    assert len(written) == 11 + 2
+    written = follow(PAGE, made.root)
+    assert len(written) == 13
     code = [str(file) for file in written if file.suffix == ".py"]
     made.run("ruff", "check", "--no-cache", *code)
     made.run("ruff", "format", "--no-cache", "--check", *code)
@@ -73,7 +61,7 @@ def test_the_commands_of_the_page_end_in_a_report_and_samples(project: Project) 
     assert "isotropic" in (project.root / "reports/patches.html").read_text()
     mine = yaml.safe_load((project.root / "params/resolved/mine.yaml").read_text())
     described = {"kind": "halfway", "needs": "nothing", "head": None, "init": None, "share": 0.25}
-    assert mine["methods"]["halfway"] == described  # the README's experiment
+    assert mine["methods"]["halfway"] == described
     assert all("halfway" in s["methods"] for s in mine["sample"]["samplers"].values())
     (grid,) = (project.root / "samples").glob("patches-learned-ddpm-isotropic-K10-seed0.png")
     assert Image.open(grid).size == (8 * 17 * 4,) * 2

@@ -6,15 +6,16 @@ import ast
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ocm_core import covariance
-from ocm_core.diffusion.chains import CHAINS
 from ocm_core.diffusion.schedule import SCHEDULES
 from ocm_core.params.resolved import load
 from ocm_core.pipeline.staleness import source_files
 from ocm_core.pipeline.table import STAGES, Task
+from ocm_core.schema.chains import ChainParams
 from tests.pipeline.conftest import ROOT
 
 PACKAGE = ROOT / "ocm_core"
@@ -152,7 +153,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_mathematics_names_every_method_chain_schedule_and_distance() -> None:
-    names = [*covariance.available(), *CHAINS, *SCHEDULES]
+    kinds = (chain.model_fields["kind"].default for chain in get_args(get_args(ChainParams)[0]))
+    names = [*covariance.available(), *kinds, *SCHEDULES]
     names += [f"{file.stem}.py" for file in (PACKAGE / "metrics").glob("[!_]*.py")]
     names.remove("checks.py")  # of shapes
     assert [name for name in names if f"`{name}`" not in MATHEMATICS] == []

@@ -126,13 +126,16 @@ def configured(**changes: Any) -> Callable[[Path], None]:
         (pickle_only, "diffusion_pytorch_model.bin: a pickle, which may run anything"),
         (lambda folder: (folder / WEIGHTS).unlink(), f"{WEIGHTS}: no such file"),
         (lambda folder: (folder / CONFIG_FILE).unlink(), f"{CONFIG_FILE}: no such file"),
-        (lambda folder: (folder / CONFIG_FILE).write_text("<html>"), "config.json: expected JSON"),
+        (
+            lambda folder: (folder / CONFIG_FILE).write_text("<html>"),
+            "expected a JSON object",
+        ),
         (lambda folder: (folder / CONFIG_FILE).write_text("[]"), "expected a JSON object"),
         (configured(latent_chanels=4), "latent_chanels' is unknown; did you mean 'latent_channels"),
         (configured(latents_mean=[0.0] * 4), "latents_mean is set"),
         (configured(_class_name="VQModel"), "describes a VQModel; expected an AutoencoderKL"),
         (configured(down_block_types=["DownEncoderBlock2D"]), "down_block_types has not as many"),
-        (configured(norm_num_groups=3), "no AutoencoderKL can be built from it"),
+        (configured(norm_num_groups=3), "expected a configuration of AutoencoderKL"),
         (configured(latent_channels=5), "misshapen"),
     ],
 )

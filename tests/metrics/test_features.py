@@ -37,6 +37,7 @@ class Brightness(NamedTuple):
 
     name: str = "brightness"
     dimension: int = 1
+    device: str = "cpu"
 
     def features(self, images: Tensor) -> Tensor:
         return images.float().mean((1, 2, 3))[:, None]

@@ -60,7 +60,7 @@ def test_statistics_and_images_are_those_of_the_file(tmp_path: Path) -> None:
         ({"arr_0": arrays()["arr_0"]}, "expected statistics"),
         (arrays() | {"arr_0": np.zeros((2, 8, 6, 3))}, "expected arr_0.npy of uint8"),
         (b"<html>quota</html>", "found a web page"),
-        (b"PK\x03\x04 cut off", "damaged"),
+        (b"PK\x03\x04 cut off", "expected a whole archive"),
     ],
 )
 def test_other_files_are_refused(

@@ -134,12 +134,6 @@ def test_models_that_mean_something_else_are_refused(change: dict[str, Any], mes
         DiffusersUNet(model(PLAIN | change))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_of_lower_precision_are_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(OcmError, match=f"weights are {dtype}; load it with torch_dtype"):
-        DiffusersUNet(model(PLAIN).to(dtype))
-
-
 def test_other_networks_are_refused_by_name() -> None:
     with pytest.raises(OcmError, match="Linear is no diffusers UNet2DModel"):
         DiffusersUNet(nn.Linear(1, 1))

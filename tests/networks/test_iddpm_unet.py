@@ -27,8 +27,8 @@ class TestIddpmUNet(NetworkContract):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_classes": 10}, "num_classes=10; only None"),
-        ({"use_scale_shift_norm": False}, "use_scale_shift_norm=False; only True"),
+        ({"conv_resample": False}, "conv_resample=False; only True"),
+        ({"num_heads_upsample": 5}, "multiple of decoder_attention_heads=5"),
         ({"out_channels": 4}, "out_channels=4; expected in_channels=3 or 6"),
         ({"channel_mults": [1]}, "'channel_mults'.*did you mean 'channel_mult'"),
         ({"num_heads": 5}, "base_channels=32 is not a multiple of attention_heads=5"),

@@ -73,6 +73,25 @@ def test_refused_value(override: str, key: str, reason: str) -> None:
     assert "\n" not in said
 
 
+BEST = (
+    "{kind: best_fid, samples: 2, steps: null, guidance: 1.0, last_sigma: null, "
+    "batch_size: 2, seed: 0}"
+)
+
+
+@pytest.mark.parametrize(
+    ("every", "key", "reason"),
+    [
+        ("null", "train.selection", "train.heads.keep_every is null"),
+        ("300", "train.heads.keep_every", "300 does not divide iterations = 800"),
+    ],
+)
+def test_heads_that_are_chosen_among_are_kept(every: str, key: str, reason: str) -> None:
+    asked = [f"train.heads.keep_every={every}", "~train.selection", f"+train.selection={BEST}"]
+    with pytest.raises(OcmError, match=rf"^params/experiment/digits\.yaml: {key}: .*{reason}"):
+        compose("digits", asked)
+
+
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
@@ -111,7 +130,7 @@ def test_unknown_experiment() -> None:
 
 def test_broken_files(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    for text, reason in {"a: [": "not valid YAML", "- a": "expected a mapping"}.items():
+    for text, reason in {"a: [": "expected valid YAML", "- a": "expected a mapping"}.items():
         file.write_text(text)
         with pytest.raises(OcmError, match=rf"x\.yaml: {reason}"):
             read_yaml(file)

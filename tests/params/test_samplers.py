@@ -2,29 +2,99 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast, get_args
 
 import pytest
 
 from ocm_core.cells import cells
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import pixel_sigma_limit
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
+from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
-from ocm_core.samplers.cell_sampler import CellSampler
-from ocm_core.schema.experiment import ChainKind
+from ocm_core.samplers import cell_sampler
+from ocm_core.samplers.cell_sampler import CellSampler, kernel_of
+from ocm_core.schema.chains import (
+    ChainParams,
+    DitChain,
+    EvenChain,
+    ListChain,
+    LogSnrChain,
+    OptimalChain,
+    PowerChain,
+    QuadraticChain,
+    StridedChain,
+)
+from ocm_core.schema.experiment import SamplerParams
 
-
-@pytest.mark.parametrize("kind", get_args(ChainKind))
-def test_every_chain_can_be_chosen(kind: str) -> None:
-    overrides = [f"sample.samplers.ddim.chain={kind}", f"evaluate.likelihood.chain={kind}"]
-    experiment = compose("digits", overrides)
-    assert experiment.sample.samplers["ddim"].chain == kind
-    assert experiment.evaluate.likelihood and experiment.evaluate.likelihood.chain == kind
+CHOICES = {
+    "even": EvenChain(),
+    "quadratic": QuadraticChain(),
+    "strided": StridedChain(),
+    "dit": DitChain(),
+    "log_snr": LogSnrChain(),
+    "power, exponent: 2.0, first: 10": PowerChain(exponent=2.0, first=10),
+    "list, timesteps: [[9], [1, 9]]": ListChain(timesteps=[[9], [1, 9]]),
+    "optimal, of: ocm": OptimalChain(of="ocm"),
+}
 
 
 def test_no_chain_is_left_out() -> None:
-    assert set(get_args(ChainKind)) == set(chains.CHAINS)
+    union, _ = get_args(ChainParams)
+    assert {*get_args(union)} == {type(chain) for chain in CHOICES.values()}
+
+
+@pytest.mark.parametrize("text", CHOICES)
+def test_every_chain_can_be_chosen(text: str) -> None:
+    grids = "sample.samplers.ddim.grids=[{steps: [1, 2], guidance: [1.0]}]"
+    overrides = [
+        f"++sample.samplers.ddim.chain={{kind: {text}}}",
+        f"++evaluate.likelihood.chains.ddpm={{kind: {text}}}",
+        "evaluate.likelihood.steps=[1,2]",
+        "evaluate.likelihood.fewer={rademacher_100: [1]}",
+        grids,
+    ]
+    experiment = compose("digits", overrides)
+    assert experiment.sample.samplers["ddim"].chain == CHOICES[text]
+    assert experiment.evaluate.likelihood is not None
+    assert experiment.evaluate.likelihood.chains["ddpm"] == CHOICES[text]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sample.samplers.ddim.chain=even", "sample.samplers.ddim.chain"),
+        ("sample.samplers.ddim.chain.kind=evne", "sample.samplers.ddim.chain"),
+        ("sample.samplers.ddim.chain={kind: power}", "chain.exponent: missing"),
+        (
+            "++sample.samplers.ddim.chain={kind: power, exponent: 2.0, first: 1000}",
+            "first: 1000; expected a timestep below schedule.steps = 1000",
+        ),
+        (
+            "++sample.samplers.ddim.chain={kind: list, timesteps: [[3, 2]]}",
+            "[3, 2]; expected ascending timesteps up to schedule.steps = 1000",
+        ),
+        (
+            "++sample.samplers.ddim.chain={kind: list, timesteps: [[3, 5]]}",
+            "none of the lists has 5 timesteps; add one",
+        ),
+        ("sample.samplers.ddim.chain.kind=optimal", "evaluate.chains.methods: 'delta' is unknown"),
+        (
+            "++evaluate.likelihood.chains.ddpm={kind: optimal, of: rademacher_100}",
+            "evaluate.chains.methods: 'rademacher_100' is unknown",
+        ),
+        ("evaluate.chains=null", "'optimal' needs evaluate.chains, which is null"),
+        ("evaluate.chains.points=1001", "evaluate.chains.points: 1001 is more than"),
+        ("evaluate.chains.methods=[ocm_relative, delta]", "'delta' is not defined for ddpm"),
+        ("evaluate.chains.methods=[ocn]", "evaluate.chains.methods: 'ocn' is unknown"),
+    ],
+)
+def test_a_chain_that_cannot_be_is_refused_with_its_key(override: str, said: str) -> None:
+    with pytest.raises(OcmError, match=re.escape(said)):
+        compose("digits", [override])
 
 
 @pytest.mark.parametrize(
@@ -39,6 +109,33 @@ def test_no_chain_is_left_out() -> None:
 def test_the_kernel_of_a_cell(sampler: str, overrides: list[str], kernel: Kernel) -> None:
     asked = [f"sample.samplers.{sampler}.{override}" for override in overrides]
     experiment = compose("toy_mog9", asked)
-    cell = next(cell for cell in cells(experiment) if cell.sampler == sampler)
-    no_network = cast(Denoiser, None)  # the kernel does not ask it
-    assert CellSampler(experiment, no_network, cell, "cpu").kernel == kernel
+    chosen = experiment.sample.samplers[sampler]
+    assert isinstance(chosen, SamplerParams) and kernel_of(chosen) == kernel
+
+
+@pytest.mark.parametrize(
+    ("sampler", "method", "limit"),
+    [
+        ("ddpm", "beta", None),
+        ("ddpm", "beta_tilde", None),
+        ("ddim", "delta", None),
+        ("ddpm", "analytic", 2.0),
+        ("ddpm", "ocm", 2.0),
+        ("ddim", "ocm", 1.0),
+    ],
+)
+def test_the_limit_of_a_cell_is_for_estimated_variances(
+    sampler: str, method: str, limit: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = compose("cifar10_ls")
+    asked: dict[str, float | None] = {}
+    monkeypatch.setattr(cell_sampler, "ancestral", lambda *_, **options: asked.update(options))
+    cell = next(c for c in cells(experiment) if (c.sampler, c.method) == (sampler, method))
+    no_network = Denoiser(cast(ScoreNetwork, None), schedule.linear(1000))  # nothing asks it
+    CellSampler(experiment, no_network, cell, "cpu").draw(range(1), None)
+    assert asked["last_sigma"] == (None if limit is None else pixel_sigma_limit(limit))
+
+
+def test_guidance_of_the_first_three_channels() -> None:
+    assert compose("imagenet256").sample.guidance.guided_channels == 3
+    assert compose("digits").sample.guidance.guided_channels is None

@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ocm_core.pipeline.composed import REMEMBERED
+
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
+OVERLAY = f"params/experiment/{NAME}.yaml"
 NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 HEADED = "ocm_relative"
 GRID = {"steps": [3], "guidance": [1.0]}
@@ -38,7 +41,11 @@ SHRUNK = {
             "ddim": {"grids": [GRID], "methods": ["delta", HEADED]},
         },
     },
-    "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}},
+    "evaluate": {
+        "covariance_error": {"times": [1, 500], "points": 8},
+        "chains": None,
+        "likelihood": None,
+    },
 }
 METHODS = {
     "beta": {},
@@ -96,17 +103,28 @@ class Project:
         shutil.copytree(self.root, root, symlinks=True)
         return Project(root)
 
+    def edit(self, changes: dict[str, Any], file: str = OVERLAY) -> None:
+        """Edit a file of parameters as a user would, and do nothing more."""
+        text = (self.root / file).read_text()
+        package = "# @package _global_\n" if text.startswith("# @package _global_") else ""
+        tree = _merge(yaml.safe_load(text), changes)
+        plain = json.loads(json.dumps(tree))  # no anchors, which `dvc exp run -S` stumbles over
+        (self.root / file).write_text(package + yaml.safe_dump(plain))
+
     def change(self, changes: dict[str, Any]) -> None:
-        """Change the experiment as a user would: edit the overlay, resolve again."""
-        file = self.root / f"params/experiment/{NAME}.yaml"
-        tree = _merge(yaml.safe_load(file.read_text()), changes)
-        file.write_text(f"# @package _global_\n{yaml.safe_dump(tree)}")
+        """Change the experiment: edit the overlay, resolve again."""
+        self.edit(changes)
         self.run("ocm", "params", "--write")
 
     def stale_in_snakemake(self) -> set[str]:
         """What Snakemake would run, as stage/part: what has changed, and all that follows."""
-        plan = self.run("snakemake", "--dry-run")
+        plan = self.run("snakemake", "--dry-run", "--quiet", "host")
         return set(re.findall(rf"output: .*artifacts/{NAME}/(\S+)/manifest\.json", plan))
+
+    def stale_in_status(self) -> set[str]:
+        """The artifacts that `ocm status` does not call current."""
+        states = json.loads(self.run("ocm", "status", "--json"))[NAME]
+        return {task for task, state in states.items() if state != "current"} - {"numbers"}
 
     def changed_in_dvc(self) -> set[str]:
         """What DVC sees as changed itself; it finds what follows once it has run that."""
@@ -180,13 +198,12 @@ def empty(shelf: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def made_by_snakemake(empty: Project, shelf: Path) -> Project:
-    """An undisturbed run of Snakemake, recorded in DVC, committed and pushed. Do not edit it."""
+    """An undisturbed run of Snakemake, committed and pushed. Do not edit it."""
     project = Project(shelf / "snakemake")
 
     def build() -> None:
         empty.copy(project.root)
         project.run("snakemake", "--cores", "2")
-        project.run("ocm", "sync")
         project.commit("first results")
         project.run("dvc", "push")
 
@@ -230,6 +247,7 @@ def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
 
 
 def copy_repository(root: Path) -> None:
+    """With what was composed here before, as in a checkout that has been used."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():
@@ -238,3 +256,5 @@ def copy_repository(root: Path) -> None:
         if (published or not left_out) and (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name, follow_symlinks=False)
+    if (ROOT / REMEMBERED).exists():
+        shutil.copytree(ROOT / REMEMBERED, root / REMEMBERED)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.pipeline.conftest import NAME, Project
+from tests.pipeline.conftest import NAME, OVERLAY, ROOT, Project
 
 WIDER = {"evaluate": {"mmd": {"bandwidths": [0.5, 1.5]}}}
-RESOLVED = f"params/resolved/{NAME}.yaml"
 
 
 def nothing_to_do(project: Project) -> bool:
@@ -30,7 +30,7 @@ def changed(made_by_snakemake: Project, tmp_path_factory: pytest.TempPathFactory
     return project
 
 
-def test_after_snakemake_and_sync_dvc_is_clean(made_by_snakemake: Project) -> None:
+def test_after_snakemake_dvc_has_nothing_to_do(made_by_snakemake: Project) -> None:
     assert made_by_snakemake.changed_in_dvc() == set()
     assert nothing_to_do(made_by_snakemake)
 
@@ -80,13 +80,28 @@ def test_experiments_give_different_and_right_results(
 ) -> None:
     project = made_by_snakemake.clone(tmp_path / "clone")
     project.run("dvc", "pull")
-    bandwidths = f"{RESOLVED}:evaluate.mmd.bandwidths"
+    bandwidths = f"{OVERLAY}:+evaluate.mmd.bandwidths"
     project.run("dvc", "exp", "run", "--name", "here", "--set-param", f"{bandwidths}=[0.5,1.5]")
     elsewhere = ["--temp", "--name", "elsewhere"]
     project.run("dvc", "exp", "run", *elsewhere, "--set-param", f"{bandwidths}=[3.0]")
     here, there = _metrics_of(project, "here"), _metrics_of(project, "elsewhere")
     assert here == _metrics_of(changed, "HEAD")
     assert len({here, there, _metrics_of(made_by_snakemake, "HEAD")}) == 3
+
+
+def test_experiments_as_the_document_has_them(made_by_snakemake: Project, tmp_path: Path) -> None:
+    project = made_by_snakemake.copy(tmp_path / "copy")
+    lines = (ROOT / "docs/running.md").read_text().splitlines()
+    commands = [line.replace("digits", NAME) for line in lines if line.startswith("dvc exp ")]
+    dry, run, show = map(shlex.split, commands)
+    assert "Running stage 'params'" in project.run(*dry)
+    assert not project.git("status", "--short", "params", "reports")
+    project.run(*run)
+    assert "out of date" not in project.run("ocm", "params", "--check")
+    assert project.changed_in_dvc() == set()
+    (header,) = [line for line in project.run(*show).splitlines() if "Experiment" in line]
+    assert "train.heads.learning_rate" in header
+    assert _metrics_of(project, "fast") != _metrics_of(made_by_snakemake, "HEAD")
 
 
 def _metrics_of(project: Project, revision: str) -> str:
@@ -97,8 +112,9 @@ def _metrics_of(project: Project, revision: str) -> str:
 def test_metrics_and_parameters_are_compared_across_commits(changed: Project) -> None:
     assert "ddpm.ocm_relative.K3" in changed.run("dvc", "metrics", "diff", "HEAD~1")
     assert "bandwidths" in changed.run("dvc", "params", "diff", "HEAD~1")
-    page = changed.run("dvc", "plots", "show", "--out", "plots")
+    page = changed.run("dvc", "plots", "show")
     assert "index.html" in page
+    assert "plots" not in changed.git("status", "--short")
 
 
 def test_sync_refuses_what_is_not_current(made_by_snakemake: Project, tmp_path: Path) -> None:
@@ -108,3 +124,17 @@ def test_sync_refuses_what_is_not_current(made_by_snakemake: Project, tmp_path: 
     assert f"artifacts/{NAME}/evaluate_points/all: stale: made with other parameters" in said
     assert "artifacts/toy_mog9/heads" not in said
     assert "nothing was recorded" in said
+
+
+def test_sync_refuses_a_corrupted_file_and_names_it(
+    made_by_snakemake: Project, tmp_path: Path
+) -> None:
+    project = made_by_snakemake.copy(tmp_path / "copy")
+    lock = (project.root / "dvc.lock").read_text()
+    shard = project.root / f"artifacts/{NAME}/encode/all/train.zarr/x/c/0/0"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    said = project.run("ocm", "sync", fails=True)
+    assert f"{shard.relative_to(project.root)}: changed, its sha256 is not the manifest's" in said
+    assert (project.root / "dvc.lock").read_text() == lock

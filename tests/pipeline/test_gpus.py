@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ocm_core import cli
+from ocm_core.errors import OcmError
 from ocm_core.pipeline import run as runner
-from ocm_core.pipeline.gpus import VISIBLE, available, seen
+from ocm_core.pipeline.gpus import VISIBLE, available, lock_names, reserve, seen
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
@@ -77,6 +78,44 @@ def test_without_torch_the_driver_s_files_are_counted(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia2", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
     assert seen({}, tmp_path) == ["0", "2", "10"]
+
+
+def test_allocations_do_not_get_into_each_other_s_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs of a cluster may both see a GPU 0, each its own."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    first = Holder(tmp_path, 1, "0")
+    again = Holder(tmp_path, 1, "0")
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    second = Holder(tmp_path, 1, "0")
+    assert (first.said, second.said) == ("0", "0")
+    assert "only 0 of 1 are free" in again.said
+    for holder in (first, again, second):
+        holder.kill()
+
+
+def test_a_lock_is_the_device_s_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho '0, GPU-aa'\necho '1, GPU-bb'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    found = lock_names(["1", "GPU-bb", "GPU-aa", "MIG-GPU-aa/1/0"], {})
+    assert found["1"] == found["GPU-bb"] != found["GPU-aa"]
+    assert "/" not in found["MIG-GPU-aa/1/0"]
+
+
+def test_locks_are_nobody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VISIBLE, "0")
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    for name in ("link", "open"):
+        with pytest.raises(OcmError, match="a folder of your own"):
+            reserve(1, tmp_path / name)
 
 
 @pytest.mark.parametrize(

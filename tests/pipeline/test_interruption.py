@@ -11,16 +11,16 @@ from pathlib import Path
 
 from tests.pipeline.conftest import NAME, Project
 
-# What is on disk once a stage is under way: a checkpoint where there are any.
+# What is in the working folder once a stage is under way: a checkpoint where there are any.
 UNDER_WAY = {
-    "encode/all": ".working.json",
-    "score/learned": "training.safetensors",
-    "moments/learned": ".working.json",
-    "heads/learned": "training.safetensors",
-    "sample/all": ".working.json",
-    "evaluate_points/all": ".working.json",
-    "evaluate_covariance/all": ".working.json",
-    "report/all": ".working.json",
+    "encode/all": "key",
+    "score/learned": "state/training.safetensors",
+    "moments/learned": "key",
+    "heads/learned": "state/training.safetensors",
+    "sample/all": "key",
+    "evaluate_points/all": "key",
+    "evaluate_covariance/all": "key",
+    "report/all": "key",
 }
 
 
@@ -28,7 +28,8 @@ def kill_at(project: Project, task: str) -> None:
     """Run everything, and kill -9 all of it in the middle of `task`."""
     folder = project.root / "artifacts" / NAME / task
     _forget_if_whole(project, folder)  # the scheduler may have come by it before an earlier kill
-    while not _kill_when(project, folder / UNDER_WAY[task]):
+    sign = folder.with_name(f".{folder.name}.working") / UNDER_WAY[task]
+    while not _kill_when(project, sign, folder / "manifest.json"):
         _forget_if_whole(project, folder)  # it was quicker than the signal: once more
 
 
@@ -40,24 +41,30 @@ def _forget_if_whole(project: Project, folder: Path) -> None:
         (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)
 
 
-def _kill_when(project: Project, sign: Path) -> bool:
-    """Whether the kill came before the artifact was whole."""
-    process = subprocess.Popen(
+def _start(project: Project) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         ["snakemake", "--cores", "1"],
         cwd=project.root,
         env=project.env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
     )
+
+
+def _kill_when(project: Project, sign: Path, manifest: Path) -> bool:
+    """Whether the kill came before there was a new manifest."""
+    before = manifest.read_bytes() if manifest.exists() else None
+    process = _start(project)
     while not sign.exists():
         if process.poll() is not None:  # it came and went between two looks
             assert process.returncode == 0, f"{sign} has not been seen"
             return False
         time.sleep(0.001)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    return not (sign.parent / "manifest.json").exists()
+    process.communicate()
+    return (manifest.read_bytes() if manifest.exists() else None) == before
 
 
 def test_after_dvc_repro_snakemake_has_nothing_to_do(made_by_dvc: Project) -> None:
@@ -73,5 +80,45 @@ def test_killed_in_every_stage_gives_the_same_bytes(
     for task in UNDER_WAY:
         kill_at(project, task)
     project.run("snakemake", "--cores", "1")
+    assert project.digests() == made_by_dvc.digests()
+    assert "as its manifest says" in project.run("ocm", "verify")
+
+
+def test_an_interrupted_rerun_costs_nothing(made_by_snakemake: Project, tmp_path: Path) -> None:
+    """The old artifacts, page and numbers stay as they were, and taking the edit back is enough."""
+    project = made_by_snakemake.copy(tmp_path / "rerun")
+    before, metrics = project.digests(), project.metrics()
+    page = (project.root / f"reports/{NAME}.html").read_bytes()
+    project.change({"train": {"heads": {"learning_rate": 0.5}}})
+    working = project.root / f"artifacts/{NAME}/heads/.learned.working"
+    manifest = project.root / f"artifacts/{NAME}/heads/learned/manifest.json"
+    assert _kill_when(project, working / "state/training.safetensors", manifest)
+    assert project.digests() == before and project.metrics() == metrics
+    assert (project.root / f"reports/{NAME}.html").read_bytes() == page
+    assert "as its manifest says" in project.run("ocm", "verify")
+    project.git("checkout", "--", "params")
+    project.run("snakemake", "--cores", "1")
+    assert project.digests() == before
+
+
+def test_a_rerun_that_fails_leaves_the_old_result(
+    made_by_snakemake: Project, tmp_path: Path
+) -> None:
+    project = made_by_snakemake.copy(tmp_path / "failed")
+    before = project.digests()
+    project.change({"train": {"score": {"learning_rate": 1e9}}})
+    assert "diverged" in project.run("snakemake", "--cores", "1", fails=True)
+    assert project.digests() == before
+    assert "as its manifest says" in project.run("ocm", "verify")
+
+
+def test_two_runs_at_once_both_succeed(
+    empty: Project, made_by_dvc: Project, tmp_path: Path
+) -> None:
+    project = empty.copy(tmp_path / "two")
+    runs = [_start(project), _start(project)]
+    said = [run.communicate()[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], "\n".join(said)
+    assert "another run is making it; waiting for that one to end" in "\n".join(said)
     assert project.digests() == made_by_dvc.digests()
     assert "as its manifest says" in project.run("ocm", "verify")

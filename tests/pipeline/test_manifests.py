@@ -1,10 +1,8 @@
-"""Manifests, resumption and locks, on the smallest possible artifact."""
+"""Manifests, on the smallest possible artifact."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from ocm_core.errors import OcmError
 from ocm_core.pipeline import manifests
 from ocm_core.pipeline.table import Task
+from ocm_core.pipeline.working import WorkingFolder
 
 TASK = Task("encode", "all")
 
@@ -24,13 +23,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder() -> Path:
     """A finished artifact with two files."""
-    folder = manifests.folder_of("toy", TASK)
-    manifests.prepare(folder, "key")
-    (folder / "sub").mkdir()
-    (folder / "sub/one").write_bytes(b"one")
-    (folder / "two").write_bytes(b"two")
-    manifests.finish("toy", TASK, [], {"key": "key"})
-    return folder
+    work = WorkingFolder("toy", TASK, {})
+    assert work.prepare(0)
+    (work.artifact / "sub").mkdir()
+    (work.artifact / "sub/one").write_bytes(b"one")
+    (work.artifact / "two").write_bytes(b"two")
+    work.finish({})
+    return work.place
 
 
 def test_finished_artifact_is_whole_and_its_manifest_repeats(folder: Path) -> None:
@@ -38,9 +37,8 @@ def test_finished_artifact_is_whole_and_its_manifest_repeats(folder: Path) -> No
     assert list(manifests.differences("toy", TASK)) == []
     assert set(json.loads(first)["files"]) == {"sub/one", "two"}
     assert {path.name for path in folder.iterdir()} == {"manifest.json", "sub", "two"}
-    (folder / manifests.WORKING).write_text("")
-    manifests.finish("toy", TASK, [], {"key": "key"})
-    assert (folder / "manifest.json").read_bytes() == first
+    facts = {"key": manifests.text_digest({}), "notes": {}}
+    assert manifests.signed("toy", TASK, folder, {}, facts).encode() == first
 
 
 def test_differences_are_named(folder: Path) -> None:
@@ -60,34 +58,3 @@ def test_artifact_without_manifest_does_not_exist(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     with pytest.raises(OcmError, match=r"no such artifact; `snakemake .*manifest\.json` makes it"):
         manifests.checked_folder("toy", TASK)
-
-
-@pytest.mark.parametrize(("key", "kept"), [("same", True), ("other", False)])
-def test_only_the_same_key_resumes(key: str, kept: bool) -> None:
-    folder = manifests.folder_of("toy", TASK)
-    manifests.prepare(folder, "same")
-    (folder / "checkpoint").write_text("half")
-    manifests.prepare(folder, key)
-    assert (folder / "checkpoint").exists() == kept
-
-
-def test_leftovers_without_a_key_are_never_resumed(folder: Path) -> None:
-    manifests.prepare(folder, "key")
-    assert [path.name for path in folder.iterdir()] == [manifests.WORKING]
-
-
-def test_second_writer_is_refused_until_the_first_has_died() -> None:
-    code = (
-        "import sys; from ocm_core.pipeline import manifests as a, table\n"
-        "with a.sole_writer('toy', table.Task('encode', 'all')): print('held', flush=True); input()"
-    )
-    command = [sys.executable, "-c", code]
-    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert first.stdout and first.stdout.readline() == "held\n"
-    refused = pytest.raises(OcmError, match=r"artifacts/toy/encode/all: another process is writing")
-    with refused, manifests.sole_writer("toy", TASK):
-        pass
-    first.kill()
-    first.wait()
-    with manifests.sole_writer("toy", TASK):
-        pass

@@ -24,9 +24,9 @@ def test_a_published_reference_set_replaces_the_training_set(
     project = empty.copy(tmp_path / "project")
     _choose_the_published_set(project)
     pixels = _write_files(project.root)
-    for stage in ("fetch_features", "fetch_reference", "reference"):
-        project.run("ocm", "run", stage, NAME)
-    made = project.root / f"artifacts/{NAME}/reference/all"
+    for task in (("fetch_features",), ("fetch_reference",), ("reference", "inception")):
+        project.run("ocm", "run", task[0], NAME, *task[1:])
+    made = project.root / f"artifacts/{NAME}/reference/inception"
     network = torch.jit.load(project.root / inception.FOLDER / inception.FILE)
     shown = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
     expected = network(shown, return_features=True)

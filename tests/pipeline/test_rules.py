@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from ocm_core.cli import main
 from ocm_core.params.compose import experiment_names
 from ocm_core.params.document import read_yaml, validate
 from ocm_core.params.resolved import resolved_file
@@ -18,7 +21,7 @@ from ocm_core.schema.experiment import Experiment
 from tests.pipeline.conftest import Project
 
 JOB = re.compile(r"\nrule (\w+):\n((?:    .*\n)+)")
-MANIFEST = re.compile(r"artifacts/\w+/(\S+)/manifest\.json")
+MANIFEST = re.compile(r"artifacts/(\w+)/(\S+)/manifest\.json")
 LOCAL = """
 from pathlib import Path
 from snakemake.api import SnakemakeApi
@@ -53,16 +56,26 @@ def experiment_of(project: Project, name: str) -> Experiment:
 
 def announced(project: Project, name: str, *options: str) -> dict[str, Planned]:
     """By task, what a run of everything would do."""
-    plan = project.run("snakemake", "--dry-run", "--forceall", f"reports/{name}.html", *options)
-    jobs = {}
+    return all_announced(project, [name], *options)[name]
+
+
+def all_announced(
+    project: Project, names: Sequence[str], *options: str
+) -> dict[str, dict[str, Planned]]:
+    """By experiment and task."""
+    shown = ("--dry-run", "--quiet", "host", "--forceall")
+    plan = project.run("snakemake", *shown, *(f"reports/{n}.html" for n in names), *options)
+    jobs: dict[str, dict[str, Planned]] = {name: {} for name in names}
     for rule, body in JOB.findall(plan):
         said = dict(line.strip().split(": ", 1) for line in body.splitlines() if ": " in line)
         made = MANIFEST.search(said["output"])
         assert made
-        sizes = dict(re.findall(r"(mem_mb|runtime|gpu)=(\d+)", said["resources"]))
-        jobs[made[1]] = Planned(
+        sizes = dict(re.findall(r"\b(mem_mb|runtime|gpu)=(\d+)", said["resources"]))
+        read = MANIFEST.findall(said.get("input", ""))
+        assert {name for name, _ in read} <= {made[1]}
+        jobs[made[1]][made[2]] = Planned(
             rule,
-            inputs=set(MANIFEST.findall(said.get("input", ""))),
+            inputs={task for _, task in read},
             priority=int(said.get("priority", 0)),
             resources={key: int(size) for key, size in sizes.items()},
         )
@@ -77,29 +90,37 @@ def tabulated(experiment: Experiment, task: table.Task, per_job: int) -> Planned
         "runtime": stage.resources.minutes,
         "gpu": stage.gpus(experiment, per_job),
     }
-    return Planned(stage.name, {str(node) for node in before}, stage.priority, resources)
+    priority = stage.priority(experiment, task.part)
+    return Planned(stage.name, {str(node) for node in before}, priority, resources)
+
+
+@pytest.fixture(scope="module")
+def plans(bench: Project) -> dict[str, dict[str, Planned]]:
+    return all_announced(bench, experiment_names())
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_every_task_has_its_rule_its_inputs_and_its_resources(bench: Project, name: str) -> None:
+def test_every_task_has_its_rule_its_inputs_and_its_resources(
+    bench: Project, plans: dict[str, dict[str, Planned]], name: str
+) -> None:
     experiment = experiment_of(bench, name)
-    assert announced(bench, name) == {
+    assert plans[name] == {
         str(task): tabulated(experiment, task, per_job=1) for task in table.tasks(experiment)
     }
 
 
-def test_the_checkpoint_is_fetched_before_all_else(empty: Project) -> None:
-    jobs = announced(empty, "imagenet256")
+def test_the_checkpoint_is_fetched_before_all_else(plans: dict[str, dict[str, Planned]]) -> None:
+    jobs = plans["imagenet256"]
     assert "fetch_score/all" in jobs["fetch_vae/all"].inputs & jobs["fetch_data/all"].inputs
 
 
 @pytest.mark.parametrize(
     ("options", "gpus"),
     [
-        ((), {"heads": 0, "moments": 0, "report": 0}),
-        (("--profile", "profiles/gpu"), {"heads": 1, "moments": 1, "report": 0}),
-        (("--config", "gpus_per_job=2"), {"heads": 2, "moments": 1, "report": 0}),
-        (("--set-resources", "heads:gpu=2"), {"heads": 2, "moments": 0, "report": 0}),
+        ((), {"heads": 0, "evaluate_covariance": 0, "report": 0}),
+        (("--profile", "profiles/gpu"), {"heads": 1, "evaluate_covariance": 1, "report": 0}),
+        (("--config", "gpus_per_job=2"), {"heads": 2, "evaluate_covariance": 1, "report": 0}),
+        (("--set-resources", "heads:gpu=2"), {"heads": 2, "evaluate_covariance": 0, "report": 0}),
     ],
 )
 def test_who_says_how_many_gpus(
@@ -111,9 +132,57 @@ def test_who_says_how_many_gpus(
     assert gpus.items() <= {job.rule: job.resources["gpu"] for job in jobs}.items()
 
 
-def test_jobs_take_the_gpus_of_the_machine_in_turns(bench: Project) -> None:
-    jobs = announced(bench, "toy_mog9", "--set-resources", "heads:gpu=8").values()
-    assert {job.resources["gpu"] for job in jobs if job.rule == "heads"} == {4}
+def test_jobs_take_the_gpus_of_the_machine_in_turns(
+    bench: Project, plans: dict[str, dict[str, Planned]]
+) -> None:
+    jobs = announced(bench, "toy_mog9", "--set-resources", "heads:gpu=4").values()
+    assert {job.rule: job.resources["gpu"] for job in jobs} == {
+        job.rule: 4 if job.rule == "heads" else job.resources["gpu"]
+        for job in plans["toy_mog9"].values()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("heads:gpu=8",), "heads:gpu=8: there are 4"),
+        (("encode:gpu=2",), "encode:gpu=2: this stage is done by one process"),
+        (("heads:gpu=4", "heads:nodes=3"), "heads:gpu=4 heads:nodes=3: each node"),
+    ],
+)
+def test_what_cannot_be_given_is_said_before_work(
+    bench: Project, options: tuple[str, ...], said: str
+) -> None:
+    command = ("snakemake", "--dry-run", "reports/toy_mog9.html", "--set-resources", *options)
+    assert f"ocm: --set-resources {said}" in bench.run(*command, fails=True)
+
+
+def test_the_profile_of_a_cluster_asks_for_what_the_cost_model_says(
+    empty: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """imagenet256, eight GPUs for each stage that can use them: jobs, GPUs, hours and memory."""
+    cluster = ("--profile", "profiles/slurm", "--config", "gpus_per_job=8")
+    asked = {
+        task: (job.resources["gpu"], job.resources["mem_mb"], job.resources["runtime"])
+        for task, job in announced(empty, "imagenet256", *cluster).items()
+    }
+    told = _cost(capsys, "--jobs", "--gpus", "8", "--gpus-per-job", "8")["jobs"]
+    limit = read_yaml(empty.root / "profiles/slurm/cluster.yaml")["longest_job"]
+    assert asked == {
+        task: (job["gpus"], job["memory_mb"], min(job["minutes"], limit))
+        for task, job in told.items()
+    }
+    hours = sum(job["gpus"] * job["hours"] for job in told.values())
+    stages = _cost(capsys)["stages"]
+    assert hours == pytest.approx(sum(s["hours"]["A100 80 GB"]["tf32"] for s in stages), rel=0.01)
+    assert asked["heads/published"][1] > 8 * 5_600  # what DiT-XL/2 takes to load, in each process
+
+
+def _cost(capsys: pytest.CaptureFixture[str], *options: str) -> Any:
+    """In this process: what is counted for one answer serves the other."""
+    assert main(["cost", "imagenet256", "--json", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return found.get("experiments", found)["imagenet256"]
 
 
 def test_every_stage_has_one_rule(empty: Project) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ocm_core.cells import cells, cells_of, parts
 from ocm_core.errors import OcmError
 from ocm_core.params.resolved import load
-from ocm_core.pipeline import table
+from ocm_core.pipeline import sources, table
 from ocm_core.pipeline.table import Task
 from ocm_core.schema.experiment import Experiment
 
@@ -33,6 +33,8 @@ def only(*labels: str) -> dict[str, Any]:
         "methods": {label: methods[label] for label in labels},
         "sample__samplers": {"ddpm": {**sampler, "methods": list(labels)}},
         "sample__split": [],
+        "evaluate__chains": None,
+        "evaluate__likelihood": None,
     }
 
 
@@ -83,6 +85,40 @@ def test_a_part_depends_on_its_own_methods_only() -> None:
         "ocm_core.covariance.beta",
         "ocm_core.networks.mixture",
     ]
+
+
+def test_a_part_depends_on_solvers_and_presets_where_it_has_them() -> None:
+    grids = [{"steps": [5], "guidance": [1.0]}]
+    samplers = {
+        **load("toy_mog9").model_dump()["sample"]["samplers"],
+        "unipc": {"kind": "diffusers", "scheduler": "UniPCMultistepScheduler", "grids": grids},
+        "quality": {"kind": "preset", "name": "quality", "methods": ["delta"], "grids": grids},
+        "likely": {"kind": "preset", "name": "likelihood", "methods": ["beta"], "grids": grids},
+    }
+    none = {"kind": "none", "needs": "nothing"}
+    methods = load("toy_mog9").model_dump()["methods"] | {"none": none}
+    experiment = variant(sample__samplers=samplers, methods=methods, sample__split=["sampler"])
+    chosen = {
+        label: [
+            module.removeprefix("ocm_core.samplers.")
+            for module in table.modules(experiment, Task("sample", label))
+            if module.startswith("ocm_core.samplers.")
+        ]
+        for label in samplers
+    }
+    assert chosen == {
+        "ddpm": [],
+        "ddim": [],
+        "unipc": ["diffusers_solver"],
+        "quality": ["presets"],
+        "likely": ["presets"],
+    }
+    optimal = [str(task) for task in table.inputs(experiment, Task("sample", "likely"))]
+    assert "chains/learned" in optimal
+    assert not [t for t in table.inputs(experiment, Task("sample", "quality")) if t[0] == "chains"]
+    closure = sources.closure(table.modules(experiment, Task("sample", "ddpm")))
+    assert "ocm_core.samplers.cell_sampler" in closure
+    assert closure.isdisjoint({"ocm_core.samplers.presets", "ocm_core.samplers.diffusers_solver"})
 
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:

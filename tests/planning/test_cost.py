@@ -12,6 +12,7 @@ from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.cli import main
 from ocm_core.params.resolved import load
 from ocm_core.planning.cost_report import FILE, section, workloads
+from ocm_core.planning.cost_tables import CostTable
 from ocm_core.planning.diagnosis import gpu_hours
 from ocm_core.planning.network_counts import NetworkCounts
 from ocm_core.planning.operation_counts import NOTHING, BatchCount, OperationCount
@@ -58,14 +59,29 @@ def test_a_table_of_likelihoods_takes_an_evaluation_per_timestep():
     assert whole.gpu.operations == pytest.approx(10_000 * image.operations)
 
 
+def test_the_costs_of_steps_take_an_evaluation_per_timestep_of_the_grid():
+    found = workload("cifar10_ls").chains()
+    assert found.gpu.operations == pytest.approx(128 * 92 * (1 + 3 * 1e-3))
+    assert found.drawn == 128 * 92 * 3 * 32 * 32
+    assert "chains" not in {work.stage for work in workload("lsun_bedroom").stages()}
+
+
 def test_training_and_moments():
     found = workload("lsun_bedroom")
-    assert found.heads().gpu.operations == 100_000 * 64 * 1e3
+    assert found.heads().gpu.operations == 500_000 * 64 * 1e3
     assert found.moments().gpu.operations == 1000 * 1000
     settings = found.experiment.train.heads.model_copy(update={"accumulate": 4})
     train = found.experiment.train.model_copy(update={"heads": settings})
     smaller = replace(found, experiment=found.experiment.model_copy(update={"train": train}))
     assert smaller.heads().gpu.operations == found.heads().gpu.operations
+
+
+def test_selecting_draws_with_every_kept_head():
+    """cifar10_ls: 3 methods, a head every 10,000 of 500,000 iterations, all 1000 timesteps."""
+    found = workload("cifar10_ls")
+    drawn = found.selection().gpu.operations - 3 * 50 * 2048 * found.image_features().operations
+    assert drawn == pytest.approx(3 * 50 * 2048 * (1000 + 999e-3))
+    assert "selection" not in [work.stage for work in workload("cifar10_ls_fast").stages()]
 
 
 def test_the_roofline():
@@ -110,7 +126,20 @@ def test_the_command(capsys):
     half = roofline_time(at_default.gpu, A100, "tf32", Utilisation()).arithmetic / 7200
     assert stages["sample"]["hours"]["A100 80 GB"]["tf32"] == pytest.approx(half)
     assert main(["cost", "celeba64"]) == 0
-    assert "computed, not measured" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "computed, not measured" in said
+    assert max(map(len, said.splitlines())) <= 120
+
+
+def test_columns_that_do_not_fit_follow_below():
+    rows = [(name, *(f"{name} {k}" for k in range(9))) for name in ("a" * 20, "b" * 20)]
+    table = CostTable(("of", *(f"h, GPU {k}, tf32" for k in range(9))), rows)
+    lines = table.terminal().splitlines()
+    assert max(map(len, lines)) <= 120
+    assert lines[0].split() == ["h"] * 4 and lines[2].split() == ["of", *["tf32"] * 4]
+    shown = " ".join(lines)
+    assert all(cell in shown for row in rows for cell in row)
+    assert sum(line.startswith("a" * 20) for line in lines) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from importlib import import_module
 from math import prod
 from pathlib import Path
 
 import pytest
+import torch
 
 from ocm_core.cells import cells
 from ocm_core.cli import main
+from ocm_core.diffusion.chains import even
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located
+from ocm_core.io.formats import unlike_its_name
 from ocm_core.params.resolved import load
 from ocm_core.pipeline.table import Task, tasks
-from ocm_core.planning import diagnosis, disk_space, published_files
+from ocm_core.planning import cpu_times, diagnosis, disk_space, published_files
+from ocm_core.planning.cpu_times import ImageTimes
 from ocm_core.planning.machine import packages
+from ocm_core.planning.workload import chain_grid
 from ocm_core.schema.experiment import Experiment
 
+ROOT = Path(__file__).parents[2]
 ARCHIVED = ("cifar10_ls", "celeba64", "imagenet64", "lsun_bedroom", "imagenet256")
 
 
@@ -130,19 +138,35 @@ def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here):
         file.write_bytes(b"12345")
     found = published_files.needed_files(experiment, all_of(experiment, "missing"))
     states = {file.path: file.state for file in found}
-    assert states[by_hand] == "in place"
+    assert states[by_hand] == "expected a PyTorch file, found something else"
+    torch.save({}, by_hand)
+    again = published_files.needed_files(experiment, all_of(experiment, "missing"))
+    assert {file.path: file.state for file in again}[by_hand] == "in place"
     assert states[archive] == "5 bytes instead of 170052171"
 
 
 def test_what_is_missing_is_named_with_its_page(nothing_here, capsys):
     code, said = doctor(capsys, "imagenet256")
     assert code == 1
-    problems = said.split("problems:\n")[1].splitlines()
-    by_file = {line.partition(": ")[0].rpartition("/")[2]: line for line in problems}
-    assert "image-net.org" in by_file["ILSVRC2012_img_train.tar"]
-    assert "will try to download it" not in by_file["ILSVRC2012_img_train.tar"]
-    assert "https://github.com/facebookresearch/DiT" in by_file["DiT-XL-2-256x256.pt"]
-    assert {"config.json", "inception-2015-12-05.pt"} <= by_file.keys()
+    _, *problems = said[re.search(r"\d+ problems?:", said).start() :].splitlines()
+    (problem,) = (line for line in problems if "still to be written" not in line)  # of this disk
+    assert "ILSVRC2012_img_train.tar: missing; " in problem and "image-net.org" in problem
+    for file in ("DiT-XL-2-256x256.pt", "config.json", "inception-2015-12-05.pt"):
+        assert re.search(rf"{re.escape(file)} .*to be downloaded by the run", said)
+
+
+@pytest.mark.parametrize("name", ["x.pth", "x.tar.gz", "x.zip", "x.npz", "x.tar", "x.json"])
+def test_random_bytes_are_not_in_place(name, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(random.Random(0).randbytes(1000))
+    assert unlike_its_name(file).endswith("found something else")
+
+
+def test_folders_and_files_without_a_form(tmp_path):
+    (tmp_path / "folder.pth").mkdir()
+    assert unlike_its_name(tmp_path / "folder.pth") == "expected a file, found a folder"
+    (tmp_path / "list.txt").write_text("a.jpg 0")
+    assert unlike_its_name(tmp_path / "list.txt") is None
 
 
 def test_an_experiment_that_needs_no_file(nothing_here, capsys):
@@ -170,11 +194,44 @@ def test_times_are_those_of_earlier_runs(nothing_here, capsys):
     assert f"2.5 min for 1 task one by one; {others} tasks unknown here" in said
 
 
-def test_versions_are_compared_with_their_pins(tmp_path):
-    import torch
+def test_times_of_a_small_network_are_told_beforehand(nothing_here, capsys, monkeypatch):
+    times = ImageTimes(
+        score_step=1.0, heads_step=2.0, evaluation=3.0, sampling=5.0, product=7.0, features=11.0
+    )
+    monkeypatch.setattr(cpu_times, "MEASURED", {"cifar10_small": times})
+    experiment = load("cifar10_small")
+    train, sample = experiment.train, experiment.sample
+    likelihood, deviation = experiment.evaluate.likelihood, experiment.evaluate.deviation
+    assert (likelihood.steps[-1], likelihood.fewer) == (1000, {"rademacher_1": [10, 25, 50]})
+    grid = chain_grid(experiment)
+    probed = {t for length in (10, 25, 50) for t in even(1000, length)} | {*grid}
+    cells_milliseconds = 5 * (5 + 10 + 25 + 50) * sample.count
+    milliseconds = {
+        "score/learned": train.score.iterations * train.score.batch_size,
+        "heads/learned": 2 * train.heads.iterations * train.heads.batch_size,
+        "moments/learned": 3 * train.moments.draws * 1000,
+        "chains/learned": 3 * experiment.evaluate.chains.images * len(grid),
+        "sample/ddpm-ocm": cells_milliseconds,
+        "reference/efficientnet_lite0": 11 * 10_000,
+        "evaluate_images/ddpm-ocm": 11 * 4 * sample.count,
+        "evaluate_likelihood/all": likelihood.images * (3 * 1000 + (2 * 3 + 7) * len(probed)),
+        "evaluate_deviation/all": 7 * deviation.images * len(deviation.times) * 1111,
+        "encode/all": None,
+    }
+    expected = json.loads(doctor(capsys, "cifar10_small", "--json")[1])["prospect"]["expected"]
+    for task, found in milliseconds.items():
+        assert expected[task] == (None if found is None else pytest.approx(found / 1e3)), task
+    known = [seconds for seconds in expected.values() if seconds]
+    said = f"measured per image: {sum(known) / 3600:.1f} h for {len(known)} tasks"
+    assert said in doctor(capsys, "cifar10_small")[1]
 
+
+def test_versions_are_compared_with_their_pins(tmp_path):
     pins = tmp_path / "requirements.txt"
-    pins.write_text(f"torch=={torch.__version__.partition('+')[0]}\nnumpy==1.0\nno-such-thing==2\n")
+    pins.write_text(
+        f"# a note\ntorch=={torch.__version__.partition('+')[0]}\nnumpy==1.0 \\\n"
+        f"    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{'1' * 64}\nno-such-thing==2\n"
+    )
     found = {package.name: package for package in packages(pins)}
     assert not found["torch"].differs
     assert found["numpy"].differs and found["numpy"].installed is not None
@@ -182,6 +239,13 @@ def test_versions_are_compared_with_their_pins(tmp_path):
     pins.write_text("numpy>=2\n")
     with pytest.raises(OcmError, match="numpy>=2"):
         packages(pins)
+
+
+def test_every_pin_but_those_with_builds_has_hashes():
+    """The committed file, as `make pins` writes it."""
+    entries = re.split(r"\n(?=[a-z])", (ROOT / "requirements.txt").read_text())[1:]
+    unhashed = [entry.partition("==")[0] for entry in entries if "--hash=sha256:" not in entry]
+    assert unhashed == ["torch", "torchvision"] and len(entries) > 100
 
 
 def test_an_unknown_experiment_is_named(capsys):

@@ -14,15 +14,19 @@ from ocm_core.artifacts.results import table
 from ocm_core.cells import cells
 from ocm_core.params.document import read_yaml, validate
 from ocm_core.report.image_page import ImagePageInputs
-from ocm_core.report.statistics.image_results import ImageResults
+from ocm_core.report.page.provenance import REMAKE, Provenance
+from ocm_core.report.statistics.image_results import SAMPLE_MEASURES, ImageResults
 from ocm_core.report.tables.cost import Cost
-from ocm_core.report.tables.published_results import load
+from ocm_core.report.tables.published_results import load, load_bounds
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = ROOT / "reports/paper/results.csv"
 PLAIN, GUIDED = "cifar10_cs", "imagenet256"
 BOTH, RELATIVE = "digits", "mnist_latent"  # families of heads: both, and the relative one only
+SMALL = "cifar10_small"  # two spaces of features, and the paper's likelihoods of another network
+RIVALS = "rivals"  # digits with a solver of diffusers and a preset
 SEEDS = 3
 STEPS = (5, 10, 25, 100)
 LEVELS = {  # the lower the better, for distances and bounds alike
@@ -40,6 +44,7 @@ LEVELS = {  # the lower the better, for distances and bounds alike
     "npr": 1.2,
     "analytic": 1.4,
     "iddpm": 1.3,
+    "none": 0.9,
     "delta": 1.5,
     "beta_tilde": 2.0,
     "beta": 4.0,
@@ -52,8 +57,14 @@ SOURCES = ("x_t", "npr", "sn", "ocm", "probes_1", "probes_1000")
 @cache
 def experiment(name: str = PLAIN, title: str = "Images") -> Experiment:
     """One of the paper's, with several seeds and fewer K."""
-    path = ROOT / f"params/resolved/{name}.yaml"
+    path = ROOT / f"params/resolved/{BOTH if name == RIVALS else name}.yaml"
     tree = read_yaml(path)
+    if name == RIVALS:
+        grids = [{"steps": [*STEPS], "guidance": [1.0]}]
+        unipc = {"kind": "diffusers", "scheduler": "UniPCMultistepScheduler", "grids": grids}
+        quality = {"kind": "preset", "name": "quality", "methods": ["delta"], "grids": grids}
+        tree["sample"]["samplers"] |= {"unipc": unipc, "quality": quality}
+        tree["methods"]["none"] = {"kind": "none", "needs": "nothing"}
     tree["sample"]["seeds"] = list(range(SEEDS))
     for sampler in tree["sample"]["samplers"].values():
         for grid in sampler["grids"]:
@@ -72,16 +83,20 @@ def results(name: str = PLAIN) -> xr.Dataset:
 def _results(name: str) -> xr.Dataset:
     """Distances and bounds fall with K from their method's level; recall rises."""
     chosen = experiment(name)
-    found = table(cells(chosen), ("fid", "kid", "precision", "recall", "clamped"))
+    endings = ["", *(f"_{space}" for space in require(chosen.evaluate.features).beside)]
+    measures = [key + ending for ending in endings for key in SAMPLE_MEASURES]
+    found = table(cells(chosen), (*measures, "clamped"))
     wave = JITTER * np.array([1.0, -1.0, 0.5])
     for i, cell in enumerate(cells(chosen)):
         at = {key: getattr(cell, key) for key in found.sizes}
         level = LEVELS[cell.method]
         quality = level * (2.0 + 100.0 / cell.steps) / cell.guidance
-        found["fid"].loc[at] = quality * (1 + wave[(i + cell.seed) % SEEDS])
-        found["kid"].loc[at] = quality / 1000
-        found["precision"].loc[at] = 0.7
-        found["recall"].loc[at] = 0.6 / (1 + 0.1 * level) + wave[(i + cell.seed) % SEEDS]
+        for j, ending in enumerate(endings, 1):  # other spaces differ in the distance alone
+            noise = wave[(i + cell.seed) % SEEDS]
+            found[f"fid{ending}"].loc[at] = quality / j * (1 + noise)
+            found[f"kid{ending}"].loc[at] = quality / 1000
+            found[f"precision{ending}"].loc[at] = 0.7
+            found[f"recall{ending}"].loc[at] = 0.6 / (1 + 0.1 * level) + noise
         found["clamped"].loc[at] = 0.01 if cell.method == "sn" else 0.0
     if chosen.evaluate.likelihood:
         found = found.merge(_bounds(chosen), join="outer")
@@ -92,20 +107,30 @@ def _results(name: str) -> xr.Dataset:
 def _bounds(chosen: Experiment) -> xr.Dataset:
     assert chosen.evaluate.likelihood is not None
     steps = np.array(chosen.evaluate.likelihood.steps)
-    methods = [label for label in chosen.methods if label != "delta"]
-    decoder = 2.0 * np.ones((1, len(methods), len(steps)))
-    chain = np.array([[BOUNDS[label] * (1 + 20 / steps) for label in methods]])
-    dims = ("score", "method", "steps")
+    methods = [label for label in chosen.methods if label not in ("delta", "none")]
+    names = list(chosen.evaluate.likelihood.chains)
+    decoder = 2.0 * np.ones((1, len(names), len(methods), len(steps)))
+    even = np.array([BOUNDS[label] * (1 + 20 / steps) for label in methods])
+    chain = np.array([[even / (1 + i) for i in range(len(names))]])  # the first is the worst
+    dims = ("score", "chain", "method", "steps")
     variables: dict[str, Any] = {
         "nll": (dims, decoder + chain + 1e-5),
         "nll_se": (dims, 0.01 * np.ones_like(chain)),
+        "nll_difference": (dims, chain - chain[:, :1]),
+        "nll_difference_se": (dims, 0.001 * np.ones_like(chain)),
         "nll_terms": (
             (*dims, "term"),
             np.stack([decoder, chain, np.full_like(chain, 1e-5)], axis=-1),
         ),
     }
     terms = ["decoder", "steps", "prior"]
-    coords = {"score": chosen.network.scores, "method": methods, "steps": steps, "term": terms}
+    coords = {
+        "score": chosen.network.scores,
+        "chain": names,
+        "method": methods,
+        "steps": steps,
+        "term": terms,
+    }
     return xr.Dataset(variables, coords)
 
 
@@ -118,9 +143,15 @@ def _deviation(chosen: Experiment) -> xr.Dataset:
     return xr.Dataset({"deviation": (dims, x, {"split": "test"})}, coords)
 
 
+def _chains(chosen: Experiment) -> dict[str, dict[int, tuple[int, ...]]]:
+    costs = chosen.evaluate.chains
+    return {label: {1: (900,), 2: (20, 1000)} for label in (costs.methods if costs else ())}
+
+
 def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> ImagePageInputs:
     source = np.random.Generator(np.random.Philox(2))
     chosen = experiment(name, title)
+    paper = chosen.report.paper
     shown = {(c.sampler, c.method, c.steps): None for c in cells(chosen)}
     drawn = {key: source.integers(0, 256, (9, side, side, 3), np.uint8) for key in shown}
     return ImagePageInputs(
@@ -130,17 +161,23 @@ def images(name: str = PLAIN, title: str = "Images", side: int = 8) -> ImagePage
         count=50000,
         test_count=10000,
         head_parameters=dict.fromkeys(("npr", "sn", "ocm", "ocm_relative"), 4099),
-        provenance={"Remake this page": f"snakemake --cores 2 reports/{name}.html"},
+        provenance=Provenance({REMAKE: f"snakemake --cores 2 reports/{name}.html"}),
         curves={
             "on the published score": [
                 {"iteration": i, "ocm": 1 / i, "sn": 2 / i, "npr": 3 / i} for i in range(1, 30)
             ]
         },
+        chains=_chains(chosen),
         samples=drawn,
-        sample_guidance=1.5 if name == GUIDED else 1.0,
+        sample_guidance=min(cell.guidance for cell in cells(chosen)),
         test=source.integers(0, 256, (9, side, side, 3), np.uint8),
-        cost=Cost("batches of 64", 52_540_000, {"score": 45.0, "sn": 45.3, "ocm": 45.2}),
-        published=load(PAPER, name),
+        cost=Cost(
+            "batches of 64",
+            52_540_000,
+            {"score": 45.0, "sn": 45.3, "ocm": 45.2},
+            {"sn": (1.007, 0.002), "ocm": (1.004, 0.001)},
+        ),
+        published=load_bounds(PAPER, paper) if paper else load(PAPER, name),
     )
 
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.params.document import read_yaml, validate
+from ocm_core.report.page.provenance import REMAKE, Provenance
 from ocm_core.report.statistics.head_families import HEAD_KINDS, HeadFamily
 from ocm_core.report.toy_page import ToyPageInputs
 from ocm_core.schema.experiment import Experiment
@@ -65,7 +66,14 @@ def results(
     error = np.array([[[errors[m] * 1e-3 for _ in TIMES] for m in METHODS]] * 2)
     found["covariance_error"] = (("score", "method", "t"), error)
     found["covariance_error_se"] = (("score", "method", "t"), 0.01 * error)
-    return found.assign_coords(t=list(TIMES))
+    bits = np.array([[[levels[m] + 10 / k for k in STEPS] for m in METHODS]] * 2)
+    bits[:, METHODS.index("delta")] = np.nan
+    axes = ("score", "chain", "method", "steps")
+    found["nll"] = (axes, np.stack([bits, bits / 2], axis=1))
+    found["nll_se"] = (axes, np.full_like(found["nll"], 0.01))
+    found["nll_difference"] = found["nll"] - found["nll"].isel(chain=0)
+    found["nll_difference_se"] = (axes, np.full_like(found["nll"], 0.001))
+    return found.assign_coords(t=list(TIMES), chain=["ddpm", "ddpm_optimal"])
 
 
 def as_published(found: xr.Dataset) -> xr.Dataset:
@@ -98,10 +106,14 @@ def toy(title: str = "A toy", summary: str = "Nine modes.") -> ToyPageInputs:
         truth=truth,
         test=test,
         samples={
-            (sampler, 5): {OCM: truth.draw(40, source), "exact_diag": truth.draw(40, source)}
+            (sampler, k): {
+                label: truth.draw(40, source) for label in ("beta_tilde", OCM, "exact_diag")
+            }
             for sampler in ("ddpm", "ddim")
+            for k in (5, 10, 20)
         },
         curves={"heads on the true score": [{"iteration": i, OCM: 1 / i} for i in range(1, 30)]},
         head_parameters={OCM: 51586},
-        provenance={"Remake this page": "snakemake --cores 2 reports/toy_mog9.html"},
+        chains={OCM: {1: (900,), 2: (20, 1000)}},
+        provenance=Provenance({REMAKE: "snakemake --cores 2 reports/toy_mog9.html"}),
     )

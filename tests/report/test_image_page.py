@@ -14,6 +14,7 @@ from ocm_core.errors import OcmError
 from ocm_core.report.figures import deviations, sample_sheets
 from ocm_core.report.image_page import ImagePageInputs, page
 from ocm_core.report.page.document import Figure, Page
+from ocm_core.report.page.provenance import REMAKE, Provenance
 from ocm_core.report.page.render import render
 from ocm_core.report.page.style import palettes
 from ocm_core.report.tables.cost import Cost
@@ -26,11 +27,11 @@ from tests.report.markup import (
     figures,
     without_plotly,
 )
-from tests.report.synthetic_images import BOTH, GUIDED, PLAIN, RELATIVE, images
+from tests.report.synthetic_images import BOTH, GUIDED, PLAIN, RELATIVE, SMALL, images
 
 LIMIT = 12_000_000
-ALWAYS = ["fid", "other-measures"]
-LIKELIHOOD = ["nll", "nll-terms", "fid-nll"]
+ALWAYS = ["sheet", "frontier", "fid-differences", "fid", "other-measures"]
+LIKELIHOOD = ["nll", "nll-terms", "chosen-timesteps", "fid-nll"]
 GUIDANCE = ["fid-guidance", "recall-guidance"]
 AT_THE_END = ["samples", "deviation", "training-curves"]
 OF_FEATURES = ("fid", "other-measures", "fid-nll", "recall-fid", *GUIDANCE)
@@ -57,8 +58,7 @@ def own(html: str) -> str:
 
 
 def figures_of(given: Page) -> dict[str, Figure]:
-    blocks = [block for section in given.sections for block in section.blocks]
-    return {block.id: block for block in blocks if isinstance(block, Figure)}
+    return {block.id: block for block in given.blocks if isinstance(block, Figure)}
 
 
 def test_equal_inputs_give_equal_bytes(shown: ImagePageInputs, html: str) -> None:
@@ -70,10 +70,28 @@ def test_every_figure_is_there_once_with_caption_description_and_table(
 ) -> None:
     found = figures(own)
     guided = shown.experiment.name == GUIDED
-    middle = ["recall-fid", *GUIDANCE] if guided else [*LIKELIHOOD, "recall-fid"]
+    bounds = ["chosen-timesteps"] if guided else LIKELIHOOD
+    middle = [*bounds, "recall-fid", *GUIDANCE * guided]
     assert list(found) == [*ALWAYS, *middle, *AT_THE_END]
     for figure in found.values():
         assert_figure_is_accessible(figure)
+
+
+def test_other_spaces_have_a_section_of_their_own() -> None:
+    made = page(replace(images(SMALL), space="efficientnet_lite0"))
+    section = next(s for s in made.sections if s.id == "quality-classifier")
+    assert "in the features of a classifier trained on these data" in section.finding
+    ids = {block.id for block in section.blocks if isinstance(block, Figure)}
+    assert ids == {"fid-differences-classifier", "fid-classifier", "other-measures-classifier"}
+    own, theirs = (figures_of(made)[id].table for id in ("fid", "fid-classifier"))
+    assert own and theirs and len(own.rows) == len(theirs.rows)
+    mean = own.columns.index("mean")
+    for row, other in zip(own.rows, theirs.rows, strict=True):
+        assert row[mean] == pytest.approx(2 * float(other[mean] or 0))
+    text = without_plotly(render(made))
+    assert_ids_are_unique(text)
+    captions = re.findall(r"Features of (EfficientNet-Lite0|a classifier trained)", text)
+    assert {*captions} == {"EfficientNet-Lite0", "a classifier trained"}
 
 
 def test_nothing_is_loaded_and_no_id_occurs_twice(own: str) -> None:
@@ -138,9 +156,9 @@ def test_markup_in_texts_stays_text() -> None:
         given = replace(
             images(title=text),
             space=text,
-            provenance={text: text},
+            provenance=Provenance({REMAKE: text, text: text}, {text: text}),
             curves={text: [{"iteration": 1, text: 0.5}]},
-            cost=Cost(text, 1, {"score": 1.0, text: 2.0}),
+            cost=Cost(text, 1, {"score": 1.0, text: 2.0}, {text: (2.0, 0.1)}),
         )
         return Elements(without_plotly(render(page(given)))).tags
 
@@ -148,18 +166,19 @@ def test_markup_in_texts_stays_text() -> None:
 
 
 def test_what_has_no_data_has_no_figure() -> None:
-    bare = replace(images(), samples={}, test=None, curves={}, cost=None, published=())
+    bare = replace(images(), chains={}, samples={}, test=None, curves={}, cost=None, published=())
     bare = replace(bare, dataset=bare.dataset[["fid"]])
     small = page(bare)
-    assert list(figures_of(small)) == ["fid"]
-    names = {"quality", "tradeoffs", "claims", "methods", "provenance"}
+    assert list(figures_of(small)) == ["frontier", "fid-differences", "fid"]
+    names = {"quality", "tradeoffs", "claims", "methods", "glossary", "provenance"}
     assert {section.id for section in small.sections} == names
 
 
 def test_likelihood_alone_makes_a_page() -> None:
     whole = images()
-    bare = replace(whole, dataset=whole.dataset[["nll", "nll_se"]], samples={}, curves={})
-    assert list(figures_of(page(bare))) == ["nll"]
+    bound = ["nll", "nll_se", "nll_difference", "nll_difference_se"]
+    bare = replace(whole, dataset=whole.dataset[bound], samples={}, curves={})
+    assert list(figures_of(page(bare))) == ["nll", "chosen-timesteps"]
 
 
 def test_several_scores_are_refused() -> None:

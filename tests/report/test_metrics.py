@@ -33,6 +33,9 @@ def test_metrics_read_like_a_sentence() -> None:
         float(spread.std(ddof=1)), rel=1e-5
     )
     assert found["covariance_error_learned_score"][SN]["t100"] == 1e-3 * ERRORS[SN]
+    bits = found["nll_bpd_learned_score"]
+    assert bits["ddpm_optimal"][OCM]["K5"] == pytest.approx(bits["ddpm"][OCM]["K5"] / 2)
+    assert found["nll_bpd_true_score_se"]["ddpm"][OCM]["K5"] == 0.01
     assert found["clamped_learned_score"]["ddim"]["delta"] == {f"K{k}": 0.0 for k in STEPS}
 
 
@@ -58,7 +61,7 @@ def test_plot_data_has_a_column_per_defined_method() -> None:
     assert set(tables) == {
         f"{name}-{score}"
         for score in ("true", "learned")
-        for name in ("covariance_error", "mmd-ddpm", "mmd-ddim")
+        for name in ("covariance_error", "mmd-ddpm", "mmd-ddim", "nll-ddpm", "nll-ddpm_optimal")
     }
     assert tables["mmd-ddim-true"].columns == ("steps", *_defined(DDIM))
     assert tables["covariance_error-learned"].columns == ("t", *METHODS)
@@ -94,7 +97,10 @@ def test_metrics_of_images_have_the_promised_paths() -> None:
     assert found["fid.ddpm.ocm.K25"] == pytest.approx(expected, rel=1e-5)
     assert found["fid_std.ddpm.ocm.K25"] == pytest.approx(float(cells["fid"].std(ddof=1)), rel=1e-5)
     assert found["nll_bpd.ddpm.beta.K100"] == pytest.approx(2 + 1.6 * 1.2, rel=1e-4)
-    errors = synthetic_images.results()["nll_se"].sel({"method": "beta", "steps": 100})
+    assert found["nll_bpd.ddpm_optimal.beta.K100"] == pytest.approx(2 + 0.8 * 1.2, rel=1e-4)
+    errors = synthetic_images.results()["nll_se"].sel(
+        {"chain": "ddpm", "method": "beta", "steps": 100}
+    )
     assert found["nll_bpd_se.ddpm.beta.K100"] == pytest.approx(float(errors.squeeze()), rel=1e-5)
     assert {"kid.ddim.delta.K10", "precision.few.ocm.K5", "clamped.ddpm.sn.K10"} <= set(found)
     assert not any("cfg" in path or "score" in path for path in found)
@@ -141,5 +147,5 @@ def test_plot_data_of_guided_images_are_of_the_least_scale() -> None:
 def test_rows_of_plot_data_are_in_order_whatever_the_parameters_say() -> None:
     data = synthetic_images.results()
     shuffled = data.isel(steps=[2, 0, 3, 1])
-    assert frames(shuffled)["nll-published"].rows == frames(data)["nll-published"].rows
+    assert frames(shuffled)["nll-ddpm-published"].rows == frames(data)["nll-ddpm-published"].rows
     assert [row[0] for row in frames(shuffled)["fid-ddim-published"].rows] == [10, 25, 100]

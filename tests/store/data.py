@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy import ndarray
 
+from ocm_core.io.seals import pieces
 from ocm_core.store.layout import DType, StoreLayout, ranges
 from ocm_core.store.writer import ReadShard, write
 
@@ -68,8 +69,7 @@ def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: i
 
 
 def digests(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file())
     return {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in files
+        for file in pieces(folder)
     }

@@ -99,8 +99,9 @@ def test_a_kept_posterior_is_drawn_from_with_the_noise_that_is_given(tmp_path: P
     data = values(10, whole.shape, "float32")
     stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
     np.testing.assert_array_equal(stored.all(), data["x"])
-    drawn = stored.read(range(10), np.random.default_rng(5))
-    noise = np.random.default_rng(5).standard_normal(drawn.shape, dtype=np.float32)
+    drawn = stored.to_x0(stored.raw(range(10)), [np.random.default_rng(i) for i in range(10)])
+    each = (np.random.default_rng(i) for i in range(10))
+    noise = np.stack([n.standard_normal(whole.shape, dtype=np.float32) for n in each])
     np.testing.assert_allclose(drawn, data["x"] + data["std"] * noise, rtol=1e-6)
     np.testing.assert_array_equal(stored.all(), data["x"])
 
@@ -153,7 +154,7 @@ def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
 def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, StoreLayout]) -> None:
     path, whole = written
     writer.shard_file(path, whole, "label", range(16, 20)).unlink()
-    with pytest.raises(OcmError, match=r"label/c/2: no such shard \(1 are missing\)"):
+    with pytest.raises(OcmError, match=r"label/c/2: no such shard \(there are 2 of 3\)"):
         open_split([path.parent], "train")
     with pytest.raises(OcmError, match="label/c/2: missing or not of its planned size"):
         writer.verify(path, whole)
@@ -166,7 +167,7 @@ def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
     before = digests(path)
     shard = writer.shard_file(path, whole, "x", range(16, 20))
     shard.write_bytes(shard.read_bytes()[-40:])
-    with pytest.raises(OcmError, match="x/c/2/0/0: ends too early"):
+    with pytest.raises(OcmError, match="x/c/2/0/0: 40 bytes instead of 132"):
         open_split([path.parent], "train").all()
     writer.write(path, whole, reader(whole, values(20, whole.shape, "float32")), ATTRS)
     assert digests(path) == before
@@ -241,11 +242,14 @@ def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
     def full(descriptor: int) -> None:
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
+    path, whole = tmp_path / "train.zarr", plan(range(8))
+    data = values(8, whole.shape, "float32")
+    writer.begin(path, whole, ATTRS)
     monkeypatch.setattr("os.fsync", full)
-    whole = plan(range(8))
-    with pytest.raises(OcmError, match="x/c/0/0/0: Disk quota exceeded; make room"):
-        data = values(8, whole.shape, "float32")
-        writer.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+    with pytest.raises(OcmError, match=r"Disk quota exceeded; .*; make room") as said:
+        writer.write_shards(path, whole, whole.shards, reader(whole, data))
+    assert f"{path}: " in str(said.value)
+    assert f"{whole.bytes_of(whole.shards)} bytes (0.0 GB) were to be written" in str(said.value)
 
 
 def test_stores_that_do_not_make_a_whole_split_are_refused(tmp_path: Path) -> None:

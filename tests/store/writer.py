@@ -33,7 +33,8 @@ def die_before(number: int, path: Path) -> None:
         nonlocal left
         name = str(arguments[0]) if arguments else ""
         changing = event in ("os.rename", "os.link", "os.remove")
-        if name.startswith(str(path)) and (changing or (event == "open" and "partial" in name)):
+        begun = event == "open" and name.endswith((".partial", ".tmp"))
+        if name.startswith(str(path)) and (changing or begun):
             left -= 1
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from ocm_core.report.claims.image_claims import MUCH, claims
-from ocm_core.report.claims.image_summary import sentences
+from ocm_core.report.figures.frontier import frontier_figure
+from ocm_core.report.image_page import page
 from ocm_core.report.page.verdicts import Claim, Verdict
-from tests.report.synthetic_images import BOTH, GUIDED, PLAIN, RELATIVE, image_results, results
+from tests.report.synthetic_images import (
+    BOTH,
+    GUIDED,
+    PLAIN,
+    RELATIVE,
+    image_results,
+    images,
+    results,
+)
 
 UNGUIDED_KEYS = "abcdefg"
 HOLDS = dict.fromkeys(UNGUIDED_KEYS, Verdict.HOLDS)
@@ -30,7 +41,7 @@ def changed(name: str, value: float | xr.DataArray, **at: object) -> xr.Dataset:
 
 
 def bound(method: str, steps: int) -> float:
-    return float(results()["nll"].sel({"method": method, "steps": steps}).item())
+    return float(results()["nll"].isel(chain=0).sel({"method": method, "steps": steps}).item())
 
 
 def test_all_hold_where_the_numbers_say_so() -> None:
@@ -121,29 +132,46 @@ def test_the_distance_is_called_what_it_is() -> None:
     assert any("Fréchet distance" in text for text in texts)
 
 
-def test_the_summary_is_made_of_the_numbers() -> None:
-    given = image_results()
-    first, second, third = sentences(given, claims(given))
-    assert first.startswith("In the features of Inception v3, with 50000 samples, the lowest FID")
-    assert "at K = 5 by ocm (22) with DDPM; at K = 10 by" in first
-    assert second == (
+def findings(name: str = PLAIN, found: xr.Dataset | None = None) -> dict[str, str]:
+    """What each section of the page says while it is folded."""
+    given = images(name) if found is None else replace(images(name), dataset=found)
+    return {section.id: section.finding for section in page(given).sections}
+
+
+def test_findings_are_made_of_the_numbers() -> None:
+    told = findings()
+    assert (
+        "in the features of Inception v3 and with 50000 samples, the lowest FID" in told["quality"]
+    )
+    assert "at K = 5 by ocm (22) with DDPM; at K = 10 by" in told["quality"]
+    assert told["likelihood"] == (
         "The lowest NLL, in bits per dimension, is that of ocm_10 (6.85) at K = 5, ocm_10 (4.91) "
         "at K = 10 and ocm_10 (3.16, 2 more within noise) at K = 100."
     )
-    assert third.startswith("Of the paper's claims, these hold:") and "do not hold" not in third
+    assert told["claims"].startswith("Of the paper's claims, these hold:")
+    assert "do not hold" not in told["claims"]
+    assert "ocm gets there with K = " in told["tradeoffs"]
+    assert all(told.values())
 
 
-def test_the_summary_says_plainly_what_does_not_hold() -> None:
-    given = image_results(found=changed("recall", 0.01, method="ocm"))
-    *_, last = sentences(given, claims(given))
-    assert last.endswith("these do not hold: ocm's higher recall than beta_tilde's at few steps.")
+def test_the_frontier_says_where_rivals_win() -> None:
+    """Covariances are compared where there are several."""
+    frontier = frontier_figure(image_results(BOTH), images(BOTH).rivals)
+    assert frontier is not None and "By FID, ours is ahead at 5" in frontier.caption
+    told = findings(BOTH)["quality"]
+    assert "UNIPC" not in told and "QUALITY" not in told and "with DDPM" in told
 
 
-def test_without_a_bound_the_summary_tells_how_many_steps_are_saved() -> None:
-    given = image_results(GUIDED)
-    first, second, _ = sentences(given, claims(given))
-    assert "at K = 10 by ocm (3) with DDPM, guidance 4 and ocm (3) with DDIM, guidance 4" in first
-    assert second == (
+def test_findings_say_plainly_what_does_not_hold() -> None:
+    told = findings(found=changed("recall", 0.01, method="ocm"))["claims"]
+    assert told.endswith("these do not hold: ocm's higher recall than beta_tilde's at few steps.")
+
+
+def test_with_guidance_the_least_and_the_steps_saved_are_told() -> None:
+    told = findings(GUIDED)
+    best = "at K = 10 by ocm (3) with DDPM, guidance 4 and ocm (3) with DDIM, guidance 4"
+    assert best in told["quality"]
+    assert told["tradeoffs"] == (
         "The best fixed variance is delta with K = 100 (DDIM, guidance 1.5, 3); ocm gets there "
         "with K = 10 (DDPM, guidance 4, 3)."
     )
@@ -172,6 +200,6 @@ def test_an_experiment_without_the_papers_form_is_told_by_its_own_labels() -> No
     found = {claim.key: claim for claim in claims(given)}
     assert "ocm_relative has a higher recall than beta_tilde" in found["h"].text
     assert {claim.verdict for claim in found.values()} == {Verdict.HOLDS}
-    _, second, last = sentences(given, [*found.values()])
-    assert "; ocm_relative gets there with K = " in second
-    assert "ocm_relative's higher recall" in last and "ocm's" not in last
+    told = findings(RELATIVE)
+    assert "; ocm_relative gets there with K = " in told["tradeoffs"]
+    assert "ocm_relative's higher recall" in told["claims"] and "ocm's" not in told["claims"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -13,7 +14,9 @@ from numpy import ndarray
 from PIL import Image
 
 from ocm_core.report.figures import charts, likelihood, tradeoff
+from ocm_core.report.figures.chosen_timesteps import LONGEST, chosen_timesteps
 from ocm_core.report.figures.deviations import predicted_deviations
+from ocm_core.report.figures.differences import difference_curves
 from ocm_core.report.figures.metric_curves import metric_curves
 from ocm_core.report.figures.sample_sheets import sample_sheets
 from ocm_core.report.page import pictures
@@ -58,7 +61,31 @@ def test_lines_are_means_with_standard_errors() -> None:
     cells = results()["fid"].sel({"sampler": "ddim", "method": "sn", "steps": [10, 25, 100]})
     assert line["x"] == [10, 25, 100]
     assert line["y"] == pytest.approx(mean(cells).values.ravel(), rel=1e-5)
-    assert line["error_y"]["array"] == pytest.approx(standard_error(cells).values.ravel(), rel=1e-5)
+    assert line["customdata"] == pytest.approx(standard_error(cells).values.ravel(), rel=1e-5)
+    assert "error_y" not in line
+
+
+def test_differences_are_paired_by_seed_and_have_their_own_errors() -> None:
+    figure = difference_curves(image_results(), STYLES, "fid")
+    assert figure is not None
+    ddpm, ddim = panes(figure)
+    line, cells = trace(ddim, "sn"), results()["fid"].sel(sampler="ddim", steps=[10, 25, 100])
+    gaps = cells.sel({"method": "sn"}) - cells.sel({"method": "ocm"})
+    assert line["y"] == pytest.approx(mean(gaps).values.ravel(), rel=1e-5)
+    assert line["error_y"]["array"] == pytest.approx(standard_error(gaps).values.ravel(), rel=1e-5)
+    assert not [one for one in ddpm.spec["data"] if one["meta"] == "ocm"]
+
+
+def test_a_difference_outside_the_range_stands_at_its_edge_with_its_value() -> None:
+    found = results()
+    found["fid"].loc[{"sampler": "ddpm", "method": "beta", "steps": 10}] = 9e4
+    figure = difference_curves(image_results(found=found), STYLES, "fid")
+    assert figure is not None
+    ddpm = panes(figure)[0]
+    edge = ddpm.spec["layout"]["yaxis"]["range"][1]
+    assert edge < 1e3
+    assert trace(ddpm, "beta")["y"][trace(ddpm, "beta")["x"].index(10)] == pytest.approx(edge)
+    assert "9e+04" in [note.get("text") for note in ddpm.spec["layout"]["annotations"]]
 
 
 def test_samplers_that_differ_in_k_only_are_one_line() -> None:
@@ -137,19 +164,19 @@ def test_the_paths_go_through_both_measures_with_k_beside_them() -> None:
     steps = np.array(STEPS)
     assert ocm["x"] == pytest.approx(2 + BOUNDS["ocm"] * (1 + 20 / steps), rel=1e-4)
     assert ocm["y"] == pytest.approx(2 + 100 / steps, rel=1e-3)
-    assert ocm["text"] == [str(k) for k in STEPS]
-    assert npr["text"] == ["10", "", "100"]  # it was not sampled at K = 5
+    assert [text for text in ocm["text"] if text] == ["K = 5", "10", "25", "100"]
+    assert not any(npr["text"])  # one path with K beside it is enough
     assert ocm["error_x"]["array"] == [0.01] * len(STEPS)
 
 
 @pytest.mark.parametrize(("name", "label"), [(BOTH, "ocm"), (RELATIVE, "ocm_relative")])
-def test_the_path_of_the_claimed_ocm_has_every_k_beside_it(name: str, label: str) -> None:
+def test_the_path_of_the_claimed_ocm_alone_has_k_beside_it(name: str, label: str) -> None:
     figure = tradeoff.recall_against_distance(image_results(name), images(name).styles)
     assert figure is not None
     ddpm = panes(figure)[0]
-    assert all(trace(ddpm, label)["text"])
+    assert trace(ddpm, label)["text"][0].startswith("K = ")
     others = [one["text"] for one in ddpm.spec["data"] if one["meta"] != label]
-    assert others and all("" in texts for texts in others if len(texts) > 2)
+    assert others and not any(text for texts in others for text in texts)
 
 
 def test_a_bound_without_guidance_is_not_traded_for_guided_samples() -> None:
@@ -160,19 +187,51 @@ def test_a_bound_without_guidance_is_not_traded_for_guided_samples() -> None:
 
 def test_bounds_and_their_terms_are_drawn_as_they_are() -> None:
     given = image_results()
-    figure = likelihood.bound(given.dataset, STYLES, 1234, density=False)
-    line = trace(panes(figure)[0], "beta")
+    figure = likelihood.bound(images().bounds, STYLES, "1234 test images", density=False)
+    even, optimal = panes(figure)
+    assert (even.title, optimal.title) == ("DDPM", "DDPM_OPTIMAL")
+    assert trace(optimal, "beta")["y"] == pytest.approx(
+        2 + BOUNDS["beta"] / 2 * (1 + 20 / np.array(STEPS)), rel=1e-4
+    )
+    line = trace(even, "beta")
     assert line["y"] == pytest.approx(2 + BOUNDS["beta"] * (1 + 20 / np.array(STEPS)), rel=1e-4)
     assert "1234 test images in bits per dimension" in figure.caption
+    assert "DDPM_OPTIMAL beside DDPM, in pairs: of 40 bounds 40 are lower, 0" in figure.caption
     terms = likelihood.terms(given.dataset, STYLES)
-    by_title = {pane.title: trace(pane, "beta")["y"] for pane in panes(terms)}
-    total = [sum(parts) for parts in zip(*by_title.values(), strict=True)]
-    assert total == pytest.approx(line["y"], rel=1e-4)
+    assert terms is not None and [pane.title for pane in panes(terms)] == ["steps"]
+    steps = trace(panes(terms)[0], "beta")["y"]
+    assert [2 + 1e-5 + y for y in steps] == pytest.approx(line["y"], rel=1e-4)
+    assert "is 2 bits/dim whatever the method and K" in terms.caption
+    assert "is 1e-05 bits/dim whatever the method and K" in terms.caption
+
+
+def test_bounds_above_the_first_chains_are_counted_beyond_noise_and_within() -> None:
+    bounds = images().bounds.copy(deep=True)
+    other = {"chain": "ddpm_optimal", "method": "beta"}
+    for k, gap in ((5, 0.0005), (10, 0.002)):  # of an error of 0.001
+        bounds["nll_difference"].loc[other | {"steps": k}] = gap
+    caption = likelihood.bound(bounds, STYLES, "images", density=False).caption
+    assert "of 40 bounds 38 are lower, 1 higher by less than a standard error" in caption
+    assert caption.endswith(" 1 by more.")
+
+
+def test_chosen_timesteps_are_drawn_by_method_and_number_of_steps() -> None:
+    long = tuple(range(1, LONGEST + 2))
+    chains = {"ocm": {2: (20, 1000), 1: (900,), len(long): long}, "beta": {1: (700,)}, "sn": {}}
+    figure = chosen_timesteps(chains, STYLES, "128 training images")
+    (dots,) = (trace(pane, "ocm") for pane in panes(figure, method="ocm"))
+    assert (dots["x"], dots["y"]) == ([900, 20, 1000], [1, 2, 2])
+    assert len(panes(figure)) == 2 and "128 training images" in figure.caption
+    assert figure.table.rows == (
+        ("ocm", 1, "900"),
+        ("ocm", 2, "20 1000"),
+        ("beta", 1, "700"),
+    )
 
 
 def test_a_negative_bound_has_a_linear_axis() -> None:
-    given = image_results(found=results().assign(nll=results()["nll"] - 10))
-    figure = likelihood.bound(given.dataset, STYLES, 10, density=True)
+    given = replace(images(), dataset=results().assign(nll=results()["nll"] - 10))
+    figure = likelihood.bound(given.bounds, STYLES, "10 test images", density=True)
     assert panes(figure)[0].spec["layout"]["yaxis"].get("type") != "log"
     assert "bits of a density" in figure.caption
 

@@ -9,15 +9,17 @@ import pytest
 import xarray as xr
 
 from ocm_core.errors import OcmError
+from ocm_core.report.image_page import page
 from ocm_core.report.statistics.image_results import CellMean
 from ocm_core.report.tables import cost, least_steps, published_comparison
 from ocm_core.report.tables.published_comparison import Compared, compare
-from ocm_core.report.tables.published_results import PublishedRow, load
+from ocm_core.report.tables.published_results import PublishedRow, load, load_bounds
 from tests.report.synthetic_images import (
     BOTH,
     GUIDED,
     PAPER,
     PLAIN,
+    SMALL,
     experiment,
     image_results,
     images,
@@ -48,6 +50,23 @@ def test_an_experiment_has_the_rows_of_its_exact_name() -> None:
     shared = [row.value for row in load(PAPER, "cifar10_ls") if row.table == "min_steps"]
     assert shared == [row.value for row in load(PAPER, "cifar10_cs") if row.table == "min_steps"]
     assert 16.0 in shared
+
+
+def test_of_another_network_on_the_same_data_only_likelihoods_compare() -> None:
+    rows = load_bounds(PAPER, "cifar10_ls")
+    assert {row.metric for row in rows} == {"nll_bpd"} and len(rows) == 36
+    with pytest.raises(OcmError, match=r"report.paper: .*results.csv has no experiment 'cifar100'"):
+        load_bounds(PAPER, "cifar100")
+
+
+def test_the_page_says_how_far_another_network_is_apart() -> None:
+    given = replace(images(SMALL), space="efficientnet_lite0")
+    [said, *_] = next(s for s in page(given).sections if s.id == "published").blocks
+    one = by_cell(given.compared, "NLL, bits/dim")["ddpm", "beta_tilde", 100, 1.0]
+    assert isinstance(said, str) and "of the network of cifar10_ls, on the same data" in said
+    assert "At K = 100, where covariances matter least" in said
+    assert f"{one.difference:+.2f} with beta_tilde" in said
+    assert all(one.agrees is None for one in given.compared)
 
 
 def test_a_foreign_file_is_refused_by_name(tmp_path: Path) -> None:
@@ -154,7 +173,7 @@ def test_least_steps_are_the_first_k_that_reaches_the_target() -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert table.columns[1] == "K for FID ≤ 6" and table.columns[-1] == "paper: K for FID ≤ 6"
     assert rows["ocm_10"][:2] == (25, "DDPM (5.82)") and rows["ocm"][0] == 100
-    assert rows["rademacher_100"][:2] == ("more than 10", None)
+    assert rows["rademacher_100"][:2] == ("not by 10, and not sampled beyond", None)
     assert (rows["ocm"][-1], rows["delta"][-1], rows["beta or beta_tilde"][-1]) == (16, 30, 90)
     other = least_steps.table(image_results(), load(PAPER, "celeba64")).rows
     assert {row[0]: row[-1] for row in other}["beta or beta_tilde"] == "> 200"
@@ -165,7 +184,7 @@ def test_without_comparable_distances_the_target_is_the_best_fixed_variance() ->
     assert list(least_steps.targets(given)) == [pytest.approx(4.5, rel=1e-2)]
     rows = {row[0]: row[1:] for row in least_steps.table(given, load(PAPER, PLAIN)).rows}
     assert {"beta", "beta_tilde"} <= set(rows)
-    assert rows["delta"][0] == 100 and rows["beta"][0] == "more than 100"
+    assert rows["delta"][0] == 100 and rows["beta"][0] == "not by 100"
 
 
 def test_the_papers_rows_stand_beside_heads_of_its_form_only() -> None:
@@ -189,25 +208,35 @@ def test_a_relative_head_that_is_called_as_in_the_paper_is_not_taken_for_it() ->
     assert [one for one in found if one.cell.method == "analytic" and one.paper]
     steps = {row[0]: row[-1] for row in least_steps.table(changed.results, paper).rows}
     assert steps["ocm"] is None and steps["analytic"] is not None
-    measured = cost.Cost("batches of 64", 52_540_000, {"score": 50.0, "ocm": 51.0})
+    measured = cost.Cost(
+        "batches of 64", 52_540_000, {"score": 50.0, "ocm": 51.0}, {"ocm": (1.02, 0.01)}
+    )
     costs = cost.table(measured, {}, paper, changed.families).rows
     assert {row[0]: row[-2] for row in costs} == {"network alone": 45.13, "ocm": None}
 
 
 def test_costs_are_listed_family_by_family() -> None:
     order = ["score", "beta", "ocm_relative", "npr_relative", "sn", "ocm"]
-    measured = cost.Cost("batches of 64", 1, dict.fromkeys(order, 50.0))
+    measured = cost.Cost(
+        "batches of 64", 1, dict.fromkeys(order, 50.0), dict.fromkeys(order[1:], (1.0, 0.01))
+    )
     table = cost.table(measured, {}, (), images(BOTH).families)
     listed = ["network alone", "beta", "sn", "ocm", "npr_relative", "ocm_relative"]
     assert [row[0] for row in table.rows] == listed
 
 
 def test_costs_stand_beside_the_papers_as_ratios() -> None:
-    measured = cost.Cost("batches of 64", 52_540_000, {"score": 50.0, "ocm": 51.0, "beta": 50.0})
+    measured = cost.Cost(
+        "batches of 64",
+        52_540_000,
+        {"score": 50.0, "ocm": 51.0, "beta": 50.0},
+        {"ocm": (1.02, 0.01), "beta": (1.0, 0.02)},
+    )
     table = cost.table(measured, {"ocm": 10_000}, load(PAPER, PLAIN))
     rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["network alone"] == (0, 52.54, 50.0, 1.0, 52.54, 45.13, 1.0)
-    assert rows["ocm"] == (10_000, 52.55, 51.0, 1.02, 52.55, 45.23, pytest.approx(45.23 / 45.13))
+    assert rows["network alone"] == (0, 52.54, 50.0, 1.0, None, 52.54, 45.13, 1.0)
+    assert rows["ocm"][:5] == (10_000, 52.55, 51.0, 1.02, 0.01)
+    assert rows["ocm"][5:] == (52.55, 45.23, pytest.approx(45.23 / 45.13))
     assert rows["beta"][-3:] == (None, None, None)
     alone = cost.table(measured, {}, ())
-    assert len(alone.columns) == 5 and all(len(row) == 5 for row in alone.rows)
+    assert len(alone.columns) == 6 and all(len(row) == 6 for row in alone.rows)

@@ -6,11 +6,14 @@ import pytest
 
 from ocm_core.report.statistics.head_families import head_families
 from ocm_core.report.tables import probes
+from ocm_core.report.tables.glossary import glossary
 from ocm_core.report.tables.methods import clamped_shares, method_table
 from tests.report.synthetic_images import (
     BOTH,
     GUIDED,
     PLAIN,
+    RELATIVE,
+    RIVALS,
     STEPS,
     experiment,
     image_results,
@@ -53,17 +56,30 @@ def test_heads_of_other_forms_are_no_ablation_of_probes() -> None:
     assert [*probe_counts("digits_probes").values()] == [1, 3, 5, 10]
 
 
-def test_methods_are_listed_family_by_family_with_what_they_are_relative_to() -> None:
+def test_methods_are_explained_family_by_family_with_what_they_are_relative_to() -> None:
     found = images(BOTH)
-    sources = {row[0]: row[1] for row in method_table(found.experiment, {}, found.families).rows}
-    heads = [label for label in sources if label.split("_")[0] in ("npr", "sn", "ocm")]
+    entries = {entry.label: entry for entry in glossary(found.experiment, found.families).entries}
+    heads = [label for label in entries if label.split("_")[0] in ("npr", "sn", "ocm")]
     assert heads == [
         *("npr", "sn", "ocm"),
         *("npr_relative", "sn_relative", "ocm_relative"),
         "ocm_tapered",
     ]
     plain = "a head fitted to random probes of the score's Jacobian"
-    assert sources["ocm"] == plain
-    assert sources["ocm_relative"] == f"{plain}; relative to the table of analytic, and positive"
+    assert entries["ocm"].text == plain
+    relative = f"{plain}; relative to the table of analytic, and positive"
+    assert entries["ocm_relative"].text == relative
     tapered = "relative to the mean of its target, positive, tapered at small t"
-    assert sources["ocm_tapered"] == f"{plain}; {tapered}"
+    assert entries["ocm_tapered"].text == f"{plain}; {tapered}"
+    table = method_table(found.experiment, {"ocm": 7}, found.families)
+    assert ("ocm", 7, "its head") in table.rows
+
+
+@pytest.mark.parametrize("name", [PLAIN, GUIDED, BOTH, RELATIVE, RIVALS])
+def test_every_method_has_a_line_and_an_equation(name: str) -> None:
+    found = images(name)
+    entries = {entry.label: entry for entry in glossary(found.experiment, found.families).entries}
+    for label, method in found.experiment.methods.items():
+        assert entries[label].text
+        assert "=" in entries[label].equation or method.kind == "none"
+    assert {label for label, *_ in found.chain_samples} <= {*entries}

@@ -1,0 +1,31 @@
+"""Damaged inputs at every door: nothing but `OcmError` leaves, soon, and in few words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.campaign import record, tries
+from tests.chaos.doors import DOORS
+from tests.chaos.fuzzing import REFUSED, fuzz, in_one_process
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_damaged_inputs(name: str) -> None:
+    door = DOORS[name]
+    outcome = fuzz(name, tries(short=door.short, full=door.full))
+    record(name, outcome.tried, len(outcome.failures), door.what)
+    assert not outcome.failures, "\n".join(map(str, outcome.failures[:20]))
+    assert outcome.refused, "not one damaged input was refused: the damage misses the door"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("servers", 745),  # a chunk of more bytes than an index can count
+        ("stores", 1118),  # shards of no items
+    ],
+)
+def test_an_input_that_once_failed(name: str, number: int, tmp_path: Path) -> None:
+    assert list(in_one_process(name, range(number, number + 1), tmp_path)) == [REFUSED]

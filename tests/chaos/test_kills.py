@@ -1,0 +1,87 @@
+"""SIGKILL at seeded moments of every stage: the old artifact stays, the end is the same bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from itertools import cycle, islice
+from random import Random
+
+import pytest
+
+from ocm_core.pipeline.manifests import differences
+from ocm_core.training.state import saved_at
+from tests.chaos.campaign import record, tries
+from tests.chaos.checkout import Job
+from tests.chaos.conftest import Finished
+from tests.test_resuming import flipped
+
+
+def make_stale(job: Job) -> None:
+    """Let the artifact be one of other parameters: whole, but not what is to be made."""
+    manifest = job.folder / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**content, "key": "of other parameters"}))
+
+
+def test_killed_at_any_moment_every_stage_ends_in_the_same_bytes(finished: Finished) -> None:
+    """Half of the kills fall before a change on the disk, the others after a time."""
+    random, rounds, wanted = Random(15), tries(8, 104), tries(4, 100)
+    kills = 0
+    for number, job in enumerate(islice(cycle(finished.jobs), 3 * rounds)):
+        if number >= rounds and kills >= wanted:
+            break  # a job may have ended before its time to die, where the machine is busy
+        whole = finished.undisturbed[job]
+        anew = random.random() < 0.3
+        shutil.rmtree(job.folder) if anew else make_stale(job)
+        moments = [
+            {"die_before": random.randrange(whole.events)}
+            if random.random() < 0.5
+            else {"after": random.random() * whole.seconds}
+            for _ in range(random.choice([1, 1, 2]))
+        ]
+        for moment in moments:
+            ended = finished.server.run(job, **moment)
+            assert ended.code in (0, -signal.SIGKILL), f"{number} {job} {moment}\n{ended.said}"
+            kills += ended.code == -signal.SIGKILL
+            if not anew and job.folder.exists():  # else the kill fell between two renames
+                assert not list(differences(job.name, job.task)) or _exchanged(job)
+        ended = finished.server.run(job)
+        assert ended.code == 0, f"{number} {job} {moments}\n{ended.said}"
+        finished.check(job, f"{number} {moments}\n{ended.said}")
+    record(
+        "kills",
+        kills,
+        0,
+        "SIGKILL at seeded moments of every stage, `evaluate_*` and `report` included; a failure is"
+        " an old artifact that is not whole, a next run that fails, or other bytes in the end",
+    )
+    assert kills >= wanted
+
+
+@pytest.mark.parametrize("damaged", [None, "lost", "flipped"])
+def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
+    finished: Finished, damaged: str | None
+) -> None:
+    """Kept at 4, 8 and 12, with checkpoints at 3, 6, 9 and 12."""
+    job = next(job for job in finished.jobs if str(job) == "tiny_digits heads/learned")
+    shutil.rmtree(job.folder)
+    finished.server.run(job, die_before=finished.undisturbed[job].events * 3 // 5)
+    kept = job.working / "artifact/kept"
+    assert {file.name for file in kept.glob("*.safetensors")} == {"4.safetensors", "8.safetensors"}
+    assert saved_at(job.working / "state") in (6, 9)
+    if damaged == "lost":
+        (kept / "4.safetensors").unlink()
+    elif damaged == "flipped":
+        flipped(kept / "4.safetensors", 700)
+    ended = finished.server.run(job)
+    assert ended.code == 0, ended.said
+    anew = f"{kept / '4.safetensors'}: lost or damaged since it was kept; training starts anew"
+    assert (anew in ended.said) == (damaged is not None), ended.said
+    finished.check(job, ended.said)
+
+
+def _exchanged(job: Job) -> bool:
+    """Whether the kill fell after the exchange and before the report's outputs were in place."""
+    return job.task.stage == "report" and not (job.working / "artifact").exists()

@@ -1,0 +1,129 @@
+"""Two smoke experiments on a cluster, by the shipped profile: what is lost, and what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ocm_core.planning.nodes import problems
+from tests.cluster.experiments import ITERATIONS, LATENTS, PIXELS, shrink
+from tests.cluster.runs import Gate, Run, offline
+from tests.cluster.slurm import GPUS, NODES, Slurm
+from tests.pipeline.conftest import Project
+
+# The profile asks every five seconds; of a controller of one's own one may ask more often.
+CLUSTER = (
+    *("snakemake", "--profile", "profiles/slurm"),
+    *("--slurm-init-seconds-before-status-checks", "1"),
+)
+REPORTS = [f"reports/{name}.html" for name in (PIXELS, LATENTS)]
+HEADS = f"artifacts/{PIXELS}/heads/published/manifest.json"
+# The first try at a reference set is past its limit after a minute, on a node that is not killed.
+LIMITED = (
+    *("--set-resources", "reference:runtime=1 + 60 * (attempt - 1)"),
+    "reference:constraint=second",
+)
+
+
+@pytest.fixture(scope="module")
+def project(empty: Project, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    copied = empty.copy(tmp_path_factory.mktemp("cluster") / "project")
+    shrink(copied)
+    return offline(copied)
+
+
+@pytest.fixture(scope="module")
+def local(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Both experiments on this machine alone, while the cluster is at work."""
+    copied = offline(project.copy(tmp_path_factory.mktemp("local") / "project"))
+    with Run(copied, "nice", "snakemake", "--cores", "2", *REPORTS) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def disturbed(project: Project, slurm: Slurm, local: Run) -> Project:
+    """Both experiments, run through a killed node, a cancelled job and a time limit."""
+    with (
+        Gate(project, slurm, PIXELS, "heads/published") as heads,
+        Gate(project, slurm, LATENTS, "sample/all") as sample,
+        Gate(project, slurm, PIXELS, "reference/efficientnet_lite0") as reference,
+        Run(project, *CLUSTER, *REPORTS, *LIMITED) as run,
+    ):
+        job = heads.stops(run, lambda: (heads.working / "state/training.safetensors").exists())
+        node = slurm.node_of(job)
+        slurm.kill_node(node)
+        run.goes_on_until(lambda: slurm.has_ended(job, "NF"), "dead node")
+        slurm.start_node(node)
+        slurm.cancel(sample.stops(run, lambda: any(sample.working.glob("artifact/*/x/c"))))
+        run.goes_on_until(lambda: bool(slurm.job_of(reference.rule, "TO")), "job past its limit")
+        reference.open()
+        run.ends()
+    slurm.wait_until(lambda: set(slurm.states().values()) == {"idle"}, "two idle nodes")
+    return project
+
+
+def test_what_is_lost_is_made_up_for(disturbed: Project) -> None:
+    """By the executor's own words; each costs a try, and no more."""
+    said = (disturbed.root / "said.txt").read_text()
+    for state in ("NODE_FAIL", "CANCELLED", "TIMEOUT"):
+        assert f"'{state}'" in said, said
+    logs = disturbed.root / f"logs/{PIXELS}"
+    assert (logs / "reference/efficientnet_lite0.try1.log").exists()
+    begun, ended = (logs / f"heads/published{end}.log" for end in (".try1", ""))
+    first, last = (f": {done} of {ITERATIONS}" for done in (ITERATIONS // 10, ITERATIONS))
+    assert first in begun.read_text() and last in ended.read_text()
+    assert first not in ended.read_text()  # it went on from its checkpoint
+
+
+@pytest.mark.parametrize("name", [PIXELS, LATENTS])
+def test_every_manifest_is_a_local_run_s(disturbed: Project, local: Run, name: str) -> None:
+    local.ends()
+    expected = manifests(local.project, name)
+    assert len(expected) >= 10 and "report/all" in expected
+    assert manifests(disturbed, name) == expected
+    assert "every file is as its manifest says" in disturbed.run("ocm", "verify", name)
+
+
+def test_two_gpus_in_one_job(
+    disturbed: Project, local: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """On one node and on two: the bytes of two processes on this machine."""
+    local.ends()
+    folder = tmp_path_factory.mktemp("two")
+    one, two, here = (
+        offline(made.copy(folder / name))
+        for name, made in (("node", disturbed), ("nodes", disturbed), ("here", local.project))
+    )
+    again = (*CLUSTER, "--force", HEADS, "--set-resources", "heads:gpu=2")
+    with Run(one, *again) as on_a_node, Run(two, *again, "heads:nodes=2") as on_nodes:
+        here.run("ocm", "run", "heads", PIXELS, "published", "--processes", "2")
+        on_a_node.ends()
+        on_nodes.ends()
+    expected = json.loads((here.root / HEADS).read_text())
+    assert expected != json.loads((disturbed.root / HEADS).read_text())
+    assert [json.loads((made.root / HEADS).read_text()) for made in (one, two)] == [expected] * 2
+
+
+def test_nodes_say_what_they_lack_before_any_work(slurm: Slurm, project: Project) -> None:
+    assert "2 nodes: folder, environment" in project.run("ocm", "doctor", "--nodes", "2")
+    nowhere = Path("/nowhere/at/all")
+    assert problems(2, folder=nowhere) == [f"{node}: no folder {nowhere} there" for node in NODES]
+    without = [f"{node}: no {nowhere} there: no environment" for node in NODES]
+    assert problems(2, python=nowhere) == without
+    assert problems(1, folder=Path("/"))[0].endswith("/ is another folder there: not shared")
+
+
+def test_more_gpus_than_a_node_has(disturbed: Project) -> None:
+    asked = ("--set-resources", f"heads:gpu={GPUS + 1}", "--retries", "0")
+    said = disturbed.run(*CLUSTER, "--force", HEADS, *asked, fails=True)
+    assert "Requested node configuration is not available" in said
+
+
+def manifests(project: Project, name: str) -> dict[str, Any]:
+    """By task."""
+    files = project.root.glob(f"artifacts/{name}/*/*/manifest.json")
+    return {f"{file.parts[-3]}/{file.parts[-2]}": json.loads(file.read_text()) for file in files}

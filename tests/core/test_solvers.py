@@ -1,0 +1,216 @@
+"""Schedulers of diffusers as samplers: the contract that each holds on each kind of experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ocm_core.artifacts.samples import SampleStore
+from ocm_core.artifacts.score import new_denoiser, new_score
+from ocm_core.cells import Cell, cells
+from ocm_core.diffusion.denoiser import Denoiser, forward
+from ocm_core.diffusion.schedule import linear
+from ocm_core.params.compose import compose
+from ocm_core.rng.noise import SampleNoise
+from ocm_core.samplers.cell_sampler import CellSampler
+from ocm_core.samplers.diffusers_solver import SCHEDULERS, DiffusersSolver
+from ocm_core.schema.experiment import Experiment
+from tests.core.doubles import Replay, WaveNetwork
+
+from diffusers import schedulers  # isort: skip
+
+SDE: dict[str, Any] = {"algorithm_type": "sde-dpmsolver++"}
+SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"their_{name.removesuffix('Scheduler').lower()}": (name, {}) for name in SCHEDULERS},
+    "sde_multistep": ("DPMSolverMultistepScheduler", SDE),
+    "sde_singlestep": ("DPMSolverSinglestepScheduler", SDE),
+}
+EVALUATIONS = {"PNDMScheduler": 14, "HeunDiscreteScheduler": 9}  # others: 5
+EVALUATIONS |= {"KDPM2DiscreteScheduler": 9, "KDPM2AncestralDiscreteScheduler": 9}
+KINDS = {"toy_mog9": 1.0, "digits": 1.0, "mnist_latent": 1.5}  # and their guidance
+NOISY = {"sde_multistep", "sde_singlestep", "their_ddpm", "their_eulerancestraldiscrete"}
+NOISY |= {"their_kdpm2ancestraldiscrete"}
+
+
+@cache
+def experiment(name: str) -> Experiment:
+    """With every solver as a sampler."""
+    asked = []
+    for label, (scheduler, options) in SOLVERS.items():
+        grid = {"steps": [EVALUATIONS.get(scheduler, 5)], "guidance": [KINDS[name]]}
+        asked.append(
+            f"+sample.samplers.{label}="
+            f"{{kind: diffusers, scheduler: {scheduler}, options: {_hydra(options)},"
+            f" grids: [{_hydra(grid)}]}}"
+        )
+    return compose(name, ["+methods.none={}", *asked])
+
+
+def _hydra(values: dict[str, Any]) -> str:
+    inside = ", ".join(f"{k}: {v!r}" for k, v in values.items())
+    return f"{{{inside}}}"
+
+
+@cache
+def denoiser(name: str) -> Denoiser:
+    """The true score of points; images and latents have a network of random weights."""
+    whole = experiment(name)
+    torch.manual_seed(0)
+    network = new_score(whole, whole.network.scores[0])
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.05)
+    return new_denoiser(whole, network.eval().requires_grad_(False))
+
+
+def cell_of(name: str, label: str) -> Cell:
+    found = (cell for cell in cells(experiment(name)) if cell.sampler == label)
+    return next(found)
+
+
+def drawn(name: str, label: str, indices: range, **changes: Any) -> Tensor:
+    sampler = CellSampler(
+        experiment(name), replace(denoiser(name), **changes), cell_of(name, label), "cpu"
+    )
+    return sampler.draw(indices, sampler.labels(indices)).x
+
+
+def counting(passes: list[int]) -> Callable[..., Any]:
+    def counted(network: Any, x: Tensor, *rest: Any) -> Any:
+        passes.append(len(x))
+        return forward(network, x, *rest)
+
+    return counted
+
+
+each_solver = pytest.mark.parametrize("label", SOLVERS)
+each_kind = pytest.mark.parametrize("name", KINDS)
+
+
+@each_kind
+@each_solver
+def test_evaluations_are_what_the_cell_says(name: str, label: str) -> None:
+    passes: list[int] = []
+    x = drawn(name, label, range(3), forward=counting(passes))
+    cell = cell_of(name, label)
+    branches = 2 if cell.guidance != 1.0 else 1
+    assert cell.method == "none" and passes == [3 * branches] * cell.steps
+    assert x.shape == (3, *experiment(name).shape) and torch.isfinite(x).all()
+
+
+@each_kind
+@each_solver
+def test_a_sample_depends_on_seed_and_index_alone(name: str, label: str) -> None:
+    """Not on the batch, nor on torch's generator: a stage that is killed can resume."""
+    torch.manual_seed(1)
+    whole = drawn(name, label, range(4))
+    torch.manual_seed(2)
+    part = drawn(name, label, range(2, 4))
+    scale = float(whole.abs().max())
+    torch.testing.assert_close(part / scale, whole[2:] / scale, atol=1e-4, rtol=0)
+    assert not torch.allclose(whole[0], whole[1])
+
+
+@each_solver
+def test_noise_is_drawn_where_the_scheduler_draws_it(label: str) -> None:
+    """From our streams, once an evaluation at most; a solver of an ODE asks for none."""
+    scheduler, options = SOLVERS[label]
+    steps = EVALUATIONS.get(scheduler, 5)
+    solver = DiffusersSolver(scheduler, options, linear(1000), 1.0)
+    torch.manual_seed(0)
+    normals = [torch.randn(2, 3, 4, 4) for _ in range(steps + 1)]
+    network = WaveNetwork()
+    noise = Replay(normals)
+    before = torch.random.get_rng_state()
+    solver.draw(lambda x, t: network(x, torch.full((2,), float(t))), noise, steps)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (noise._normal > 1) == (label in NOISY)
+
+
+@each_solver
+def test_it_is_the_loop_of_diffusers(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written out as its documentation has it, with our noise put in by hand."""
+    scheduler, options = SOLVERS[label]
+    evaluations = EVALUATIONS.get(scheduler, 5)
+    schedule, network, noise = linear(1000), WaveNetwork(), SampleNoise(0, range(2), (3, 4, 4))
+    solver = DiffusersSolver(scheduler, options, schedule, None)
+    ours = solver.draw(lambda x, t: network(x, torch.full((2,), t - 1)), noise, evaluations)
+
+    cls = getattr(schedulers, scheduler)
+    unclipped = {"clip_sample": False} if "clip_sample" in cls().config else {}
+    theirs = cls(trained_betas=schedule.betas[1:].tolist(), **unclipped, **options)
+    theirs.set_timesteps(next(n for n in range(1, 20) if _length(theirs, n) == evaluations))
+    again = SampleNoise(0, range(2), (3, 4, 4))
+    monkeypatch.setattr(torch, "randn", lambda *_, **__: again.normal())
+    x = again.normal() * theirs.init_noise_sigma
+    for t in theirs.timesteps:
+        eps = network(theirs.scale_model_input(x, t), t.expand(2))
+        x = theirs.step(eps, t, x).prev_sample
+    torch.testing.assert_close(ours, x)
+
+
+def _length(scheduler: Any, steps: int) -> int:
+    try:
+        scheduler.set_timesteps(steps)
+    except ValueError:
+        return 0
+    return len(scheduler.timesteps)
+
+
+@pytest.mark.parametrize("scheduler", ["UniPCMultistepScheduler", "DDIMScheduler"])
+def test_x0_is_limited_as_in_our_samplers(scheduler: str) -> None:
+    """The last step of both ends in x̂_0."""
+
+    def largest(limit: float | None, **options: Any) -> float:
+        solver = DiffusersSolver(scheduler, options, linear(1000), limit)
+        noise = SampleNoise(0, range(2), (1, 4, 4))
+        return float(solver.draw(lambda x, t: torch.zeros_like(x), noise, 3).abs().max())
+
+    option = "clip_sample" if scheduler == "DDIMScheduler" else "thresholding"
+    assert largest(1.0) <= 1.0 + 1e-6 < largest(None)
+    assert largest(1.0, **{option: False}) == largest(None)  # an option of the experiment wins
+
+
+def test_a_killed_stage_resumes(tmp_path: Path) -> None:
+    whole = experiment("toy_mog9")
+    sample = whole.sample.model_copy(update={"count": 6, "batch_size": 2, "seeds": [0]})
+    cell = cell_of("toy_mog9", "their_unipcmultistep")
+
+    def draw(cell: Cell, indices: range) -> tuple[np.ndarray, dict[str, int]]:
+        return drawn("toy_mog9", cell.sampler, indices).numpy(), {}
+
+    def killed(cell: Cell, indices: range) -> tuple[np.ndarray, dict[str, int]]:
+        if indices.start >= 2:
+            raise KeyboardInterrupt
+        return draw(cell, indices)
+
+    for folder in ("whole", "killed"):
+        (tmp_path / folder).mkdir()
+        store = SampleStore(tmp_path / folder, [cell], whole.shape, sample)
+        if folder == "killed":
+            with pytest.raises(KeyboardInterrupt):
+                store.write(killed)
+        store.write(draw)
+    one, other = (_bytes(tmp_path / folder) for folder in ("whole", "killed"))
+    assert one == other and len(one) > 1
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def test_between_timesteps_a_plane_network_interpolates() -> None:
+    model = denoiser("toy_mog9")
+    x = torch.tensor([[0.3, -0.2]])
+    low, middle, high = (model.predict(x, t).eps for t in (400, 400.5, 401))
+    torch.testing.assert_close(middle, (low + high) / 2, atol=1e-5, rtol=0)
+    assert torch.equal(model.predict(x, 400.0).eps, low)
+    assert not torch.equal(middle, low) and not torch.equal(middle, high)

@@ -1,0 +1,316 @@
+"""A folder of images: what is read from it, what is refused, and what is not done twice."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import IO, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+
+from ocm_core.datasets import _checked
+from ocm_core.datasets.folder import open_data
+from ocm_core.datasets.interface import DataSet
+from ocm_core.errors import OcmError
+from ocm_core.io import image_files
+from ocm_core.schema.datasets import FolderData
+
+from ..chaos.mutations import of_bytes
+from . import files
+from .kinds import FOLDER
+
+PLAIN = FOLDER.model_copy(update={"labels": "none", "classes": 0, "fit": "none", "side": 8})
+
+
+def png(seed: int, height: int = 8, width: int = 8) -> bytes:
+    return files.encoded(files.pixels(seed, height, width), "PNG")
+
+
+IMAGES = {f"{number:02}.png": png(number) for number in range(10)}
+
+
+def put(folder: Path, content: Mapping[str, bytes]) -> Path:
+    for name, data in content.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def opened(path: Path, archives: Path, **changes: object) -> DataSet:
+    tree = PLAIN.model_dump() | {"path": str(path)} | changes
+    return open_data(FolderData.model_validate(tree), archives)
+
+
+def everything(data: DataSet) -> np.ndarray:
+    return np.concatenate([split.read(range(len(split))) for split in data.splits.values()])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return put(tmp_path / "mine", IMAGES)
+
+
+def test_folder_zip_and_tar_give_the_same(folder: Path, tmp_path: Path, archives: Path) -> None:
+    packed = [
+        files.zip_(tmp_path / "mine.zip", IMAGES),
+        files.tar(tmp_path / "mine.tar", dict(reversed(IMAGES.items()))),
+    ]
+    first = opened(folder, archives)
+    pixels = [files.pixels(number, 8, 8).transpose(2, 0, 1) for number in range(10)]
+    assert {value.tobytes() for value in everything(first)} == {p.tobytes() for p in pixels}
+    for archive in packed:
+        again = opened(archive, archives)
+        assert again.provenance["archives"] == first.provenance["archives"]
+        np.testing.assert_array_equal(everything(again), everything(first))
+
+
+def test_the_seed_divides_and_names_decide_the_order(folder: Path, archives: Path) -> None:
+    first, other = opened(folder, archives), opened(folder, archives, seed=5)
+    assert {split: len(items) for split, items in first.splits.items()} == {"train": 7, "test": 3}
+    assert first.provenance["permutation"] != other.provenance["permutation"]
+    assert first.provenance["archives"] == other.provenance["archives"]
+    assert {v.tobytes() for v in everything(first)} == {v.tobytes() for v in everything(other)}
+    assert everything(first).tobytes() != everything(other).tobytes()
+
+
+def test_a_full_disk_is_named_and_what_was_looked_at_is_kept(
+    folder: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(record: Path, mode: str = "r", **options: Any) -> IO[Any]:
+        return open("/dev/full" if mode == "a" else record, mode, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        with pytest.raises(OcmError, match=r"\.checked\.jsonl: No space left .* the disk of"):
+            opened(folder, archives)
+    assert len(everything(opened(folder, archives))) == len(IMAGES)
+
+
+def test_each_different_caption_is_a_class(folder: Path, tmp_path: Path, archives: Path) -> None:
+    said = {name: ["7", "a cat", "12"][number % 3] for number, name in enumerate(IMAGES)}
+    lines = ["file,caption", *(f"{name},{caption}" for name, caption in said.items())]
+    captions = {"labels": "captions", "captions_csv": table(tmp_path / "captions.csv", lines)}
+    data = opened(folder, archives, classes=3, **captions)
+    for split in data.splits.values():
+        assert split.captions is not None and split.labels is not None
+        assert [["12", "7", "a cat"][label] for label in split.labels] == split.captions
+    with pytest.raises(OcmError, match=r"classes is 2, found 3 different .*data\.classes to 3"):
+        opened(folder, archives, classes=2, **captions)
+    with pytest.raises(ValidationError, match=r"data\.captions_csv: null, and data\.labels is"):
+        opened(folder, archives, classes=2, labels="captions")
+
+
+def test_crop_resize_and_grey(tmp_path: Path, archives: Path) -> None:
+    wide = np.zeros((8, 16, 3), np.uint8)
+    wide[:, 4:12] = (255, 0, 0)  # the centre
+    folder = put(tmp_path / "wide", {f"{n}.png": files.encoded(wide, "PNG") for n in range(4)})
+    cropped = everything(opened(folder, archives, fit="center_crop"))
+    assert (cropped[:, 0] == 255).all() and not cropped[:, 1:].any()
+    stretched = everything(opened(folder, archives, fit="resize"))
+    assert stretched.shape == cropped.shape and not stretched[:, :, :, 0].any()
+    grey = everything(opened(folder, archives, fit="center_crop", channels=1))
+    assert grey.shape == (4, 1, 8, 8) and (grey == 76).all()  # 0.299 · 255
+    with pytest.raises(OcmError, match=r"0\.png: 16×8 pixels, as 4 of 4 images are not 8×8.*none"):
+        opened(folder, archives)
+
+
+def test_a_photograph_is_turned_as_its_camera_says(tmp_path: Path, archives: Path) -> None:
+    image, file = Image.fromarray(files.pixels(0, 8, 8)), io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    image.save(file, "PNG", exif=exif)
+    folder = put(tmp_path / "turned", {f"{n}.png": file.getvalue() for n in range(2)})
+    read = opened(folder, archives).splits["train"].read(range(1))[0].transpose(1, 2, 0)
+    np.testing.assert_array_equal(read, np.rot90(files.pixels(0, 8, 8), -1))
+
+
+JPEG = files.encoded(files.pixels(0, 8, 8), "JPEG")
+DEEP = io.BytesIO()
+Image.fromarray(np.zeros((8, 8), np.uint16)).save(DEEP, "PNG")
+BAD = {
+    "cut": (JPEG[: len(JPEG) // 2], "Truncated"),
+    "empty": (b"", "no JPEG, PNG, WEBP image"),
+    "text": (b"not an image", "no JPEG, PNG, WEBP image"),
+    "sixteen bits": (DEEP.getvalue(), "more than 8 bits a channel"),
+    "another format": (files.encoded(files.pixels(0, 8, 8), "GIF"), "no JPEG, PNG, WEBP image"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_cannot_be_read_is_named_and_can_be_left_out(
+    what: str, folder: Path, archives: Path
+) -> None:
+    content, reason = BAD[what]
+    put(folder, {"bad/one.jpg": content, "bad/two.png": content})
+    with pytest.raises(OcmError) as error:
+        opened(folder, archives)
+    first, second, last = str(error.value).splitlines()
+    assert first.startswith(f"{folder}/bad/one.jpg: ") and reason in first
+    assert second.startswith(f"{folder}/bad/two.png: ") and reason in second
+    assert last.startswith(f"{folder}: 2 files of 12 cannot be read") and "skip_unreadable" in last
+    without = opened(folder, archives, skip_unreadable=True)
+    assert len(everything(without)) == 10
+    assert without.provenance["counts"]["unreadable"] == 2
+
+
+def test_bombs(
+    folder: Path, tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = files.zip_(tmp_path / "zeros.zip", {"a.png": bytes(100 << 20)}, compression=8)
+    with pytest.raises(OcmError, match=r"zeros\.zip: would unpack to 104857600 bytes"):
+        opened(zeros, archives)
+    monkeypatch.setattr(_checked, "MOST_PIXELS", 63)
+    with pytest.raises(OcmError, match=r"00\.png: 8×8 pixels, more than 63"):
+        opened(folder, archives)
+    monkeypatch.setattr(_checked, "MOST_BYTES", 10)
+    with pytest.raises(OcmError, match=r"00\.png: \d+ bytes, more than 10"):
+        opened(folder, archives / "fresh")
+
+
+def test_what_is_no_source_of_images(tmp_path: Path, archives: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(OcmError, match=f"{nowhere}: not there; expected a folder, a zip or"):
+        opened(nowhere, archives)
+    nowhere.mkdir()
+    with pytest.raises(OcmError, match=rf"{nowhere}: expected a folder.* found nothing"):
+        opened(nowhere, archives)
+    put(nowhere, {"notes.txt": b"x", "b.gif": b"x", ".DS_Store": b"x", "__MACOSX/._a.png": b"x"})
+    with pytest.raises(OcmError, match=r"found 1 \.gif, 1 \.txt"):
+        opened(nowhere, archives)
+    with pytest.raises(OcmError, match=r"notes\.txt: .* found a file that is none of them"):
+        opened(nowhere / "notes.txt", archives)
+    packed = files.tar(tmp_path / "mine.tar.gz", IMAGES, "w:gz")
+    with pytest.raises(OcmError, match=r"mine\.tar\.gz: .* compressed tar.* unpack it"):
+        opened(packed, archives)
+    single = put(tmp_path / "single", {"a.png": png(0)})
+    with pytest.raises(OcmError, match=r"1 image that can be read.* leaves none for training"):
+        opened(single, archives)
+
+
+def test_classes_of_sub_folders(tmp_path: Path, archives: Path) -> None:
+    names = [f"all/{kind}/{n}.png" for kind in ("dog", "cat") for n in range(3)]
+    folder = put(tmp_path / "mine", {name: png(i) for i, name in enumerate(names)})
+    labelled = {"labels": "folders", "classes": 2}
+    data = opened(folder, archives, **labelled)
+    of_pixels = dict(
+        zip(
+            (value.tobytes() for value in everything(data)),
+            np.concatenate([split.labels for split in data.splits.values()]),
+            strict=True,
+        )
+    )
+    found = [of_pixels[files.pixels(i, 8, 8).transpose(2, 0, 1).tobytes()] for i in range(6)]
+    assert found == [1, 1, 1, 0, 0, 0]  # cat comes before dog
+    with pytest.raises(OcmError, match=r"classes is 1, found 2 classes .*\(cat, dog\)"):
+        opened(folder, archives, labels="folders", classes=1)
+    put(folder, {"all/loose.png": png(9)})
+    with pytest.raises(OcmError, match=r"in no folder of a class: all/loose\.png"):
+        opened(folder, archives, **labelled)
+
+
+def table(path: Path, lines: list[str]) -> str:
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_labels_and_captions_of_a_table(folder: Path, tmp_path: Path, archives: Path) -> None:
+    rows = [f'{name},{10 * int(name[:2])},"image, no. {name[:2]}"' for name in IMAGES]
+    both = table(tmp_path / "both.csv", ["file,label,caption", *reversed(rows)])
+    tables = {"labels": "csv", "classes": 91, "labels_csv": both, "captions_csv": both}
+    data = opened(folder, archives, **tables)
+    for split in data.splits.values():
+        read = split.read(range(len(split)))
+        for value, label, caption in zip(read, split.labels, split.captions, strict=True):
+            number = int(label) // 10  # whole numbers are classes themselves
+            assert caption == f"image, no. {number:02}"
+            np.testing.assert_array_equal(value, files.pixels(number, 8, 8).transpose(2, 0, 1))
+    changed = table(tmp_path / "both.csv", ["file,label,caption", *rows])
+    other = opened(folder, archives, **tables | {"labels_csv": changed})
+    assert other.provenance["archives"] != data.provenance["archives"]
+
+
+def test_other_tables(folder: Path, tmp_path: Path, archives: Path) -> None:
+    def refused(lines: list[str], match: str) -> None:
+        file = table(tmp_path / "captions.csv", lines)
+        with pytest.raises(OcmError, match=rf"^{file}: {match}"):
+            opened(folder, archives, captions_csv=file)
+
+    rows = [f"{name},words" for name in IMAGES]
+    refused(["name,caption", *rows], "expected .* columns file and caption, found name, caption")
+    refused(["file,caption", *rows[2:]], r"no caption of 2 of 10 images .* 00\.png, 01\.png; add")
+    refused(["file,caption", *rows[1:], "00.png,"], r"no caption of 1 of 10 images .* 00\.png")
+    refused(["file,caption", *rows, rows[3]], r"more than one line of 03\.png; keep one")
+    file = tmp_path / "captions.csv"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(OcmError, match=r"captions\.csv: expected a CSV in UTF-8"):
+        opened(folder, archives, captions_csv=str(file))
+    with pytest.raises(OcmError, match=r"gone\.csv: expected a CSV"):
+        opened(folder, archives, captions_csv=str(tmp_path / "gone.csv"))
+
+
+def test_a_killed_pass_goes_on_and_only_new_files_are_looked_at(
+    folder: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    content = image_files.FolderFiles.content
+
+    def counted(self: image_files.FolderFiles, name: str) -> bytes:
+        read.append(name)
+        if len(read) == 5:
+            raise KeyboardInterrupt
+        return content(self, name)
+
+    monkeypatch.setattr(image_files.FolderFiles, "content", counted)
+    with pytest.raises(KeyboardInterrupt):
+        opened(folder, archives)
+    first = opened(folder, archives)
+    assert sorted(read) == sorted([*IMAGES, read[4]])
+    put(folder, {"00.png": png(50), "new.png": png(51)})
+    (record,) = (archives / "folder").glob("*.jsonl")
+    record.write_text(record.read_text() + '{"name": "cut')
+    del read[:]
+    second = opened(folder, archives)
+    assert read == ["00.png", "new.png"]
+    assert second.provenance["archives"] != first.provenance["archives"]
+    assert len(json.loads(record.read_text().splitlines()[0])) == 7
+
+
+def test_a_file_that_changes_while_it_is_in_use(folder: Path, archives: Path) -> None:
+    split = opened(folder, archives).splits["train"]
+    put(folder, {name: png(99) for name in IMAGES})
+    with pytest.raises(OcmError, match=r"\.png: changed while it was in use"):
+        split.read(range(1))
+
+
+@pytest.mark.parametrize("what", ["00.png", "mine.zip", "mine.tar", "captions.csv", "record"])
+def test_damage_is_refused_or_does_not_matter(what: str, tmp_path: Path, archives: Path) -> None:
+    rows = [f"{name},words of {name}" for name in IMAGES]
+    captions = table(tmp_path / "captions.csv", ["file,caption", *rows])
+    folder = put(tmp_path / "mine", IMAGES)
+    files.zip_(tmp_path / "mine.zip", IMAGES)
+    files.tar(tmp_path / "mine.tar", IMAGES)
+    opened(folder, archives, captions_csv=captions)
+    places = {"00.png": folder / what, "record": next((archives / "folder").glob("*.jsonl"))}
+    file = places.get(what, tmp_path / what)
+    path = file if file.suffix in (".zip", ".tar") else folder
+    whole, refused = file.read_bytes(), 0
+    for seed in range(60):
+        file.write_bytes(of_bytes(whole, Random(seed)))
+        try:
+            everything(opened(path, archives, captions_csv=captions))
+        except OcmError:
+            refused += 1
+    assert refused > 10 or what == "record"  # which only saves time
+
+
+def test_what_does_not_go_together(folder: Path, archives: Path) -> None:
+    with pytest.raises(ValueError, match=r"data\.classes: 3, and data\.labels is 'none'"):
+        opened(folder, archives, classes=3)
+    with pytest.raises(ValueError, match=r"data\.labels_csv: None, and data\.labels is 'csv'"):
+        opened(folder, archives, labels="csv", classes=3)

@@ -1,0 +1,63 @@
+"""Every script of examples/ runs as a user runs it, at its smallest, and says what it should."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from tests.compare import repository
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def run(name: str, *arguments: str, folder: Path = ROOT) -> str:
+    command = [sys.executable, str(ROOT / "examples" / name), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_model_of_one_s_own(tmp_path: Path) -> None:
+    said = run("own_model.py", "--iterations", "2", "--folder", str(tmp_path))
+    found = re.findall(r"(\w+): ([\d.]+) bits per dimension in 10 steps", said)
+    assert [method for method, _ in found] == ["beta_tilde", "ocm"]
+    grids = [Image.open(tmp_path / f"{method}.png").tobytes() for method, _ in found]
+    assert grids[0] != grids[1]
+    assert load_file(tmp_path / "heads.safetensors")
+
+
+def test_from_diffusers_and_back(tmp_path: Path) -> None:
+    said = run("back_into_diffusers.py", "--iterations", "2", "--folder", str(tmp_path))
+    assert [line.split()[0] for line in said.splitlines()] == ["beta_tilde", "ocm"]
+    assert Image.open(tmp_path / "ten_steps.png").size == (128, 128)
+
+
+def test_a_method_of_one_s_own() -> None:
+    said = run("own_method.py", "--share", "0", "--count", "200")
+    found = {name: float(value) for name, value in re.findall(r"(\w+): ([\d.]+)", said)}
+    assert [*found] == ["beta", "beta_tilde", "exact_diag", "share"]
+    assert found["exact_diag"] < found["beta"]
+    assert found["share"] == pytest.approx(found["beta_tilde"], abs=2e-3)  # c = 0 is β̃
+
+
+def test_two_commits(tmp_path: Path) -> None:
+    repository.make(tmp_path)
+    said = run("compare_commits.py", folder=tmp_path)
+    assert "digits: 7 numbers: 1 beyond noise" in said
+    assert re.search(r"train\.heads\.learning_rate: \S+ → 0\.125", said)
+    assert "fid.ddpm.ocm.K5: -1 ± 0.2" in said and "K10" not in said
+    assert run("compare_commits.py", "HEAD", "HEAD", folder=tmp_path) == "HEAD → HEAD\n"
+
+
+def test_the_readme_names_each_of_them() -> None:
+    files = {file.name for file in (ROOT / "examples").glob("*.py")}
+    assert files == set(re.findall(r"`python examples/(\w+\.py)`", README))

@@ -1,0 +1,225 @@
+"""A model with its heads, exported, is a pipeline of diffusers that gives our samples."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.hooks import CpuOffload
+from safetensors.torch import load_file, save_file
+
+from ocm_core import api
+from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.errors import OcmError
+from ocm_core.rng.noise import SampleNoise
+from tests.networks.diffusers_cases import CONFIGS, model
+from tests.networks.test_diffusers_dit import tiny_dit
+from tests.starting.folders import write_stable_diffusion
+
+# after the library, which makes torchvision importable where it is not
+from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline  # isort: skip
+
+SHAPE = (3, 8, 8)
+SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
+ALONE = """
+import sys, torch
+from ocm_core.compat import make_torchvision_importable
+make_torchvision_importable()  # only where torchvision does not import beside torch
+from diffusers import DiffusionPipeline
+folder = sys.argv[1]
+pipe = DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)
+seen = []
+def watch(pipe, step, timestep, tensors):
+    seen.append((step, int(timestep)))
+    return tensors
+images = pipe(2, num_inference_steps=10, generator=torch.Generator().manual_seed(0),
+              callback_on_step_end=watch).images
+print(len(images), images[0].size, len(seen), seen[0], seen[-1])
+"""
+
+
+def images(count: int = 8) -> torch.Tensor:
+    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+def exported(folder: Path, name: str = "plain", **scheduler: Any) -> tuple[Denoiser, Path]:
+    own, trained = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **scheduler})
+    denoiser = api.wrap(own, trained)
+    labels = torch.arange(8) % 5 if name == "classes" else None
+    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
+    relative = name == "attention"
+    denoiser = api.train_head(denoiser, images(), relative=relative, labels=labels, **settings)
+    given = {"scheduler": trained, "licence": "mit"}
+    return denoiser, api.save_pipeline(denoiser, own, folder / "pipeline", **given)
+
+
+def opened(folder: Path, **options: Any) -> Any:
+    pipe = DiffusionPipeline.from_pretrained(
+        folder, custom_pipeline=str(folder), trust_remote_code=True, **options
+    )
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler"),
+    [
+        ("plain", {}),
+        ("attention", {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True}),
+        ("classes", {"beta_schedule": "squaredcos_cap_v2"}),
+    ],
+)
+def test_samples_are_ours_for_the_same_noise(
+    name: str, scheduler: dict[str, Any], tmp_path: Path
+) -> None:
+    denoiser, folder = exported(tmp_path, name, **scheduler)
+    label = torch.tensor([1, 4]) if name == "classes" else None
+    pipe = opened(folder)
+    theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 5, label=label)
+    ours = api.sample(denoiser, SHAPE, "ocm", steps=5, count=2, seed=3, labels=label)
+    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+    other = api.sample(denoiser, SHAPE, "beta_tilde", steps=5, count=2, seed=3, labels=label)
+    assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
+
+
+def test_a_folder_is_exported_as_it_was_loaded(tmp_path: Path) -> None:
+    DDPMPipeline(model(CONFIGS["plain"]), DDPMScheduler(**SHORT)).save_pretrained(tmp_path / "mine")
+    denoiser = api.load(str(tmp_path / "mine"))
+    folder = api.save_pipeline(denoiser, tmp_path / "mine", tmp_path / "pipeline", "beta_tilde")
+    assert "`mine` as it was" in (folder / "README.md").read_text()
+    ours = api.sample(denoiser, SHAPE, "beta_tilde", steps=4, count=2)
+    theirs = opened(folder).draw(SampleNoise(0, range(2), SHAPE), 4)
+    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+
+
+def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
+    _, folder = exported(tmp_path)
+    command = [sys.executable, "-c", ALONE, str(folder)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.strip() == "2 (8, 8) 10 (0, 39) (9, 0)"
+    card = (folder / "README.md").read_text()
+    assert "license: mit" in card and "trust_remote_code=True" in card
+    assert describe(folder).licence == "mit"
+
+
+def test_a_call_is_that_of_any_pipeline(tmp_path: Path) -> None:
+    _, folder = exported(tmp_path, "classes")
+    pipe = opened(folder)
+    draw = {"num_inference_steps": 3, "class_labels": [1, 2], "output_type": "pt"}
+    once, again = (
+        pipe(generator=torch.Generator().manual_seed(7), **draw).images for _ in range(2)
+    )
+    assert torch.equal(once, again) and once.shape == (2, *SHAPE)
+    given = pipe(latents=torch.zeros(2, *SHAPE), return_dict=False, **draw)[0]
+    assert not torch.equal(given, once)
+    blank = pipe(callback_on_step_end=lambda *_: {"latents": torch.ones(2, *SHAPE)}, **draw).images
+    assert torch.equal(blank, torch.ones(2, *SHAPE))
+    assert pipe.scheduler.timesteps.tolist() == [39, 19, 0]
+    with pytest.raises(OcmError, match="prompt: not for a UNet2DModel"):
+        pipe(prompt="a cat", **draw)
+
+
+def test_a_pipeline_in_bfloat16_is_close(tmp_path: Path) -> None:
+    _, folder = exported(tmp_path)
+    plain, lower = opened(folder), opened(folder, torch_dtype=torch.bfloat16)
+    assert lower.model.dtype == lower.heads.dtype == torch.bfloat16
+    samples = [pipe.draw(SampleNoise(0, range(4), SHAPE), 4) for pipe in (plain, lower)]
+    assert samples[1].dtype == torch.float32
+    assert 0 < (samples[0] - samples[1]).square().mean().sqrt() < 0.1
+
+
+def test_parts_are_offloaded_in_the_order_of_their_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a CPU, where there is no accelerator: the hooks are the same, their moves are not."""
+    denoiser, folder = exported(tmp_path)
+    pipe, order = opened(folder), []
+    own = CpuOffload.pre_forward
+
+    def noted(hook: CpuOffload, module: torch.nn.Module, *inputs: Any, **options: Any) -> Any:
+        order.append(type(module).__name__)
+        return own(hook, module, *inputs, **options)
+
+    monkeypatch.setattr(CpuOffload, "pre_forward", noted)
+    pipe.enable_model_cpu_offload(device="cpu")
+    assert pipe.model_cpu_offload_seq == "text_encoder->model->heads->vae"
+    theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 3)
+    assert order == ["UNet2DModel", "CovarianceHeads"] * 2 + ["UNet2DModel"]  # without noise
+    ours = api.sample(denoiser, SHAPE, "ocm", steps=3, count=2, seed=3)
+    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+
+
+def test_heads_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
+    denoiser, folder = exported(tmp_path)
+    api.save_heads(denoiser, tmp_path / "heads.safetensors")
+    other = api.wrap(model(CONFIGS["plain"], seed=1), DDPMScheduler())
+    with pytest.raises(OcmError, match=r"heads\.safetensors: its heads were trained on"):
+        api.load_heads(other, tmp_path / "heads.safetensors")
+    file = folder / "model/diffusion_pytorch_model.safetensors"
+    save_file({key: value + 0.1 for key, value in load_file(file).items()}, file)
+    with pytest.raises(OcmError, match="heads: they were trained on the weights"):
+        opened(folder)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    _, folder = exported(tmp_path)
+    own, trained = model(CONFIGS["plain"]), DDPMScheduler()
+    with pytest.raises(OcmError, match="pipeline: there already"):
+        api.save_pipeline(api.wrap(own, trained), own, folder, "beta", scheduler=trained)
+    with pytest.raises(OcmError, match="'ocm' has no head yet"):
+        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", scheduler=trained)
+    with pytest.raises(OcmError, match="needs its `scheduler`"):
+        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", "beta")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_transformer_is_guided(tmp_path: Path) -> None:
+    own, trained = tiny_dit(), DDPMScheduler()
+    denoiser = api.wrap(own, trained)
+    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", "beta_tilde", scheduler=trained)
+    label = torch.tensor([0, 3])
+    draw = (SampleNoise(0, range(2), (4, 8, 8)), 4, 2.0, label)
+    ours = api.sample(
+        denoiser, (4, 8, 8), "beta_tilde", steps=4, count=2, guidance=2.0, labels=label
+    )
+    torch.testing.assert_close(opened(folder).draw(*draw), ours, atol=1e-5, rtol=0)
+
+
+def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
+    """With its text encoder and tokenizer in the folder, and a head that was trained with text."""
+    base = write_stable_diffusion(tmp_path / "sd")
+    denoiser = api.load(base, prompts=["a cat", "a dog"])
+    shape, label = (4, 8, 8), torch.tensor([1, 0])
+    latents = torch.rand(8, *shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
+    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **settings)
+    pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline"))
+    assert 'pipe(prompt="…"' in (tmp_path / "pipeline/README.md").read_text()
+    for scale in (1.0, 3.0):
+        ours = api.sample(denoiser, shape, "ocm", steps=4, count=2, guidance=scale, labels=label)
+        theirs = pipe.draw(
+            SampleNoise(0, range(2), shape), 4, scale, pipe.prompt_labels(["a dog", "a cat"])
+        )
+        torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+    few = {"num_inference_steps": 2, "output_type": "latent"}
+    drawn = [
+        pipe(prompt=text, generator=torch.Generator().manual_seed(0), **few).images
+        for text in ("a cat", "a dog", None)
+    ]
+    assert not torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+    with pytest.raises(OcmError, match="class_labels: not for a UNet2DConditionModel"):
+        pipe(class_labels=[1], **few)
+
+
+def test_an_evaluation_has_the_bound_and_the_distances() -> None:
+    denoiser = api.wrap(model(CONFIGS["plain"]), DDPMScheduler(num_train_timesteps=50))
+    found = api.evaluate(denoiser, images(6), "beta_tilde", steps=3)
+    assert found.bits_per_dim is not None and found.bits_per_dim > 0
+    assert found.frechet_distance > 0
+    assert 0 <= found.precision <= 1 and 0 <= found.recall <= 1
+    assert api.evaluate(denoiser, images(6), "delta", steps=3, sampler="ddim").bits_per_dim is None

@@ -1,0 +1,101 @@
+"""Experiments named after the paper's have its settings; what differs is named, with a reason."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ocm_core.cells import cells
+from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.params.resolved import load
+
+PAPER = Path("reports/paper")
+PUBLISHED = Path("docs/published.md")
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (PAPER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def ours(experiment: str, key: str) -> Any:
+    return reduce(lambda node, name: node[name], key.split("."), load(experiment).model_dump())
+
+
+def differing() -> set[str]:
+    settings = rows("settings.csv")
+    return {row["key"] for row in settings if ours(row["experiment"], row["key"]) != paper(row)}
+
+
+def paper(row: dict[str, str]) -> Any:
+    return yaml.safe_load(row["value"])
+
+
+def named_differences() -> dict[str, str]:
+    """By key, the reason that docs/published.md gives."""
+    text = PUBLISHED.read_text(encoding="utf-8")
+    section = text.split("\n## Where we differ\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([\w.]+)` \| .* \| (.+) \|$", section, re.MULTILINE))
+
+
+def test_every_setting_is_the_paper_s_or_a_named_difference() -> None:
+    known = {row["key"] for row in rows("settings.csv")}
+    assert differing() == known & named_differences().keys()
+
+
+def test_all_experiments_of_the_paper_are_there() -> None:
+    toys = {"toy_mog9_paper", "toy_mog40_paper"}
+    assert {row["experiment"] for row in rows("settings.csv")} == {*CHECKPOINTS, *toys}
+
+
+def published_cells() -> Iterator[tuple[str, str, str, int, float]]:
+    labels = {"rademacher": "rademacher_100"}
+    for row in rows("results.csv"):
+        if row["steps"] and row["metric"] in ("fid", "recall_percent"):
+            method = labels.get(row["method"], row["method"])
+            if row["table"] == "probes" and row["probes"] != "1":
+                method = f"ocm_{row['probes']}"
+            guidance = float(row["cfg"] or 1.0)
+            yield row["experiment"], row["sampler"], method, int(row["steps"]), guidance
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_every_cell_of_the_tables_is_sampled(name: str) -> None:
+    experiment = load(name)
+    kinds = {label: sampler.kind for label, sampler in experiment.sample.samplers.items()}
+    drawn = {(name, kinds[c.sampler], c.method, c.steps, c.guidance) for c in cells(experiment)}
+    assert {cell for cell in published_cells() if cell[0] == name} <= drawn
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_every_likelihood_of_the_tables_is_computed(name: str) -> None:
+    asked = [r for r in rows("results.csv") if (r["experiment"], r["metric"]) == (name, "nll_bpd")]
+    settings = load(name).evaluate.likelihood
+    assert bool(asked) == (settings is not None)
+    if settings is not None:
+        assert {int(row["steps"]) for row in asked} <= set(settings.steps)
+
+
+def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
+    table = [r for r in rows("results.csv") if r["table"] == "min_steps" and r["value"]]
+    least = {int(row["value"]) for row in table if row["experiment"] == "lsun_bedroom"}
+    assert least == set(load("lsun_bedroom").sample.samplers["ddpm"].steps)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_fast_preset_differs_by_cost_alone(name: str) -> None:
+    whole, fast = load(name).model_dump(), load(f"{name}_fast").model_dump()
+    for key in ("data", "encode", "schedule", "network", "methods", "head"):
+        assert whole[key] == fast[key]
+    assert whole["sample"]["clip"] == fast["sample"]["clip"]
+    assert fast["train"]["heads"]["iterations"] < whole["train"]["heads"]["iterations"]
+    assert fast["train"]["selection"] == {"kind": "last"}
+    for label, sampler in fast["sample"]["samplers"].items():
+        assert sampler | {"grids": []} == whole["sample"]["samplers"][label] | {"grids": []}

@@ -1,0 +1,91 @@
+"""Schedulers of diffusers that cannot sample an experiment are refused when it is composed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ocm_core.errors import OcmError
+from ocm_core.params.compose import compose
+
+ROOT = Path(__file__).parents[2]
+NONE = "+methods.none={}"
+
+
+def solver(scheduler: str, options: str = "", steps: str = "5", label: str = "rival") -> str:
+    return (
+        f"+sample.samplers.{label}={{kind: diffusers, scheduler: {scheduler}, "
+        f"options: {{{options}}}, grids: [{{steps: [{steps}], guidance: [1.0]}}]}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("UniPCScheduler",), "scheduler: 'UniPCScheduler' is unknown; did you mean 'UniPCMulti"),
+        (("FlowMatchEulerDiscreteScheduler",), "is not for networks that predict the noise"),
+        (("ScoreSdeVeScheduler",), "is not for networks that predict the noise"),
+        (("DDIMScheduler", "prediction_type: v_prediction"), "networks predict the noise"),
+        (("UniPCMultistepScheduler", "use_flow_sigmas: true"), "no flow-matching models"),
+        (("DDIMScheduler", "beta_start: 0.1"), "the betas come from `schedule`; leave it out"),
+        (("DDIMScheduler", "clip_smple: true"), "'clip_smple' is unknown; did you mean 'clip_s"),
+        (("UniPCMultistepScheduler", "solver_type: bh3"), "fails with them: bh3 is not impl"),
+        (("DDPMScheduler", "variance_type: learned"), "options: DDPMScheduler fails with them"),
+        (("HeunDiscreteScheduler", "", "10"), "cannot make 10 evaluations of the network; the n"),
+        (("HeunDiscreteScheduler", "", "10"), "the nearest that it can: 9, 11"),
+        (("PNDMScheduler", "", "5"), "the nearest that it can: 13"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_key(asked: tuple[str, ...], said: str) -> None:
+    with pytest.raises(OcmError, match=re.escape(said)) as refused:
+        compose("toy_mog9", [NONE, solver(*asked)])
+    assert "params/experiment/toy_mog9.yaml: sample.samplers.rival." in str(refused.value)
+
+
+def test_a_solver_needs_the_method_none_and_has_no_other() -> None:
+    with pytest.raises(OcmError, match="rival: a solver has no covariance; add the method `none:`"):
+        compose("toy_mog9", [solver("DDIMScheduler")])
+    with pytest.raises(OcmError, match=r"rival\.methods\.0: 'ocm' is unknown; valid: none"):
+        compose("toy_mog9", [NONE, solver("DDIMScheduler")[:-1] + ", methods: [ocm]}"])
+    with pytest.raises(OcmError, match="'none' is defined for diffusers only"):
+        compose("toy_mog9", [NONE, "sample.samplers.ddpm.methods=[none]"])
+
+
+def test_a_limit_that_diffusers_has_not_is_refused() -> None:
+    with pytest.raises(OcmError, match=r"sample.clip.x0 = 0.5: diffusers clamps to ±1"):
+        compose("digits", [NONE, solver("DDIMScheduler"), "sample.clip.x0=0.5"])
+
+
+@pytest.mark.parametrize(
+    ("preset", "methods", "said"),
+    [
+        ("qualty", "delta", "rival.name: 'qualty' is unknown; did you mean 'quality'"),
+        ("quality", "beta", "rival (K = 5).methods: 'beta' is defined for ddpm only"),
+        ("likelihood", "rademacher_100", "evaluate.chains.methods: 'rademacher_100' is unknown"),
+    ],
+)
+def test_a_preset_that_cannot_be_is_refused(preset: str, methods: str, said: str) -> None:
+    asked = (
+        f"+sample.samplers.rival={{kind: preset, name: {preset}, methods: [{methods}], "
+        "grids: [{steps: [5], guidance: [1.0]}]}"
+    )
+    with pytest.raises(OcmError, match=re.escape(said)):
+        compose("digits", [asked])
+
+
+def test_the_rivals_of_the_document_can_be_composed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = (ROOT / "docs/solvers.md").read_text()
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    (block,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (tmp_path / "params/experiment/rivals.yaml").write_text(block)
+    monkeypatch.chdir(tmp_path)
+    samplers = compose("rivals").sample.samplers
+    rivals = ["unipc", "heun", "dpmpp_2m_sde"]
+    assert [*samplers] == ["ddpm", "ddim", *rivals, "quality"]
+    assert {samplers[label].kind for label in rivals} == {"diffusers"}
+    assert all(samplers[label].steps == [5, 9] for label in [*rivals, "quality"])

@@ -1,0 +1,105 @@
+"""Embeddings of captions in the store: a row each, resumed, and looked up by label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ocm_core.artifacts import prompts
+from ocm_core.artifacts.prompts import TextEncoder
+from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.datasets.interface import ArraySplit, DataSet
+from ocm_core.errors import OcmError
+from ocm_core.schema.experiment import TextParams
+from tests.starting.folders import write_stable_diffusion
+
+CAPTIONS = {"train": ["a dog", "a cat", "a dog", "x"], "test": ["a cat", "an ox"]}
+ROWS = ["a cat", "a dog", "an ox", "x", ""]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_stable_diffusion(tmp_path_factory.mktemp("sd") / "model")
+
+
+@pytest.fixture
+def data() -> DataSet:
+    splits = {
+        name: ArraySplit(np.zeros((len(captions), 3, 4, 4), np.uint8), captions=captions)
+        for name, captions in CAPTIONS.items()
+    }
+    return DataSet(splits, 256, {"archives": {}})
+
+
+def job_of(folder: Path, place: Path, part: str) -> Any:
+    found = describe(folder).text
+    assert found is not None
+    text = TextParams(path=str(folder), digest=found.digest, tokens=found.tokens, width=found.width)
+    latent = SimpleNamespace(text=text, batch_size=2)
+    (place / part).mkdir(parents=True, exist_ok=True)
+    return SimpleNamespace(
+        experiment=SimpleNamespace(encode=SimpleNamespace(latent=latent)),
+        part=part,
+        folder=place / part,
+        device="cpu",
+        progress=lambda items, what: iter(items),
+        inputs={f"encode/{n}of2": place / f"{n}of2" for n in (1, 2)},
+    )
+
+
+def test_rows_are_written_by_several_jobs_and_found_by_label(
+    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "SHARD", 2)
+    jobs = [job_of(folder, tmp_path, part) for part in ("1of2", "2of2")]
+    assert sum(prompts.write(job, data) for job in jobs) == len(ROWS)
+    expected, label = TextEncoder.load(folder)(ROWS), torch.tensor([4, 1, 1, 0])
+    for held in (2**30, 0):  # on the device, or from the disk
+        monkeypatch.setattr(prompts, "HELD", held)
+        network = torch.nn.Module()
+        prompts.attach(jobs[0], network)  # type: ignore[arg-type]
+        torch.testing.assert_close(network.prompts(label), expected[label], atol=1e-6, rtol=0)
+
+
+def test_a_killed_job_encodes_only_what_is_missing(
+    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "SHARD", 2)
+    job, encode, seen = job_of(folder, tmp_path, "all"), TextEncoder.__call__, []
+
+    def dying(encoder: TextEncoder, texts: list[str]) -> torch.Tensor:
+        seen.append(texts)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return encode(encoder, texts)
+
+    monkeypatch.setattr(TextEncoder, "__call__", dying)
+    with pytest.raises(KeyboardInterrupt):
+        prompts.write(job, data)
+    assert prompts.write(job, data) == len(ROWS)
+    assert seen == [ROWS[:2], ROWS[2:4], ROWS[2:4], ROWS[4:]]
+
+
+def test_another_text_encoder_is_seen(folder: Path, data: DataSet, tmp_path: Path) -> None:
+    job = job_of(folder, tmp_path, "all")
+    changed = job.experiment.encode.latent.text.model_copy(update={"digest": "0" * 64})
+    job.experiment.encode.latent.text = changed
+    with pytest.raises(OcmError, match="not the text encoder that the parameters were composed"):
+        prompts.write(job, data)
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(
+    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "SHARD", 2)
+    job, free = job_of(folder, tmp_path, "all"), [10**9, 0, 10**9, 10**9]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop(0)))
+    with pytest.raises(OcmError, match=r"prompts\.zarr: .* are still to be written, and the disk"):
+        prompts.write(job, data)
+    assert prompts.write(job, data) == len(ROWS)
+    assert not free  # one look for each shard that was missing

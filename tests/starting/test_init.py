@@ -1,0 +1,212 @@
+"""What `ocm init` finds, writes and refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ocm_core.cli import main
+from ocm_core.errors import OcmError
+from ocm_core.io.atomic import write_text
+from ocm_core.params import resolved
+from ocm_core.params.compose import compose
+from ocm_core.pipeline.table import Task, inputs
+from ocm_core.planning.disk_space import encode_bytes, prompt_plans, split_bytes
+from ocm_core.starting import begin
+from ocm_core.starting.images import look
+from ocm_core.starting.overlay import Start, text
+
+from ..datasets import files
+from .folders import (
+    write_captions,
+    write_dit,
+    write_images,
+    write_model,
+    write_stable_diffusion,
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is no checkout, with images in it."""
+    monkeypatch.chdir(tmp_path)
+    for cached in (resolved.load, resolved.present):
+        cached.cache_clear()
+    write_images(tmp_path / "my-images")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["init", *arguments]) == code
+    found = capsys.readouterr()
+    return found.err if code else found.out
+
+
+def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, capsys) -> None:
+    shown = said(capsys, "mine", "--images", "my-images", "--smoke")
+    assert "my-images: 24 images, 16×16 (all), colour" in shown
+    assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
+    experiment = compose("mine")
+    assert experiment.data.path == "my-images" and experiment.shape == (3, 16, 16)
+    assert experiment.train.heads.batch_size <= 21  # a tenth is kept for testing
+    assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": ["mine"]}
+    for name in ("Snakefile", ".gitignore", "profiles/default/config.yaml", "workflow/stage"):
+        assert Path(name).is_file(), name
+    assert Path("params/resolved/mine.yaml").is_file() and Path("dvc.yaml").is_file()
+    assert "is there already" in said(capsys, "mine", "--images", "my-images", code=1)
+    Path("Snakefile").write_text("mine\n")
+    said(capsys, "other", "--images", "my-images", "--smoke")
+    assert Path("Snakefile").read_text() == "mine\n"
+    assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": ["mine", "other"]}
+
+
+def test_what_the_model_says_goes_into_the_experiment(place: Path, capsys) -> None:
+    write_model(place / "my-model")
+    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model", "--smoke")
+    assert "UNet2DModel, 3×16×16, no classes, predicts epsilon, linear schedule of 1000" in shown
+    experiment = compose("mine")
+    assert experiment.network.path == "my-model" and experiment.train.score is None
+    assert (experiment.data.side, experiment.data.fit) == (16, "none")
+
+
+@pytest.mark.parametrize("kind", ["none", "unet", "dit", "text"])
+def test_an_experiment_of_full_size_has_all_that_the_pages_show(
+    kind: str, place: Path, capsys
+) -> None:
+    """As the README has it: without `--smoke`, which takes other parameters."""
+    asked = ["mine", "--images", "my-images"]
+    if kind == "unet":
+        write_model(place / "my-model")
+    elif kind == "dit":
+        write_dit(place / "my-model")
+        for name in ("cat", "dog"):
+            write_images(place / "sorted" / name, count=10)
+        asked = ["mine", "--images", "sorted"]
+    elif kind == "text":
+        write_stable_diffusion(place / "my-model")
+        write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
+        asked += ["--captions", "captions.csv"]
+    shown = said(capsys, *asked, *([] if kind == "none" else ["--model", "my-model"]))
+    assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
+    experiment = compose("mine")
+    assert {*experiment.sample.samplers} >= {"ddpm", "ddim", "quality", "diverse", "dpmpp_2m"}
+    assert experiment.evaluate.features and experiment.evaluate.deviation
+    assert (experiment.evaluate.likelihood is None) == (kind in ("dit", "text"))
+
+
+def test_images_of_another_size_than_the_models_are_cropped(place: Path, capsys) -> None:
+    write_model(place / "my-model", side=8)
+    wanted = ["mine", "--images", "my-images", "--model", "my-model", "--smoke"]
+    assert "--side 32: the model in my-model takes 8×8" in said(
+        capsys, *wanted, "--side", "32", code=1
+    )
+    said(capsys, *wanted)
+    assert (compose("mine").data.side, compose("mine").data.fit) == (8, "center_crop")
+
+
+def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
+    write_dit(place / "my-dit")
+    for kind in ("cat", "dog"):
+        write_images(place / "sorted" / kind, count=10)
+    shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit", "--smoke")
+    assert "5 classes" in shown and "with its autoencoder" in shown
+    experiment = compose("mine")
+    assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
+    assert (experiment.data.labels, experiment.data.classes) == ("folders", 2)
+    assert experiment.network.conditional and experiment.evaluate.likelihood is None
+
+
+def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, capsys) -> None:
+    write_stable_diffusion(place / "my-model")
+    captions = write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
+    wanted = ["mine", "--images", "my-images", "--model", "my-model", "--smoke"]
+    before = sorted(place.rglob("*"))
+    assert "takes text, so each image needs a caption" in said(capsys, *wanted, code=1)
+    lines = captions.read_text().splitlines()
+    captions.write_text("\n".join(lines[:-2]))
+    with_captions = [*wanted, "--captions", "captions.csv"]
+    refused = said(capsys, *with_captions, code=1)
+    assert "no caption of 2 of 24 images in my-images: 022.png, 023.png" in refused
+    assert sorted(place.rglob("*")) == before
+    captions.write_text("\n".join(lines))
+    shown = said(capsys, *with_captions)
+    assert "captions.csv: 24 captions, 3 of them different" in shown
+    assert "UNet2DConditionModel, 4×8×8, takes text of 10 tokens" in shown
+    experiment = compose("mine")
+    assert (experiment.data.labels, experiment.data.classes) == ("captions", 3)
+    assert (experiment.network.classes, experiment.network.null_class) == (3, 3)
+    assert experiment.encode.latent.text.model_dump(exclude={"digest"}) == {
+        "path": "my-model",
+        "tokens": 10,
+        "width": 8,
+    }
+    (plan,) = prompt_plans(experiment)
+    assert (plan.items, plan.shape) == (range(4), (10, 8))  # and the empty prompt
+    assert encode_bytes(experiment) == split_bytes(experiment) + plan.bytes_of(plan.shards)
+    encode = [str(task) for task in inputs(experiment, Task("sample", "all"))]
+    assert "encode/all" in encode  # where the embeddings are
+    with pytest.raises(OcmError, match=r"data\.labels: the model in my-model takes text"):
+        compose("mine", ["data.labels=none", "data.classes=0"])
+
+
+REFUSED = {
+    "a name": (["No-Name", "--images", "my-images"], "expected a name of lower-case letters"),
+    "no images": (["mine", "--images", "params"], "params: not there; expected a folder, a zip"),
+    "no model": (["mine", "--images", "my-images", "--model", "gone"], "gone: no such folder"),
+    "a hub id": (["mine", "--images", "my-images", "--model", "a/b"], "download it first"),
+    "captions": (["mine", "--images", "my-images", "--captions", "no.csv"], "no.csv: no such file"),
+    "classes": (
+        ["mine", "--images", "my-images", "--model", "my-model"],
+        "takes labels of 7 classes, and the images lie in no sub-folders",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_leaves_nothing(what: str, place: Path, capsys) -> None:
+    arguments, match = REFUSED[what]
+    if what == "classes":
+        write_model(place / "my-model", classes=7)
+    before = sorted(place.rglob("*"))
+    assert match in said(capsys, *arguments, code=1)
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_full_disk_is_named_and_the_old_experiment_stays(
+    place: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(capsys, "mine", "--images", "my-images", "--smoke")
+    file = place / "params/experiment/mine.yaml"
+    before, calls = file.read_text(), []
+
+    def filling(path: Path, content: str) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_text(path, content)
+
+    monkeypatch.setattr(begin, "write_text", filling)
+    again = ["mine", "--images", "my-images", "--side", "8", "--smoke", "--force"]
+    shown = said(capsys, *again, code=1)
+    assert "params/experiment/mine.yaml: No space left on device; the disk of" in shown
+    assert file.read_text() == before
+    calls.clear()
+    said(capsys, "other", "--images", "my-images", "--smoke", code=1)
+    assert not (place / "params/experiment/other.yaml").exists()
+
+
+def test_a_look_at_images(tmp_path: Path) -> None:
+    packed = {f"{kind}/{n}.png": files.encoded(files.pixels(n, 20, 40)[..., 0], "PNG")
+              for kind in ("b", "a") for n in range(3)}  # fmt: skip
+    found = look(files.zip_(tmp_path / "grey.zip", packed))
+    assert str(found) == "6 images, 40×20 (all), grey, 2 sub-folders"
+    assert found.folders == ("a", "b") and found.shorter_edge == 20
+    start = Start("mine", found)
+    assert start.shape == (1, 16)  # the largest of a small network's that fits
+    tree = yaml.safe_load(text(start))
+    assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
+    assert json.dumps(tree["data"]["path"]) == json.dumps(str(tmp_path / "grey.zip"))

@@ -1,0 +1,66 @@
+"""A bar for one job at a time, from where the work is, and lines in the log."""
+
+from __future__ import annotations
+
+import os
+import pty
+from collections.abc import Iterator
+from logging import getLogger
+from select import select
+from types import SimpleNamespace
+
+import pytest
+
+from ocm_core.progress import track
+
+LOG = getLogger("test")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Stderr is a terminal; what is drawn can be read from the descriptor."""
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("ocm_core.progress.sys", SimpleNamespace(stderr=stream))
+        yield reader
+    os.close(reader)
+
+
+def drawn(reader: int) -> str:
+    """All that has been drawn since; a terminal passes it on in its own time."""
+    found = b""
+    while select([reader], [], [], 0.5)[0]:
+        found += os.read(reader, 1 << 16)
+    return found.decode()
+
+
+def test_a_resumed_bar_begins_where_the_work_does(
+    terminal: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert list(track(range(80, 100), "heads", LOG)) == list(range(80, 100))
+    assert "80%" in drawn(terminal).split("\r")[1]
+    assert caplog.messages == ["heads: 90 of 100", "heads: 100 of 100"]
+
+
+def test_items_are_counted_from_the_first(terminal: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    list(track([7, 8], "cells", LOG))
+    assert "| 0/2 " in drawn(terminal)
+    assert caplog.messages == ["cells: 1 of 2", "cells: 2 of 2"]
+
+
+def test_bars_of_two_jobs_do_not_collide(terminal: int) -> None:
+    first = track(range(3), "first", LOG)
+    next(first)
+    assert "first" in drawn(terminal)
+    assert list(track(range(3), "second", LOG)) == [0, 1, 2]
+    assert "second" not in drawn(terminal)
+    list(first)
+    list(track(range(3), "third", LOG))
+    assert "third" in drawn(terminal)
+
+
+def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    assert list(track(range(3), "items", LOG)) == [0, 1, 2]
+    assert capfd.readouterr().err == ""

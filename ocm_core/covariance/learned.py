@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import e, log
 from typing import ClassVar, Literal, cast
 
@@ -29,17 +30,36 @@ from ocm_core.shapes import Batch, OverTime, PerSample
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """One training batch: x_t = √ᾱ_t x_0 + √b_t ε, what the network says of it, and ±1 probes."""
+    """One training batch: x_t = √ᾱ_t x_0 + √b_t ε, what the network says of it, and ±1 probes.
+
+    Every method reads the first of the same probes: what it learns does not depend on which others
+    learn beside it, and a product with the Jacobian is computed once for all of them.
+    """
 
     prediction: Prediction
     x0: Batch
     eps: Batch
-    probe: Callable[[], Batch]
     decoder: Decoder
+    probes: tuple[Batch, ...] = ()
 
     @property
     def predicted_eps(self) -> Batch:
         return self.prediction.eps.detach()
+
+    def diagonal(self, probes: int) -> Batch:
+        """mean_m v_m ⊙ (Jᵀ v_m) over the first so many probes, unbiased for diag J."""
+        if probes > len(self.probes):
+            raise ValueError(
+                f"{probes} probes asked for and {len(self.probes)} drawn:"
+                " a method says by `training_probes` how many its loss reads"
+            )
+        for v in self.probes[len(self._products) : probes]:
+            self._products.append(v * self.prediction.vjp(v))
+        return sum(self._products[:probes], torch.zeros_like(self.prediction.x)) / probes
+
+    @cached_property
+    def _products(self) -> list[Batch]:
+        return []
 
 
 def identity(raw: Tensor, baseline: Tensor) -> Tensor:
@@ -100,7 +120,7 @@ class LearnedMethod(CovarianceMethod):
 
     @property
     def training_probes(self) -> int:
-        """How many of a batch's probes the loss asks for; those are drawn ahead."""
+        """How many of a batch's probes the loss reads."""
         return 0
 
     @property

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
-from ocm_core.covariance.probes import hutchinson
+from ocm_core.covariance.probes import from_diagonal
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -26,4 +26,4 @@ class Method(RegressionMethod):
         return 1.0 + raw
 
     def target(self, batch: TrainingBatch) -> Tensor:
-        return hutchinson(batch.prediction, [batch.probe() for _ in range(self.probes)])
+        return from_diagonal(batch.prediction, batch.diagonal(self.probes))

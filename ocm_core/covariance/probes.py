@@ -24,7 +24,12 @@ def hutchinson(prediction: Prediction, probes: Sequence[Batch]) -> Batch:
     else:
         products = sum((v * prediction.vjp(v) for v in probes), torch.zeros_like(prediction.x))
         products = products / len(probes)
-    return 1.0 - prediction.marginal[1].sqrt() * products
+    return from_diagonal(prediction, products)
+
+
+def from_diagonal(prediction: Prediction, diagonal: Batch) -> Batch:
+    """c = 1 - √b_t diag J."""
+    return 1.0 - prediction.marginal[1].sqrt() * diagonal
 
 
 def jacobian(prediction: Prediction) -> Float[Tensor, "batch d d"]:

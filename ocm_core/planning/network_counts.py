@@ -86,18 +86,18 @@ def count_networks(experiment: Experiment) -> NetworkCounts:
     evaluation = count_batch(lambda n: torch.no_grad()(partial(predict, n)))
     head = count_batch(lambda n: torch.no_grad()(partial(predict(n).head, label)))
     product = count_batch(lambda n: partial(_product, predict(n, graph=True)))
-    # further probes are further products: there is no need to run them
+    # further probes are further products, which all heads share: there is no need to run them
     single = {name: _with_one_probe(method) for name, method in methods.items()}
     traced = count_batch(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))
-    probes = [vars(method)["probes"] for method in methods.values() if method.trains_on_jacobian]
+    probes = max(method.training_probes for method in methods.values())
     return NetworkCounts(
         parameters=count_values(network),
         head_parameters=count_values(heads[label]),
         evaluation=evaluation,
         head=head,
         product=product,
-        training=traced.then(product, sum(probes) - len(probes)),
-        probes=sum(probes),
+        training=traced.then(product, max(probes - 1, 0)),
+        probes=probes,
     )
 
 

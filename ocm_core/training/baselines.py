@@ -55,8 +55,8 @@ def target_means(
             rng = BatchRng(seed, t, DRAWS, device, time=t, rows=rows)
             rng.seed_torch()
             at = torch.full((len(rows),), t, device=device)
-            drawn = noisy_draws(fitting.items, schedule, rng, at)
-            batch = fitting.predict(drawn.noisy(schedule), drawn.probe())
+            drawn = noisy_draws(fitting.items, schedule, rng, at, fitting.probes)
+            batch = fitting.predict(drawn.noisy(schedule), drawn.probes)
             for label, method in regressions.items():
                 found[label].append(method.target(batch).detach().double().flatten(1))
         for label, targets in found.items():

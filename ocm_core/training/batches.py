@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, count
 from typing import NamedTuple, Protocol
 
 import torch
@@ -72,19 +69,12 @@ class NoisyDraws(NamedTuple):
     label: Int[Tensor, " batch"] | None
     t: Times
     eps: Batch
-    rng: BatchRng
     probes: tuple[Batch, ...]
 
     def noisy(self, schedule: Schedule) -> NoisyBatch:
         marginal = schedule.marginal_at(self.t, self.x0)
         x = q_sample(self.x0, self.eps, *marginal)
         return NoisyBatch(self.x0, self.label, self.t, self.eps, x)
-
-    def probe(self) -> Callable[[], Batch]:
-        """Gives the probes one after another, and draws further ones when they are used up."""
-        shape, device = tuple(self.x0.shape[1:]), self.x0.device
-        further = (self.rng.signs(shape).to(device) for _ in count())
-        return partial(next, chain(self.probes, further))
 
 
 @dataclass(frozen=True)
@@ -112,4 +102,4 @@ def noisy_draws(
     t = rng.times(schedule.steps) if t is None else t
     shape = tuple(x0.shape[1:])
     signs = tuple(rng.signs(shape) for _ in range(probes))
-    return NoisyDraws(x0, label, t, rng.normals(shape), rng, signs)
+    return NoisyDraws(x0, label, t, rng.normals(shape), signs)

@@ -1,12 +1,12 @@
 """Covariance heads on a frozen score network.
 
-Heads do not share parameters, so that training several at once equals training each alone, while
-one pass of the trunk serves them all.
+Heads share no parameters, and all read the same draws, so that training several at once equals
+training each alone, while one pass of the trunk and one product per probe serve them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,15 +34,19 @@ class HeadFitting(Objective[NoisyDraws]):
     def networks(self) -> Mapping[str, nn.Module]:
         return {label: self.denoiser.heads[label] for label in self.methods}
 
+    @property
+    def probes(self) -> int:
+        """As many as the method that reads most."""
+        return max((method.training_probes for method in self.methods.values()), default=0)
+
     def draw(self, rng: BatchRng) -> NoisyDraws:
-        probes = sum(method.training_probes for method in self.methods.values())
-        return noisy_draws(self.items, self.denoiser.schedule, rng, probes=probes)
+        return noisy_draws(self.items, self.denoiser.schedule, rng, probes=self.probes)
 
     def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
-        batch = self.predict(drawn.noisy(self.denoiser.schedule), drawn.probe())
+        batch = self.predict(drawn.noisy(self.denoiser.schedule), drawn.probes)
         return {label: method.loss(batch) for label, method in self.methods.items()}
 
-    def predict(self, noisy: NoisyBatch, probe: Callable[[], Batch]) -> TrainingBatch:
+    def predict(self, noisy: NoisyBatch, probes: tuple[Batch, ...]) -> TrainingBatch:
         """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
         graph = any(method.trains_on_jacobian for method in self.methods.values())
         with torch.set_grad_enabled(graph):
@@ -52,6 +56,6 @@ class HeadFitting(Objective[NoisyDraws]):
             prediction=prediction,
             x0=noisy.x0,
             eps=noisy.eps,
-            probe=probe,
             decoder=self.decoder,
+            probes=probes,
         )

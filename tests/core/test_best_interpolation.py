@@ -86,7 +86,7 @@ def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
     def loss(v: Tensor) -> float:
         head = Given(v.repeat(4, 1))
         model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
-        batch = TrainingBatch(model.predict(x.repeat(4, 1), t), x0, x0, lambda: x0, Decoder(None))
+        batch = TrainingBatch(model.predict(x.repeat(4, 1), t), x0, x0, Decoder(None))
         return float(covariance.build("iddpm").loss(batch).detach().mean())
 
     best = best_v(x, t)
@@ -130,7 +130,7 @@ def test_at_the_last_step_the_lower_end_is_that_of_the_second() -> None:
     head = Given(torch.zeros(5, 2, dtype=torch.float64))
     model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
     seen = model.predict(x, 1)
-    batch = TrainingBatch(seen, x0, eps, lambda: x0, Decoder(None))
+    batch = TrainingBatch(seen, x0, eps, Decoder(None))
     found = covariance.build("iddpm").loss(batch).detach()
     tilde = LEVELS.betas[2] * LEVELS.b[1] / LEVELS.b[2]
     mean = (x - sqrt(LEVELS.b[1]) * seen.eps.detach()) / sqrt(LEVELS.alpha_bar[1])

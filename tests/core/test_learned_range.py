@@ -172,7 +172,7 @@ def test_dit_training_bound(dit):
     key = "training/y" if "training/y" in data.files else "y"
     seen = dit.predict(x, t, tensor("dit_diffusion", key))
     close(((noise - seen.eps) ** 2).flatten(1).mean(1), data["training/mse"])
-    nats = LEARNED.loss(TrainingBatch(seen, x0, noise, Replay([]).signs, Decoder(256, "tanh")))
+    nats = LEARNED.loss(TrainingBatch(seen, x0, noise, Decoder(256, "tanh")))
     bits = nats / (x0[0].numel() * np.log(2))
     close(bits, data["training/vb"])
     # OpenAI's hybrid: the simple loss plus the bound, at T = 1000 with weight T / 1000

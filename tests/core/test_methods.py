@@ -130,11 +130,9 @@ class MethodContract:
         x = torch.randn(6, 2, requires_grad=True)
         t = torch.randint(1, STEPS + 1, (6,))
         seen = model.predict(x, t)
-        loss = method.loss(
-            TrainingBatch(
-                seen, torch.randn(6, 2), torch.randn(6, 2), self.noise().signs, Decoder(None)
-            )
-        )
+        probes = tuple(self.noise().signs() for _ in range(method.training_probes))
+        x0, eps = torch.randn(2, 6, 2)
+        loss = method.loss(TrainingBatch(seen, x0, eps, Decoder(None), probes))
         assert loss.shape == (6,) and torch.isfinite(loss).all()
         loss.sum().backward()
         assert all(p.grad is not None for p in model.heads[self.kind].parameters())

@@ -127,11 +127,11 @@ def training_batch(model, file, case, methods, step=None):
     signal = model.schedule.at(model.schedule.alpha_bar, n, x0).sqrt()
     x = signal * x0 + model.schedule.at(model.schedule.b, n, x0).sqrt() * eps
     has_probes = f"{case}/v" in arrays(file).files
-    probes = [get("v").float()] if has_probes else []
+    probes = (get("v").float(),) if has_probes else ()
     graph = any(method.trains_on_jacobian for method in methods)
     with torch.set_grad_enabled(graph):
         prediction = model.predict(x.requires_grad_(graph), n)
-    return TrainingBatch(prediction, x0, eps, Replay([], probes).signs, Decoder(256))
+    return TrainingBatch(prediction, x0, eps, Decoder(256), probes)
 
 
 @pytest.mark.parametrize("case, name", LOSSES)

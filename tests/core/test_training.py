@@ -67,7 +67,7 @@ def changed(**values):
     return SETTINGS.model_copy(update=values)
 
 
-def head_fitting(labels=LEARNED, score=None, width=16):
+def head_fitting(labels=LEARNED, score=None, width=16, probes=None):
     levels = schedule.linear(100)
     network = score or MixtureScore(PAIR, levels)
     baseline = gaussian_baseline(levels, PAIR.variance)
@@ -77,7 +77,8 @@ def head_fitting(labels=LEARNED, score=None, width=16):
         net = network.make_head("mlp", width=width, depth=2)
         heads[label] = CovarianceHead(net, baseline, "positive")
     x0 = torch.from_numpy(PAIR.draw(100, np.random.default_rng(0))).float()
-    methods = {label: covariance.build(label) for label in labels}
+    more = {label: {"probes": count} for label, count in (probes or {}).items()}
+    methods = {n: covariance.build(n.partition("_")[0], n, **more.get(n, {})) for n in labels}
     denoiser = Denoiser(network.eval().requires_grad_(False), levels, heads=heads)
     return HeadFitting(denoiser, methods, InMemory(x0), Decoder(None))
 
@@ -231,9 +232,12 @@ def test_kill_nine_and_resume(tmp_path):
 
 
 def test_heads_trained_together_equal_heads_trained_alone(tmp_path):
-    together = weights(fit(head_fitting(), changed(checkpoint_every=100), tmp_path))
-    for label in LEARNED:
-        alone = weights(fit(head_fitting([label]), changed(checkpoint_every=100), tmp_path))
+    """Those that read several probes, too: what a head learns does not depend on its neighbours."""
+    settings, probes = changed(checkpoint_every=100), {"ocm_3": 3, "ocm_2": 2}
+    labels = ("ocm_3", *LEARNED, "ocm_2")
+    together = weights(fit(head_fitting(labels, probes=probes), settings, tmp_path))
+    for label in labels:
+        alone = weights(fit(head_fitting([label], probes=probes), settings, tmp_path))
         assert_same_bytes(alone, {k: v for k, v in together.items() if f"/{label}." in k})
 
 
@@ -446,7 +450,7 @@ def test_the_bound_of_a_learned_variance_has_the_weight_of_its_number_of_terms(s
     rng = BatchRng(0, 0, 6)
     noisy = noisy_batch(items, model.schedule, rng)
     seen = model.predict(noisy.x, noisy.t, noisy.label)
-    batch = TrainingBatch(seen, noisy.x0, noisy.eps, lambda: noisy.x0, Decoder(None))
+    batch = TrainingBatch(seen, noisy.x0, noisy.eps, Decoder(None))
     term = covariance.build("iddpm", source="network").loss(batch) / np.log(2)
     squares = ((noisy.eps - seen.eps) ** 2).flatten(1).sum(1)
     torch.testing.assert_close(found["score"], squares + weight * term)
@@ -490,8 +494,8 @@ def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
 def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
     rng = BatchRng(5, t, 1000)
     at = torch.full((1000,), t)
-    drawn = noisy_draws(fitting.items, fitting.denoiser.schedule, rng, at)
-    batch = fitting.predict(drawn.noisy(fitting.denoiser.schedule), drawn.probe())
+    drawn = noisy_draws(fitting.items, fitting.denoiser.schedule, rng, at, fitting.probes)
+    batch = fitting.predict(drawn.noisy(fitting.denoiser.schedule), drawn.probes)
     return fitting.methods[label].target(batch).detach()
 
 

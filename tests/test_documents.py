@@ -6,49 +6,36 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ocm_core.compare.revisions import WorkingTree, commit
+from ocm_core.errors import OcmError
 from ocm_core.overview import result_notes
+from ocm_core.overview.result_tables import DOCUMENTS, named_in, refilled
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def metric_tables() -> list[tuple[str, str, str, str]]:
-    """Tables whose first cell names an experiment and a path into its metrics: `name: path`.
-
-    The first cell of a row is the rest of the path: a method, or a sampler and a method.
-    """
-    table = re.compile(r"^\| (\w+): ([\w.]+) \|(.*)\n\|[- |]+\n((?:\|.*\n)+)", re.MULTILINE)
-    documents = [(ROOT / name).read_text() for name in ("README.md", "docs/results.md")]
-    return [match for text in documents for match in table.findall(text)]
-
-
-@pytest.mark.parametrize(("name", "path", "header", "body"), metric_tables())
-def test_figures_are_those_of_the_committed_metrics(
-    name: str, path: str, header: str, body: str
-) -> None:
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_figures_are_those_of_the_committed_metrics(document: Path) -> None:
     """Of HEAD: a run on another machine may round its own numbers otherwise."""
-    shown = ["git", "show", f"HEAD:reports/{name}.metrics.json"]
-    text = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    values = _at(json.loads(text), path.split("."))
-    columns = re.findall(r"K = (\d+)(?:, cfg = ([\d.]+))?", header)
-    places = [[f"K{steps}", *[f"cfg{scale}"] * bool(scale)] for steps, scale in columns]
-    rows = re.findall(r"^\| `([\w.]+)` \| (.*) \|$", body, re.MULTILINE)
-    assert len(rows) == len(body.splitlines()) >= 1
-    for method, cells in rows:
-        for place, cell in zip(places, cells.split(" | "), strict=True):
-            decimals = len(cell.partition(".")[2])
-            expected = _at(values, [*method.split("."), *place])
-            assert cell == f"{expected:.{decimals}f}", (name, path, method, place)
+    text = (ROOT / document).read_text()
+    assert len(named_in(text)) >= 1
+    assert refilled(text, commit(ROOT, "HEAD")) == text, "run `ocm status --write`"
 
 
-def _at(tree: Any, keys: list[str]) -> Any:
-    for key in keys:
-        tree = tree[key]
-    return tree
+def test_every_figure_of_a_table_is_filled_in() -> None:
+    """In each row, none left out; what the metrics do not have is named."""
+    text = "| digits: fid | K = 5 | K = 10 |\n| --- | --- | --- |\n| `ddpm.ocm` | 0.0 | 0.000 |\n"
+    fid = json.loads((ROOT / "reports/digits.metrics.json").read_text())["fid"]["ddpm"]["ocm"]
+    found = refilled(text, WorkingTree(ROOT))
+    assert found.splitlines()[-1] == f"| `ddpm.ocm` | {fid['K5']:.1f} | {fid['K10']:.3f} |"
+    with pytest.raises(OcmError, match=r"fid.ddpm.ocn.K5, and reports/digits.metrics.json has not"):
+        refilled(text.replace("ocm", "ocn"), WorkingTree(ROOT))
+    with pytest.raises(OcmError, match=r"row 'ddpm.ocm': expected 2 figures"):
+        refilled(text.replace(" | 0.000", ""), WorkingTree(ROOT))
 
 
 def test_no_old_number_is_called_the_present_code_s() -> None:
@@ -59,11 +46,15 @@ def test_no_old_number_is_called_the_present_code_s() -> None:
 
 def test_the_note_speaks_of_every_experiment_with_figures() -> None:
     note = (ROOT / result_notes.FILE).read_text()
-    assert [name for name, *_ in metric_tables() if f"\n- `{name}`: " not in note] == []
+    assert [name for name in sorted(named()) if f"\n- `{name}`: " not in note] == []
 
 
 def test_the_readme_shows_the_default() -> None:
-    assert {name for name, *_ in metric_tables()} >= {"digits", "toy_mog9"}
+    assert named() >= {"digits", "toy_mog9"}
+
+
+def named() -> set[str]:
+    return set().union(*(named_in((ROOT / document).read_text()) for document in DOCUMENTS))
 
 
 def test_every_folder_that_the_tour_names_exists() -> None:

@@ -15,7 +15,7 @@ from ocm_core.commands._arguments import add_json, as_json
 EXAMPLES = """
   ocm status                         the active experiments
   ocm status digits toy_mog9 --json
-  ocm status --write                 after numbers or code have changed: the note in docs/results.md
+  ocm status --write                 when numbers or code have changed: in the documents
 """
 
 
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="note in docs/results.md, too, whose numbers are from before",
+        help="write the figures into README.md and docs/results.md, too, and whose are from before",
     )
 
 

@@ -1,4 +1,4 @@
-"""The note in docs/results.md that says whose numbers are from before the present code.
+"""What the documents say of numbers: the figures, and whose are from before the present code.
 
 A source edit makes what it says of current numbers untrue once, until it is written again or the
 experiment is; what it says of old numbers stays true until they are made again.
@@ -14,6 +14,7 @@ from ocm_core.compare.recorded import names
 from ocm_core.compare.revisions import WorkingTree
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_text
+from ocm_core.overview.result_tables import DOCUMENTS, refilled
 
 FILE = Path("docs/results.md")
 _FROM_NOW, _FROM_BEFORE = "of the present code and parameters", "from before"
@@ -23,7 +24,10 @@ _CLAIM = re.compile(rf"^- `(\w+)`: {_FROM_NOW}$", re.MULTILINE)
 
 
 def write(root: Path) -> None:
+    """Into the tables of all documents, and into the note of docs/results.md."""
     tree = WorkingTree(root)
+    for document in filter(Path.exists, (root / name for name in DOCUMENTS)):
+        write_text(document, refilled(document.read_text(encoding="utf-8"), tree))
     states = {name: number_state(tree, name) for name in names(tree)}
     lines = [_line(name, state) for name, state in states.items() if state != MISSING]
     text = _text(root)

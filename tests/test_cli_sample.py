@@ -183,18 +183,21 @@ def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, argum
     np.testing.assert_array_equal(read(files["samples"]), own)
 
 
-def test_the_presets_of_the_document(here, made, capsys):
-    """Its commands as they stand, but for a tiny experiment and its shorter optimal chains."""
-    lines = (ROOT / "docs/running.md").read_text().splitlines()
-    commands = [line.partition("ocm sample digits ")[2] for line in lines]
-    asked = [command.partition("#")[0].split() for command in commands if "--preset" in command]
-    assert {words[words.index("--preset") + 1] for words in asked} == {*PRESETS}
-    drawn = {}
+@pytest.mark.parametrize(("document", "others"), [("docs/running.md", 0), ("README.md", 1)])
+def test_the_commands_of_the_documents(here, made, capsys, document, others):
+    """As they stand, but for a tiny experiment and its shorter optimal chains."""
+    lines = (ROOT / document).read_text().splitlines()
+    commands = [line.partition("ocm sample digits ")[2].partition("#")[0] for line in lines]
+    asked = [command.split() for command in commands if command]
+    presets = {words[words.index("--preset") + 1] for words in asked if "--preset" in words}
+    assert presets == {*PRESETS} and len(asked) == len(PRESETS) + others
+    drawn = set()
     for words in asked:
         fewer = ["5" if word == "10" else word for word in words]
-        files = sample(capsys, made("digits"), *fewer, "--count", "4", "--out", "presets")
-        drawn[words[1]] = read(files["samples"])
-    assert len({found.tobytes() for found in drawn.values()}) == len(PRESETS)
+        place = f"{Path(document).stem}-{len(drawn)}"
+        files = sample(capsys, made("digits"), *fewer, "--count", "4", "--out", place)
+        drawn.add(read(files["samples"]).tobytes())
+    assert len(drawn) == len(asked)
 
 
 def test_the_store_says_where_its_samples_come_from(here, made, capsys):

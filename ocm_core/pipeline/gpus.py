@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -29,12 +30,28 @@ ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 def check_gpus(stage: Stage, count: int, nodes: int, there: int | None) -> None:
     """Whether a rule may have so many, where that is said on the command line."""
     said = f"--set-resources {stage.name}:gpu={count}"
-    if there is not None and count > there:
-        raise OcmError(f"{said}: there are {there}; with more, say so by --resources gpu={count}")
+    check_there(said, count, there)
     if count > 1 and not stage.shared:
         raise OcmError(f"{said}: this stage is done by one process; give it one")
     if count % nodes:
         raise OcmError(f"{said} {stage.name}:nodes={nodes}: each node has to get as many")
+
+
+def check_there(said: str, count: int, there: int | None) -> None:
+    """None where nobody can tell how many there are."""
+    if there is not None and count > there:
+        raise OcmError(f"{said}: there are {there}; with more, say so by --resources gpu={count}")
+
+
+def of_a_node() -> int | None:
+    """The most GPUs that a node of this SLURM has; None where none answers."""
+    command = ["sinfo", "--noheader", "--format=%G"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    counts = (re.findall(r"\bgpu(?::[^:(),]+)?:(\d+)", node) for node in said.stdout.splitlines())
+    return max((sum(map(int, found)) for found in counts), default=0)
 
 
 def reserve(count: int, folder: Path | None = None) -> str:

@@ -22,6 +22,7 @@ from tests.pipeline.conftest import Project
 
 JOB = re.compile(r"\nrule (\w+):\n((?:    .*\n)+)")
 MANIFEST = re.compile(r"artifacts/(\w+)/(\S+)/manifest\.json")
+TWO = "--resources gpu=2"
 LOCAL = """
 from pathlib import Path
 from snakemake.api import SnakemakeApi
@@ -117,19 +118,28 @@ def test_the_checkpoint_is_fetched_before_all_else(plans: dict[str, dict[str, Pl
 @pytest.mark.parametrize(
     ("options", "gpus"),
     [
-        ((), {"heads": 0, "evaluate_covariance": 0, "report": 0}),
-        (("--profile", "profiles/gpu"), {"heads": 1, "evaluate_covariance": 1, "report": 0}),
-        (("--config", "gpus_per_job=2"), {"heads": 2, "evaluate_covariance": 1, "report": 0}),
-        (("--set-resources", "heads:gpu=2"), {"heads": 2, "evaluate_covariance": 0, "report": 0}),
+        ("", {"heads": 0, "evaluate_covariance": 0, "report": 0}),
+        ("--profile profiles/gpu", {"heads": 1, "evaluate_covariance": 1, "report": 0}),
+        (f"{TWO} --config gpus_per_job=2", {"heads": 2, "evaluate_covariance": 1, "report": 0}),
+        (f"{TWO} --set-resources heads:gpu=2", {"heads": 2, "evaluate_covariance": 0, "report": 0}),
     ],
 )
-def test_who_says_how_many_gpus(
-    empty: Project, options: tuple[str, ...], gpus: dict[str, int]
-) -> None:
-    without = Project(empty.root)
-    without.env |= {VISIBLE: ""}
-    jobs = announced(without, "toy_mog9", *options).values()
+def test_who_says_how_many_gpus(empty: Project, options: str, gpus: dict[str, int]) -> None:
+    jobs = announced(_without_gpus(empty), "toy_mog9", *options.split()).values()
     assert gpus.items() <= {job.rule: job.resources["gpu"] for job in jobs}.items()
+
+
+@pytest.mark.parametrize("more", ["--set-resources heads:gpu=2", "--config gpus_per_job=2"])
+def test_gpus_that_are_not_there_are_refused_before_work(empty: Project, more: str) -> None:
+    command = ("snakemake", "--dry-run", "reports/toy_mog9.html", *more.split())
+    said = _without_gpus(empty).run(*command, fails=True)
+    assert f"ocm: {more}: there are 0; with more, say so by --resources gpu=2" in said
+
+
+def _without_gpus(project: Project) -> Project:
+    without = Project(project.root)
+    without.env |= {VISIBLE: ""}
+    return without
 
 
 def test_jobs_take_the_gpus_of_the_machine_in_turns(
@@ -162,9 +172,11 @@ def test_the_profile_of_a_cluster_asks_for_what_the_cost_model_says(
 ) -> None:
     """imagenet256, eight GPUs for each stage that can use them: jobs, GPUs, hours and memory."""
     cluster = ("--profile", "profiles/slurm", "--config", "gpus_per_job=8")
+    elsewhere = Project(empty.root)
+    elsewhere.env |= {"SLURM_CONF": "/nowhere"}  # nobody here knows what its nodes have
     asked = {
         task: (job.resources["gpu"], job.resources["mem_mb"], job.resources["runtime"])
-        for task, job in announced(empty, "imagenet256", *cluster).items()
+        for task, job in announced(elsewhere, "imagenet256", *cluster).items()
     }
     told = _cost(capsys, "--jobs", "--gpus", "8", "--gpus-per-job", "8")["jobs"]
     limit = read_yaml(empty.root / "profiles/slurm/cluster.yaml")["longest_job"]

@@ -6,7 +6,7 @@ from ocm_core.params.resolved import active_names, present
 from ocm_core.params.restrict import values
 from ocm_core.pipeline import table
 from ocm_core.pipeline.generated_files import write_if_edited
-from ocm_core.pipeline.gpus import check_gpus, seen
+from ocm_core.pipeline.gpus import check_gpus, check_there, of_a_node, seen
 from ocm_core.pipeline.manifests import manifest_of
 from ocm_core.pipeline.outside import listing
 from ocm_core.pipeline.sources import digest
@@ -89,11 +89,16 @@ def asked(rule, resource):
 
 def check_asked():
     """Refuse what cannot be given, before any work; Snakemake would quietly give less."""
-    there = workflow.global_resources.get("gpu")
-    for stage in table.STAGES if workflow.is_main_process else ():
+    if not workflow.is_main_process:
+        return
+    resource, cluster = workflow.global_resources.get("gpu"), "gpu_model" in config
+    limit = resource and resource.value
+    each = limit or (of_a_node() if cluster else GPUS)
+    check_there(f"--config gpus_per_job={GPUS_PER_JOB}", GPUS_PER_JOB, each)
+    for stage in table.STAGES:
         count, nodes = asked(stage.name, "gpu"), asked(stage.name, "nodes")
         if count is not None:
-            check_gpus(stage, count, nodes, there and there.value)
+            check_gpus(stage, count, nodes, each and each * (1 if limit else nodes))
 
 
 def on_several(rule, value):

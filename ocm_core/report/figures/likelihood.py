@@ -115,7 +115,7 @@ def _pane(
     title: str, means: xr.DataArray, styles: MethodStyles, errors: xr.DataArray | None = None
 ) -> Plot:
     present = means.dropna("steps", how="all")
-    x = charts.listed_axis("number of steps K", present["steps"].values.tolist(), log=True)
+    x = charts.listed_axis("network evaluations K", present["steps"].values.tolist(), log=True)
     figure = charts.chart(x, charts.value_axis(UNIT, present, errors))
     for label in charts.drawn(present, styles):
         values = present.sel({"method": label}).dropna("steps")

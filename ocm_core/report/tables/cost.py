@@ -39,7 +39,7 @@ class Cost:
         """What OCM's head and the dearest method add, in a sentence."""
         dearest = max(self.ratios, key=lambda label: self.ratios[label][0])
         told = [
-            f"{ratio:.3g} ± {error:.1g} times as long with {label}"
+            f"{ratio:.3g} ± {float(f'{error:.1g}'):g} times as long with {label}"
             for label in dict.fromkeys((*(m for m in ("ocm",) if m in self.ratios), dearest))
             for ratio, error in [self.ratios[label]]
         ]

@@ -93,6 +93,7 @@ __all__ = [
 ImageLabels = Int[Tensor, " image"] | None
 LIMITS = Clip(x0=1.0, c_max=1.0)
 LEVELS = 256
+LEARNED_RANGE = {"source": "network", "lower_end": "chain"}  # of `iddpm`, as DiT has it
 
 
 def load(
@@ -218,8 +219,8 @@ def sample(
     if isinstance(chain, tuple):
         steps, chain = len(chain), ListChain(timesteps=[[*chain]])
     walk = altered(chosen.walk(steps), sampler, order, chain)
-    model, rule = guided(denoiser, guidance), covariance.build(method or chosen.method)
     visited = _chain(walk, denoiser.schedule, steps)
+    model, rule = guided(denoiser, guidance), _ready(denoiser, method or chosen.method)
     drawn = [
         ancestral(
             model,
@@ -260,7 +261,7 @@ def optimal_chain(
     schedule = denoiser.schedule
     fewer = min(points, schedule.steps)
     grid = chains.grid(PowerChain(exponent=2.0, first=1), schedule, fewer)
-    likelihood = _likelihood(denoiser, covariance.build(method))
+    likelihood = _likelihood(denoiser, _ready(denoiser, method))
     rows = list(_batches(range(len(images)), batch_size))
     costs = [
         likelihood.step_costs(
@@ -291,7 +292,7 @@ def bits_per_dim(
 ) -> Float64[Tensor, " image"]:
     """The variational bound on each image's bits per dimension, along a chain of DDPM steps."""
     images = _pixels(images, labels)
-    likelihood = _likelihood(denoiser, covariance.build(method))
+    likelihood = _likelihood(denoiser, _ready(denoiser, method))
     found = []
     for batch in _batches(range(len(images)), batch_size):
         bounds, _ = likelihood.bounds(
@@ -402,9 +403,7 @@ def save_pipeline(
     if isinstance(chain, tuple):
         chain = ListChain(timesteps=[[*chain]])
     walk = altered(preset_named(preset).walk(steps), sampler, order, chain)
-    rule = covariance.build(method)
-    if isinstance(rule, LearnedMethod) and method not in denoiser.heads:
-        raise OcmError(f"method '{method}' has no head yet; train it with api.train_head")
+    rule = _ready(denoiser, method)
     heads = {label: head for label, head in denoiser.heads.items() if label == method}
     text = None
     if isinstance(model, str | Path):
@@ -428,6 +427,7 @@ def save_pipeline(
             prediction_type=config.get("prediction_type", "epsilon"),
             method=method,
             method_kind=method,
+            method_options=rule.model_dump(exclude={"label"}),
             walk=walk.model_dump(),
             null_class=denoiser.network.null_label,
         ),
@@ -435,6 +435,28 @@ def save_pipeline(
         Card(base, base, licence, trained_on, method, steps),
         text=text,
     )
+
+
+def method_of(denoiser: Denoiser, method: str) -> CovarianceMethod:
+    """`iddpm` is the variance that the network learned, unless a head of it was trained."""
+    own = method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads
+    return covariance.build(method, **LEARNED_RANGE if own else {})
+
+
+def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
+    """The method, with what it needs at hand."""
+    rule = method_of(denoiser, method)
+    if rule.needs == "head" and method not in denoiser.heads:
+        raise OcmError(
+            f"method '{method}' has no head yet; train it with api.train_head, or name a method "
+            "that needs none, such as beta_tilde"
+        )
+    if rule.needs == "moments" and denoiser.moments is None:
+        raise OcmError(
+            f"method '{method}' needs a table of moments, which experiments make (`ocm init`); "
+            "name another method"
+        )
+    return rule
 
 
 def _likelihood(denoiser: Denoiser, method: CovarianceMethod) -> Likelihood:

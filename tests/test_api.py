@@ -22,6 +22,7 @@ from ocm_core import api, covariance
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.transition import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
@@ -241,6 +242,40 @@ def test_classes_and_a_learned_variance_go_all_the_way() -> None:
     assert api.sample(learned, (1, 8, 8), "iddpm", steps=3, count=2).isfinite().all()
 
 
+def test_a_variance_that_the_network_learned_needs_no_head() -> None:
+    """DiT's convention, along the whole chain; a head of `iddpm` goes before it."""
+    denoiser, own = wrapped("learned_variance", num_train_timesteps=40), (1, 8, 8)
+    drawn = api.sample(denoiser, own, "iddpm", steps=4, count=2)
+    expected = ancestral(
+        denoiser,
+        covariance.build("iddpm", source="network", lower_end="chain"),
+        chains.even(40, 4),
+        SampleNoise(0, range(2), own),
+        kernel=Ddpm(),
+        clip=Clip(x0=1.0, c_max=1.0),
+        last_sigma=pixel_sigma_limit(1.0),
+    )
+    assert torch.equal(drawn, expected.x)
+    assert api.bits_per_dim(denoiser, images(2, 1), "iddpm", (3, 20, 40)).isfinite().all()
+    trained = api.train_head(denoiser, images(channels=1), "iddpm", **FEW)
+    assert not torch.equal(drawn, api.sample(trained, own, "iddpm", steps=4, count=2))
+
+
+def test_what_a_method_lacks_is_said_in_the_words_of_the_api() -> None:
+    lacks = {
+        "ocm": r"method 'ocm' has no head yet; train it with api\.train_head",
+        "iddpm": r"method 'iddpm' has no head yet; train it with api\.train_head",
+        "analytic": "method 'analytic' needs a table of moments, .*`ocm init`",
+    }
+    for method, message in lacks.items():
+        with pytest.raises(OcmError, match=message):
+            api.sample(short(), SHAPE, method, steps=3, count=2)
+        with pytest.raises(OcmError, match=message):
+            api.bits_per_dim(short(), images(), method, (1, 20, 40))
+        with pytest.raises(OcmError, match=message):
+            api.optimal_chain(short(), images(), method, 3)
+
+
 def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
     """One that has learnt nothing gives the same c to all values of a timestep: the mean."""
     begun, trained = (
@@ -413,7 +448,7 @@ def test_impossible_training_is_refused(wrong: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"method": "ocm"}, "needs a trained head"),
+        ({"method": "ocm"}, "'ocm' has no head yet; train it with api.train_head"),
         ({"sampler": "euler"}, "sampler: 'euler' is unknown"),
         ({"steps": 1001}, "K = 1001 steps: expected 1 ≤ K ≤ T = 1000"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for count = 2"),

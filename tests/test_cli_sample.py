@@ -392,6 +392,15 @@ def test_classes_of_a_folder_are_drawn_or_chosen(here, tmp_path, capsys):
     assert "--label 5: expected 0 to 4" in refused(capsys, *asked, "--label", "5")
 
 
+def test_a_variance_that_the_model_learned_needs_no_head(here, tmp_path, capsys):
+    own = model(CONFIGS["learned_variance"])
+    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path / "learned")
+    asked = ["--model", str(tmp_path / "learned"), "--method", "iddpm", "--steps", "2"]
+    files = sample(capsys, *asked, "--count", "2", "--out", str(tmp_path / "out"))
+    expected = api.sample(api.load(tmp_path / "learned"), (1, 8, 8), "iddpm", steps=2, count=2)
+    np.testing.assert_array_equal(read(files["samples"]), expected)
+
+
 def test_samples_may_begin_anywhere(folder):
     denoiser = api.load(folder)
     whole = api.sample(denoiser, (3, 8, 8), "beta", steps=2, count=4, batch_size=2)

@@ -103,7 +103,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
 
 def _check_method(denoiser: Denoiser, method: str) -> None:
     """Raise before the first step if the method needs what is not there."""
-    match covariance.describe(method, {}).needs:
+    match api.method_of(denoiser, method).needs:
         case "head" if method not in denoiser.heads:
             known = ", ".join(denoiser.heads) or "none"
             raise OcmError(

@@ -190,6 +190,16 @@ def test_a_transformer_is_guided(tmp_path: Path) -> None:
     torch.testing.assert_close(opened(folder).draw(*draw), ours, atol=1e-5, rtol=0)
 
 
+def test_a_learned_variance_is_exported_without_a_head(tmp_path: Path) -> None:
+    own, trained = tiny_dit(), DDPMScheduler(**SHORT)
+    denoiser, shape = api.wrap(own, trained), (4, 8, 8)
+    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", "iddpm", scheduler=trained)
+    label = torch.tensor([0, 3])
+    ours = api.sample(denoiser, shape, "iddpm", steps=4, count=2, labels=label)
+    theirs = opened(folder).draw(SampleNoise(0, range(2), shape), 4, label=label)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
 def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     """With its text encoder and tokenizer in the folder, and a head that was trained with text."""
     base = write_stable_diffusion(tmp_path / "sd")

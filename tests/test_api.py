@@ -30,6 +30,7 @@ from ocm_core.samplers.ancestral import ancestral
 from ocm_core.schema.chains import PowerChain
 from tests.core.doubles import LabelledNetwork
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
+from tests.starting.folders import write_dit
 
 # after the library, which makes torchvision importable where it is not
 from diffusers import DDIMScheduler, DDPMPipeline, DDPMScheduler  # isort: skip
@@ -423,6 +424,33 @@ def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
     ]
     for key, value in heads[0].items():
         assert torch.equal(value, heads[1][key])
+
+
+def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
+    """Of a folder with an autoencoder: neither x̂_0 nor σ is limited, and the bound is a density."""
+    denoiser, shape = api.load(write_dit(tmp_path / "dit")), (4, 8, 8)
+    latents = 3 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(8) % CLASSES
+    trained = api.train_head(denoiser, latents, kind="adaln", labels=labels, **FEW)
+    given: dict[str, Any] = {"count": 2, "labels": labels[:2]}
+    drawn = api.sample(trained, shape, "ocm", steps=3, **given)
+    free = ancestral(
+        trained,
+        covariance.build("ocm"),
+        chains.even(1000, 3),
+        SampleNoise(0, range(2), shape),
+        kernel=Ddpm(),
+        clip=Clip(),
+        label=labels[:2],
+    )
+    assert torch.equal(drawn, free.x) and drawn.abs().max() > 1.5
+    chain = api.optimal_chain(trained, latents, "ocm", 3, labels=labels, points=5)
+    bits = api.bits_per_dim(trained, latents, "ocm", chain, labels=labels)
+    assert bits.shape == (8,) and bits.isfinite().all()
+    with pytest.raises(OcmError, match=r"latents: torch\.uint8 .*; expected floating-point"):
+        api.train_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
+    with pytest.raises(OcmError, match=r"evaluate: .* are latents; .*`ocm init`"):
+        api.evaluate(trained, latents, "ocm", labels=labels)
 
 
 @pytest.mark.parametrize(

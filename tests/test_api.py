@@ -310,6 +310,22 @@ def test_heads_come_back_from_their_file(kind: str, relative: bool, tmp_path: Pa
         assert torch.equal(*drawn)
 
 
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    """As a shell or a notebook gives them, wherever the API takes one."""
+    begun, heads, grid = (str(tmp_path / name) for name in ("begun", "heads", "grid.png"))
+    trained = api.train_head(short(), images(), folder=begun, **FEW)
+    assert Path(begun).is_dir() and not list(Path(begun).iterdir())
+    api.save_heads(trained, heads)
+    drawn = [api.sample(d, SHAPE, steps=2, count=2) for d in (trained, loaded(heads))]
+    assert torch.equal(*drawn)
+    api.save_grid(drawn[0], grid)
+    assert Image.open(grid).size == (16, 8)
+
+
+def loaded(heads: str) -> Denoiser:
+    return api.load_heads(short(), heads)
+
+
 def test_files_of_other_heads_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "heads.safetensors"
     with pytest.raises(OcmError, match="no heads to save"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,11 @@ def test_every_link_leads_somewhere_and_nothing_comes_from_elsewhere(site: Path)
     assert {"index.html", "tour.html", "mathematics.html", "reports/digits.html"} <= {*pages}
     assert "The denoiser with a trained head" in (site / "api/api.html").read_text()
     assert len([name for name in pages if name.startswith("api/")]) > 20
+
+
+def test_every_page_stands_once_in_the_menu() -> None:
+    pages = re.findall(r"^ +- .+: (\S+\.(?:md|html))$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert len(pages) > 15 and sorted({*pages}) == sorted(pages)
 
 
 def test_the_documents_can_be_read_and_searched_from_the_file_system(

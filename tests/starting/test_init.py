@@ -58,6 +58,7 @@ def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, cap
     assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": ["mine"]}
     for name in ("Snakefile", ".gitignore", "profiles/default/config.yaml", "workflow/stage"):
         assert Path(name).is_file(), name
+    assert {"/.ocm/", "/artifacts/", "/samples/"} <= {*Path(".gitignore").read_text().split()}
     assert Path("params/resolved/mine.yaml").is_file() and Path("dvc.yaml").is_file()
     assert "is there already" in said(capsys, "mine", "--images", "my-images", code=1)
     Path("Snakefile").write_text("mine\n")

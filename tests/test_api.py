@@ -116,10 +116,13 @@ def test_both_layouts_of_a_folder_give_the_model(folder: Path, tmp_path: Path) -
     assert one.schedule.alpha_bar[-1] < other.schedule.alpha_bar[500]
 
 
-@pytest.mark.parametrize("kind", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"])
+@pytest.mark.parametrize(
+    "kind", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid", "laplace"]
+)
 def test_noise_and_time_are_those_of_diffusers(kind: str) -> None:
     scheduler = DDPMScheduler(beta_schedule=kind)
     denoiser, ours = wrapped(beta_schedule=kind), model(PLAIN)
+    np.testing.assert_array_equal(denoiser.schedule.betas[1:], scheduler.betas.double())
     np.testing.assert_allclose(
         denoiser.schedule.alpha_bar[1:], scheduler.alphas_cumprod, rtol=1e-4, atol=1e-9
     )

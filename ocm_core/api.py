@@ -1,13 +1,14 @@
 """The short way for a model of one's own: load it, train a head, sample (docs/your_model.md).
 
-One path for images in [-1, 1] with 256 levels: limits as published, and chains and heads too unless
-others are asked for. Latents are a choice of the parts that are put together here.
+Images are in [-1, 1] and have 256 levels, with limits as published; latents, the data of a folder
+with an autoencoder, have neither. Chains and heads are the published ones unless others are asked
+for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +34,7 @@ from ocm_core.checkpoints.diffusers_models import (
 )
 from ocm_core.checkpoints.head_file import load_heads, save_heads
 from ocm_core.checkpoints.text_encoder import TextEncoder
-from ocm_core.covariance.interface import Clip, CovarianceMethod
+from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
@@ -48,6 +49,7 @@ from ocm_core.export.folder import save_pipeline as write_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.features.interface import extract
 from ocm_core.image_grid import save_grid
+from ocm_core.latents.vae import Vae
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
@@ -72,6 +74,7 @@ from ocm_core.training.state import state_file
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
+    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     from diffusers.models.unets.unet_2d import UNet2DModel
 
@@ -93,6 +96,13 @@ __all__ = [
 ImageLabels = Int[Tensor, " image"] | None
 LIMITS = Clip(x0=1.0, c_max=1.0)
 LEVELS = 256
+NO_LIMITS = {"clip_x0": None, "clip_covariance": None, "levels": None}  # of latents
+LEARNED_RANGE = {"source": "network", "lower_end": "chain"}  # of `iddpm`, as DiT has it
+
+
+@dataclass(frozen=True)
+class LatentDenoiser(Denoiser):
+    """Of latents, which have no range and no levels."""
 
 
 def load(
@@ -104,7 +114,8 @@ def load(
     """A folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
 
     `null_class` is the label that stands for "no label", for guidance; a DiT has its own. Labels
-    of a model that takes text are places in the list of `prompts`; its autoencoder is not used.
+    of a model that takes text are places in the list of `prompts`. Where there is an autoencoder
+    (`vae/`), images are its latents everywhere here, in the scale that the model was trained with.
     """
     described = describe(folder)
     network = read_network(described, null_class).eval().requires_grad_(False)
@@ -116,15 +127,20 @@ def load(
     if prompts is not None:
         network.prompts = Prompts(TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)
-    return denoiser_of_folder(network.to(device), described)
+    denoiser = denoiser_of_folder(network.to(device), described)
+    return denoiser if described.vae is None else LatentDenoiser(**vars(denoiser))
 
 
 def wrap(
     model: UNet2DModel | DiTTransformer2DModel,
     scheduler: ConfigMixin,
     null_class: int | None = None,
+    latent: bool = False,
 ) -> Denoiser:
-    """The model, frozen from here on, with the noise schedule that it was trained with."""
+    """The model, frozen from here on, with the noise schedule that it was trained with.
+
+    `latent` says that its data are those of an autoencoder.
+    """
     config = {**scheduler.config, "_class_name": type(scheduler).__name__}
     check_scheduler(config, type(scheduler).__name__)
     if model.dtype not in (torch.float32, torch.float64):
@@ -134,7 +150,8 @@ def wrap(
         )
     network = wrapped(model, null_class).eval().requires_grad_(False)
     schedule = schedules.of_params(SchedulerSchedule.model_validate(schedule_keys(config)))
-    return denoiser_of(network, schedule, TIME, config.get("prediction_type", "epsilon"))
+    denoiser = denoiser_of(network, schedule, TIME, config.get("prediction_type", "epsilon"))
+    return LatentDenoiser(**vars(denoiser)) if latent else denoiser
 
 
 def train_head(
@@ -159,7 +176,7 @@ def train_head(
     Where that mean is not positive, as an imperfect score has it at large t, the c of a Gaussian
     with the images' variance stands in for it.
     """
-    images = _pixels(images, labels)
+    images = _data(denoiser, images, labels)
     rule = covariance.build(method)
     if not isinstance(rule, LearnedMethod):
         raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
@@ -169,7 +186,7 @@ def train_head(
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         seed_torch(seed)
         net, device = denoiser.network.make_head(kind), str(_device(denoiser))
-        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), Decoder(levels=256))
+        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), _decoder(denoiser))
         if relative:
             gaussian = gaussian_baseline(denoiser.schedule, float(images.var(0).mean()))
             means = target_means(bare, seed, min(batch_size, DRAWS), device)[method]
@@ -218,8 +235,8 @@ def sample(
     if isinstance(chain, tuple):
         steps, chain = len(chain), ListChain(timesteps=[[*chain]])
     walk = altered(chosen.walk(steps), sampler, order, chain)
-    model, rule = guided(denoiser, guidance), covariance.build(method or chosen.method)
     visited = _chain(walk, denoiser.schedule, steps)
+    model, rule = guided(denoiser, guidance), _ready(denoiser, method or chosen.method)
     drawn = [
         ancestral(
             model,
@@ -229,8 +246,8 @@ def sample(
             kernel=kernel_of(walk),
             order=walk.order,
             covariance_scale=walk.covariance_scale,
-            clip=LIMITS,
-            last_sigma=rule.last_sigma(walk.last_sigma and pixel_sigma_limit(walk.last_sigma)),
+            clip=_limits(denoiser),
+            last_sigma=rule.last_sigma(_last_sigma(denoiser, walk)),
             label=None if labels is None else labels[rows.start - first :][: len(rows)].to(device),
             watch=watch,
         ).x
@@ -256,11 +273,11 @@ def optimal_chain(
     They had better be training images: a chain that was chosen on test images flatters them.
     `steps` can be as many as there are `points`, which are denser near the data.
     """
-    images = _pixels(images, labels)
+    images = _data(denoiser, images, labels)
     schedule = denoiser.schedule
     fewer = min(points, schedule.steps)
     grid = chains.grid(PowerChain(exponent=2.0, first=1), schedule, fewer)
-    likelihood = _likelihood(denoiser, covariance.build(method))
+    likelihood = _likelihood(denoiser, _ready(denoiser, method))
     rows = list(_batches(range(len(images)), batch_size))
     costs = [
         likelihood.step_costs(
@@ -290,8 +307,8 @@ def bits_per_dim(
     progress: Progress[int] = iter,
 ) -> Float64[Tensor, " image"]:
     """The variational bound on each image's bits per dimension, along a chain of DDPM steps."""
-    images = _pixels(images, labels)
-    likelihood = _likelihood(denoiser, covariance.build(method))
+    images = _data(denoiser, images, labels)
+    likelihood = _likelihood(denoiser, _ready(denoiser, method))
     found = []
     for batch in _batches(range(len(images)), batch_size):
         bounds, _ = likelihood.bounds(
@@ -332,7 +349,12 @@ def evaluate(
     `count` samples are drawn, as many as there are images unless it is given; with `labels`, of
     the same classes in the same order.
     """
-    images = _pixels(images, labels)
+    if isinstance(denoiser, LatentDenoiser):
+        raise OcmError(
+            "evaluate: distances are between images, and samples of this model are latents; make "
+            "it an experiment (`ocm init`), which decodes them"
+        )
+    images = _data(denoiser, images, labels)
     drawn_labels = (
         None if labels is None else labels[torch.arange(count or len(labels)) % len(labels)]
     )
@@ -382,6 +404,7 @@ def save_pipeline(
     method: str = "ocm",
     *,
     scheduler: ConfigMixin | None = None,
+    vae: AutoencoderKL | None = None,
     steps: int = 10,
     preset: PresetName | None = None,
     sampler: Literal["ddpm", "ddim"] | None = None,
@@ -393,7 +416,8 @@ def save_pipeline(
 ) -> Path:
     """A new folder that plain diffusers opens: `model`, with the heads of the `denoiser` on it.
 
-    `model` is what was given to `load`; or to `wrap`, and then `scheduler` too.
+    `model` is what was given to `load`, and its autoencoder and text encoder come along; or what
+    was given to `wrap`, and then `scheduler` too, and the `vae` of latents.
 
     `DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)`
     gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on` are
@@ -402,9 +426,7 @@ def save_pipeline(
     if isinstance(chain, tuple):
         chain = ListChain(timesteps=[[*chain]])
     walk = altered(preset_named(preset).walk(steps), sampler, order, chain)
-    rule = covariance.build(method)
-    if isinstance(rule, LearnedMethod) and method not in denoiser.heads:
-        raise OcmError(f"method '{method}' has no head yet; train it with api.train_head")
+    rule = _ready(denoiser, method)
     heads = {label: head for label, head in denoiser.heads.items() if label == method}
     text = None
     if isinstance(model, str | Path):
@@ -413,10 +435,13 @@ def save_pipeline(
         config: Mapping[str, Any] = read_scheduler_config(described.folder)
         model = read_model(described)
         text = TextEncoder.load(described.folder) if described.text else None
+        vae = Vae.load(described.folder / "vae").model if described.vae else vae
     elif scheduler is None:
         raise OcmError("save_pipeline: a model in memory needs its `scheduler`, as in `wrap`")
     else:
         config = scheduler.config
+    if vae is None and isinstance(denoiser, LatentDenoiser):
+        raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
     keys, base = schedule_keys(config), base or type(model).__name__
     trained = config.get("num_train_timesteps", 1000)
     return write_pipeline(
@@ -428,17 +453,57 @@ def save_pipeline(
             prediction_type=config.get("prediction_type", "epsilon"),
             method=method,
             method_kind=method,
+            method_options=rule.model_dump(exclude={"label"}),
             walk=walk.model_dump(),
+            **({} if vae is None else NO_LIMITS),
             null_class=denoiser.network.null_label,
         ),
         cast(Mapping[str, CovarianceHead], heads),
         Card(base, base, licence, trained_on, method, steps),
+        vae=vae,
         text=text,
     )
 
 
+def method_of(denoiser: Denoiser, method: str) -> CovarianceMethod:
+    """`iddpm` is the variance that the network learned, unless a head of it was trained."""
+    own = method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads
+    return covariance.build(method, **LEARNED_RANGE if own else {})
+
+
+def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
+    """The method, with what it needs at hand."""
+    rule = method_of(denoiser, method)
+    if rule.needs == "head" and method not in denoiser.heads:
+        raise OcmError(
+            f"method '{method}' has no head yet; train it with api.train_head, or name a method "
+            "that needs none, such as beta_tilde"
+        )
+    if rule.needs == "moments" and denoiser.moments is None:
+        raise OcmError(
+            f"method '{method}' needs a table of moments, which experiments make (`ocm init`); "
+            "name another method"
+        )
+    return rule
+
+
 def _likelihood(denoiser: Denoiser, method: CovarianceMethod) -> Likelihood:
-    return Likelihood(denoiser, {method.label: method}, Decoder(LEVELS), LIMITS)
+    return Likelihood(denoiser, {method.label: method}, _decoder(denoiser), _limits(denoiser))
+
+
+def _decoder(denoiser: Denoiser) -> Decoder:
+    latent = isinstance(denoiser, LatentDenoiser)
+    return Decoder(levels=None, variance="method") if latent else Decoder(LEVELS)
+
+
+def _limits(denoiser: Denoiser) -> Clip:
+    return NON_NEGATIVE if isinstance(denoiser, LatentDenoiser) else LIMITS
+
+
+def _last_sigma(denoiser: Denoiser, walk: WalkParams) -> float | None:
+    if walk.last_sigma is None or isinstance(denoiser, LatentDenoiser):
+        return None
+    return pixel_sigma_limit(walk.last_sigma, LEVELS)
 
 
 def _noise_at(denoiser: Denoiser, images: Images, rows: range, seed: int, use: Use) -> NoiseAt:
@@ -481,10 +546,24 @@ def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int)
         raise OcmError(f"train_head: {first['loc'][0]}: {first['msg'].lower()}") from None
 
 
-def _pixels(images: Tensor, labels: ImageLabels) -> Images:
-    """uint8 or [-1, 1] as [-1, 1]; what else it may be is asked, and not guessed."""
+def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
     if labels is not None and len(labels) != len(images):
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
+    return _latents(images) if isinstance(denoiser, LatentDenoiser) else _pixels(images)
+
+
+def _latents(latents: Tensor) -> Images:
+    if latents.ndim != 4 or not latents.is_floating_point():
+        raise OcmError(
+            f"latents: {latents.dtype} of shape {tuple(latents.shape)}; expected floating-point "
+            "ones of shape (image, channel, height, width), which the model's autoencoder gives, "
+            "times its scaling_factor"
+        )
+    return latents
+
+
+def _pixels(images: Tensor) -> Images:
+    """uint8 or [-1, 1] as [-1, 1]; what else it may be is asked, and not guessed."""
     if images.ndim == 4 and images.dtype == torch.uint8:
         return images.float() / 127.5 - 1.0
     least, most = (float(images.min()), float(images.max())) if images.numel() else (0.0, 0.0)

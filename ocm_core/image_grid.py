@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def save_grid(
-    images: Float[Tensor, "image channel height width"], path: Path, zoom: int = 1
+    images: Float[Tensor, "image channel height width"], path: str | Path, zoom: int = 1
 ) -> None:
     """One PNG of images in [-1, 1], as square as their number allows; a pixel is `zoom` wide."""
     count, channels, height, width = images.shape

@@ -22,6 +22,7 @@ from ocm_core import api, covariance
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import chains
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.transition import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
@@ -29,6 +30,7 @@ from ocm_core.samplers.ancestral import ancestral
 from ocm_core.schema.chains import PowerChain
 from tests.core.doubles import LabelledNetwork
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
+from tests.starting.folders import write_dit
 
 # after the library, which makes torchvision importable where it is not
 from diffusers import DDIMScheduler, DDPMPipeline, DDPMScheduler  # isort: skip
@@ -114,10 +116,13 @@ def test_both_layouts_of_a_folder_give_the_model(folder: Path, tmp_path: Path) -
     assert one.schedule.alpha_bar[-1] < other.schedule.alpha_bar[500]
 
 
-@pytest.mark.parametrize("kind", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"])
+@pytest.mark.parametrize(
+    "kind", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid", "laplace"]
+)
 def test_noise_and_time_are_those_of_diffusers(kind: str) -> None:
     scheduler = DDPMScheduler(beta_schedule=kind)
     denoiser, ours = wrapped(beta_schedule=kind), model(PLAIN)
+    np.testing.assert_array_equal(denoiser.schedule.betas[1:], scheduler.betas.double())
     np.testing.assert_allclose(
         denoiser.schedule.alpha_bar[1:], scheduler.alphas_cumprod, rtol=1e-4, atol=1e-9
     )
@@ -241,6 +246,40 @@ def test_classes_and_a_learned_variance_go_all_the_way() -> None:
     assert api.sample(learned, (1, 8, 8), "iddpm", steps=3, count=2).isfinite().all()
 
 
+def test_a_variance_that_the_network_learned_needs_no_head() -> None:
+    """DiT's convention, along the whole chain; a head of `iddpm` goes before it."""
+    denoiser, own = wrapped("learned_variance", num_train_timesteps=40), (1, 8, 8)
+    drawn = api.sample(denoiser, own, "iddpm", steps=4, count=2)
+    expected = ancestral(
+        denoiser,
+        covariance.build("iddpm", source="network", lower_end="chain"),
+        chains.even(40, 4),
+        SampleNoise(0, range(2), own),
+        kernel=Ddpm(),
+        clip=Clip(x0=1.0, c_max=1.0),
+        last_sigma=pixel_sigma_limit(1.0),
+    )
+    assert torch.equal(drawn, expected.x)
+    assert api.bits_per_dim(denoiser, images(2, 1), "iddpm", (3, 20, 40)).isfinite().all()
+    trained = api.train_head(denoiser, images(channels=1), "iddpm", **FEW)
+    assert not torch.equal(drawn, api.sample(trained, own, "iddpm", steps=4, count=2))
+
+
+def test_what_a_method_lacks_is_said_in_the_words_of_the_api() -> None:
+    lacks = {
+        "ocm": r"method 'ocm' has no head yet; train it with api\.train_head",
+        "iddpm": r"method 'iddpm' has no head yet; train it with api\.train_head",
+        "analytic": "method 'analytic' needs a table of moments, .*`ocm init`",
+    }
+    for method, message in lacks.items():
+        with pytest.raises(OcmError, match=message):
+            api.sample(short(), SHAPE, method, steps=3, count=2)
+        with pytest.raises(OcmError, match=message):
+            api.bits_per_dim(short(), images(), method, (1, 20, 40))
+        with pytest.raises(OcmError, match=message):
+            api.optimal_chain(short(), images(), method, 3)
+
+
 def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
     """One that has learnt nothing gives the same c to all values of a timestep: the mean."""
     begun, trained = (
@@ -272,6 +311,22 @@ def test_heads_come_back_from_their_file(kind: str, relative: bool, tmp_path: Pa
     for method in ("ocm", "sn"):
         drawn = [api.sample(d, SHAPE, method, steps=3, count=2) for d in (denoiser, again)]
         assert torch.equal(*drawn)
+
+
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    """As a shell or a notebook gives them, wherever the API takes one."""
+    begun, heads, grid = (str(tmp_path / name) for name in ("begun", "heads", "grid.png"))
+    trained = api.train_head(short(), images(), folder=begun, **FEW)
+    assert Path(begun).is_dir() and not list(Path(begun).iterdir())
+    api.save_heads(trained, heads)
+    drawn = [api.sample(d, SHAPE, steps=2, count=2) for d in (trained, loaded(heads))]
+    assert torch.equal(*drawn)
+    api.save_grid(drawn[0], grid)
+    assert Image.open(grid).size == (16, 8)
+
+
+def loaded(heads: str) -> Denoiser:
+    return api.load_heads(short(), heads)
 
 
 def test_files_of_other_heads_are_refused(tmp_path: Path) -> None:
@@ -390,6 +445,33 @@ def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
         assert torch.equal(value, heads[1][key])
 
 
+def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
+    """Of a folder with an autoencoder: neither x̂_0 nor σ is limited, and the bound is a density."""
+    denoiser, shape = api.load(write_dit(tmp_path / "dit")), (4, 8, 8)
+    latents = 3 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(8) % CLASSES
+    trained = api.train_head(denoiser, latents, kind="adaln", labels=labels, **FEW)
+    given: dict[str, Any] = {"count": 2, "labels": labels[:2]}
+    drawn = api.sample(trained, shape, "ocm", steps=3, **given)
+    free = ancestral(
+        trained,
+        covariance.build("ocm"),
+        chains.even(1000, 3),
+        SampleNoise(0, range(2), shape),
+        kernel=Ddpm(),
+        clip=Clip(),
+        label=labels[:2],
+    )
+    assert torch.equal(drawn, free.x) and drawn.abs().max() > 1.5
+    chain = api.optimal_chain(trained, latents, "ocm", 3, labels=labels, points=5)
+    bits = api.bits_per_dim(trained, latents, "ocm", chain, labels=labels)
+    assert bits.shape == (8,) and bits.isfinite().all()
+    with pytest.raises(OcmError, match=r"latents: torch\.uint8 .*; expected floating-point"):
+        api.train_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
+    with pytest.raises(OcmError, match=r"evaluate: .* are latents; .*`ocm init`"):
+        api.evaluate(trained, latents, "ocm", labels=labels)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -413,7 +495,7 @@ def test_impossible_training_is_refused(wrong: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"method": "ocm"}, "needs a trained head"),
+        ({"method": "ocm"}, "'ocm' has no head yet; train it with api.train_head"),
         ({"sampler": "euler"}, "sampler: 'euler' is unknown"),
         ({"steps": 1001}, "K = 1001 steps: expected 1 ≤ K ≤ T = 1000"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for count = 2"),

@@ -16,6 +16,7 @@ from ocm_core import api
 from ocm_core.cli import main
 from ocm_core.image_grid import save_grid
 from ocm_core.io.digests import sha256_of
+from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import load, resolved_file, resolved_text
 from ocm_core.pipeline.run import run
@@ -24,6 +25,7 @@ from ocm_core.samplers.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
+from tests.starting.folders import write_dit
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
 
@@ -393,6 +395,29 @@ def test_classes_of_a_folder_are_drawn_or_chosen(here, tmp_path, capsys):
     ]
     assert len(set(labels[0])) > 2 and set(labels[1]) == {4}
     assert "--label 5: expected 0 to 4" in refused(capsys, *asked, "--label", "5")
+
+
+def test_a_variance_that_the_model_learned_needs_no_head(here, tmp_path, capsys):
+    own = model(CONFIGS["learned_variance"])
+    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path / "learned")
+    asked = ["--model", str(tmp_path / "learned"), "--method", "iddpm", "--steps", "2"]
+    files = sample(capsys, *asked, "--count", "2", "--out", str(tmp_path / "out"))
+    expected = api.sample(api.load(tmp_path / "learned"), (1, 8, 8), "iddpm", steps=2, count=2)
+    np.testing.assert_array_equal(read(files["samples"]), expected)
+
+
+def test_latents_of_a_folder_are_decoded(here, tmp_path, capsys):
+    folder = write_dit(tmp_path / "dit")
+    asked = ["--model", str(folder), "--method", "beta_tilde", "--steps", "2", "--count", "4"]
+    files = sample(capsys, *asked, "--out", str(tmp_path / "out"))
+    latents = torch.from_numpy(read(files["samples"]))
+    assert latents.shape == (4, 4, 8, 8) and latents.abs().max() > 1
+    images = xarray.open_zarr(files["decoded"], consolidated=False)["x"]
+    expected = Vae.load(folder / "vae").decode(latents).clamp(-1, 1)
+    assert images.shape == (4, 3, 16, 16) and images.dtype == np.uint8
+    np.testing.assert_array_equal(images, ((expected.double() + 1) * 127.5).round())
+    with Image.open(files["grid"]) as grid:  # with a seam, four times as large
+        assert (grid.size, grid.mode) == ((2 * 17 * 4,) * 2, "RGB")
 
 
 def test_samples_may_begin_anywhere(folder):

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from ocm_core import api, covariance
+from ocm_core.artifacts.images import Decode
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.generate.request import SampleGenerator, SampleRequest, identity
 from ocm_core.io.digests import sha256_of
+from ocm_core.latents.vae import Vae
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.pipeline.job import found_device
@@ -28,11 +30,13 @@ from ocm_core.store.writer import ShardValues
 
 LEVELS = 256
 BATCH = 64
+DECODED = 8  # images at once, each of which takes far more memory than its latents
 
 
 def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> SampleGenerator:
     """`folder` as `save_pretrained` wrote it, `heads` as `api.save_heads` did."""
-    if request.prompt is not None or describe(folder).text is not None:
+    described = describe(folder)
+    if request.prompt is not None or described.text is not None:
         raise OcmError(
             "--model: a model that takes text is sampled as an experiment, or exported from one:"
             " see `ocm init --captions`"
@@ -49,12 +53,14 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         )
     check_defined(covariance.build(method), kernel_of(walk))
     torch.set_num_threads(request.threads)
-    denoiser = api.load(folder, found_device(request.device))
+    device = found_device(request.device)
+    denoiser = api.load(folder, device)
     if heads is not None:
         denoiser = api.load_heads(denoiser, heads)
     _check_method(denoiser, method)
     network = cast(DiffusersUNet, unconverted(denoiser.network))
     shape = _shape(network, folder)
+    vae = Vae.load(folder / "vae", device) if described.vae else None
     _check_label(network, request.label)
 
     def draw(rows: range, watch: Watcher) -> ShardValues:
@@ -82,9 +88,9 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
     return SampleGenerator(
         name=f"{folder.resolve().name}-{run}{request.suffix}",
         shape=shape,
-        image_shape=shape,
+        image_shape=_image_shape(shape, vae),
         levels=LEVELS,
-        to_images=identity,
+        to_images=_decoder(vae),
         labelled=network.conditional,
         steps=request.steps,
         batch_size=BATCH,
@@ -103,7 +109,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
 
 def _check_method(denoiser: Denoiser, method: str) -> None:
     """Raise before the first step if the method needs what is not there."""
-    match covariance.describe(method, {}).needs:
+    match api.method_of(denoiser, method).needs:
         case "head" if method not in denoiser.heads:
             known = ", ".join(denoiser.heads) or "none"
             raise OcmError(
@@ -123,6 +129,25 @@ def _shape(network: DiffusersUNet, folder: Path) -> tuple[int, int, int]:
         raise OcmError(f"{folder}: config.json: sample_size: null; expected the side of the images")
     height, width = (size, size) if isinstance(size, int) else size
     return network.config["in_channels"], height, width
+
+
+def _image_shape(shape: tuple[int, int, int], vae: Vae | None) -> tuple[int, int, int]:
+    if vae is None:
+        return shape
+    _, height, width = shape
+    scale = vae.downsampling
+    return vae.model.config["out_channels"], scale * height, scale * width
+
+
+def _decoder(vae: Vae | None) -> Decode:
+    if vae is None:
+        return identity
+
+    def decode(latents: Tensor) -> Tensor:
+        starts = range(0, len(latents), DECODED)
+        return torch.cat([vae.decode(latents[first : first + DECODED]).cpu() for first in starts])
+
+    return decode
 
 
 def _check_label(network: DiffusersUNet, label: int | None) -> None:

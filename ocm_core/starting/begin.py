@@ -18,7 +18,7 @@ from ocm_core.pipeline import generated_files
 from ocm_core.planning.run_time import duration
 from ocm_core.project import is_checkout
 from ocm_core.starting.images import look, look_at_captions
-from ocm_core.starting.overlay import Start, text
+from ocm_core.starting.overlay import Start, text, with_learned_variance
 from ocm_core.starting.pace import fitting_sizes, measured
 from ocm_core.starting.project import activate, make_project
 
@@ -79,7 +79,10 @@ def _said(model: ModelDescription) -> str:
     classes = f"{model.classes} classes" if model.classes else "no classes"
     if model.text:
         classes = f"takes text of {model.text.tokens} tokens"
-    schedule = f"{model.schedule['beta_schedule']} schedule of {model.schedule['steps']} steps"
+    steps = model.schedule["steps"]
+    schedule = f"{model.schedule['beta_schedule']} schedule of {steps} steps"
+    if model.zero_snr:
+        schedule += f" (the last of {steps + 1} is pure noise, and outside every chain)"
     latent = ", with its autoencoder" if model.vae else ""
     count = f"{model.parameters / 1e6:.1f} M parameters"
     return (
@@ -92,7 +95,8 @@ def _write(start: Start, file: Path) -> Iterator[str]:
     write_text(file, text(start))
     experiment = compose(start.name)
     pace = measured(experiment)
-    sized = replace(start, sizes=fitting_sizes(experiment, pace))
+    learned = with_learned_variance(experiment) if start.learns_variance else {}
+    sized = replace(start, sizes={**fitting_sizes(experiment, pace), **learned})
     write_text(file, text(sized))
     experiment = compose(start.name)
     write_text(file, text(replace(sized, hours=pace.hours(experiment))))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ocm_core.api import LEARNED_RANGE
 from ocm_core.checkpoints.diffusers_folder import ModelDescription
 from ocm_core.errors import OcmError
+from ocm_core.schema.experiment import Experiment
 from ocm_core.starting.images import CaptionsFound, ImagesFound
 
 SIDES = (8, 16, 32)  # of a network that is trained here
@@ -26,7 +28,7 @@ class Start:
     captions: CaptionsFound | None = None
     side: int | None = None  # asked for; None: the model's, or what suits a small network
     smoke: bool = False
-    sizes: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
+    sizes: Mapping[str, Any] = field(default_factory=dict)  # by dotted key, and lists of methods
     hours: Mapping[str, str] = field(default_factory=dict)  # by group, as a comment
 
     @property
@@ -52,6 +54,10 @@ class Start:
         return channels, rows
 
     @property
+    def learns_variance(self) -> bool:
+        return self.model is not None and self.model.learns_variance
+
+    @property
     def conditional(self) -> bool:
         return self.model is not None and self.model.classes is not None
 
@@ -64,6 +70,17 @@ class Start:
 def _side(edge: int) -> int:
     """The largest that fits; small images are enlarged to the least."""
     return max([side for side in SIDES if side <= edge], default=SIDES[0])
+
+
+def with_learned_variance(experiment: Experiment) -> dict[str, list[str]]:
+    """Its methods of DDPM steps, by dotted key, and `iddpm` beside them."""
+    evaluate = experiment.evaluate
+    blocks = {
+        "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
+        "evaluate.chains": evaluate.chains,
+        "evaluate.likelihood": evaluate.likelihood,
+    }
+    return {f"{key}.methods": [*block.methods, "iddpm"] for key, block in blocks.items() if block}
 
 
 def text(start: Start) -> str:
@@ -114,6 +131,8 @@ def _rest(start: Start) -> Iterator[str]:
         yield f"network: {{ path: {_path(start.model.folder)} }}"
     elif start.shape[0] != 3 or start.smoke:
         yield f"network: {{ config: {_flow(_network(start))} }}"
+    if start.learns_variance:
+        yield f"methods: {{ iddpm: {_flow(LEARNED_RANGE)} }} # the variance that the model learned"
     for group, values in _tree(start).items():
         yield f"{group}:{_comment(start.hours.get(group))}"
         yield from (f"  {key}: {_flow(value)}" for key, value in values.items())
@@ -137,12 +156,17 @@ def _tree(start: Start) -> dict[str, dict[str, Any]]:
         tree["sample"]["samplers"] = {s: {"last_sigma": None} for s in ("ddpm", "ddim")}
         tree["evaluate"] |= {"chains": None, "likelihood": None}
     for key, value in start.sizes.items():
-        group, part, *rest = key.split(".")
-        if not rest:
-            tree[group][part] = value
-        elif tree[group].get(part, {}) is not None:
-            tree[group].setdefault(part, {})[rest[0]] = value
+        _put(tree, key.split("."), value)
     return {group: values for group, values in tree.items() if values}
+
+
+def _put(tree: dict[str, Any] | None, key: Sequence[str], value: Any) -> None:
+    """Unless a group that it belongs to is left out."""
+    first, *rest = key
+    if tree is not None and rest:
+        _put(tree.setdefault(first, {}), rest, value)
+    elif tree is not None:
+        tree[first] = value
 
 
 def _flow(value: Any) -> str:

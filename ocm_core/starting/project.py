@@ -32,6 +32,7 @@ GITIGNORE = """\
 /checkpoints/
 /datasets/
 /samples/
+/.ocm/
 """
 DVCIGNORE = """\
 # Bookkeeping in and beside artifact folders that is no part of the artifact.

@@ -18,6 +18,7 @@ from ocm_core.errors import OcmError
 from ocm_core.report.page.render import render
 from tests.report.markup import assert_ids_are_unique
 
+ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"ratio", "low", "high", "target", "holds", "details"}
 
 
@@ -151,3 +152,9 @@ def test_every_row_of_the_targets_has_its_benchmarks() -> None:
 def test_rows_of_the_terminal(fakes) -> None:
     (_, found), *_ = run([fakes["good"]])
     assert row(fakes["good"], found)[2:] == ("≤ 0.5", "0.4", "0.3 … 0.6", "holds")
+
+
+def test_every_benchmark_has_its_record() -> None:
+    """`python -m benchmarks NAME` measures those that have none, and keeps the others."""
+    kept = json.loads((ROOT / "reports/benchmarks.json").read_text())
+    assert list(kept) == list(suite.all_benchmarks())

@@ -19,7 +19,7 @@ from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
 from tests.networks.diffusers_cases import CONFIGS, model
 from tests.networks.test_diffusers_dit import tiny_dit
-from tests.starting.folders import write_stable_diffusion
+from tests.starting.folders import autoencoder, write_dit, write_stable_diffusion
 
 # after the library, which makes torchvision importable where it is not
 from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline  # isort: skip
@@ -190,12 +190,55 @@ def test_a_transformer_is_guided(tmp_path: Path) -> None:
     torch.testing.assert_close(opened(folder).draw(*draw), ours, atol=1e-5, rtol=0)
 
 
+def test_a_learned_variance_is_exported_without_a_head(tmp_path: Path) -> None:
+    own, trained = tiny_dit(), DDPMScheduler(**SHORT)
+    denoiser, shape = api.wrap(own, trained), (4, 8, 8)
+    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", "iddpm", scheduler=trained)
+    label = torch.tensor([0, 3])
+    ours = api.sample(denoiser, shape, "iddpm", steps=4, count=2, labels=label)
+    theirs = opened(folder).draw(SampleNoise(0, range(2), shape), 4, label=label)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["class_labels", "prompt"])
+def test_a_model_of_latents_keeps_its_autoencoder(kind: str, tmp_path: Path) -> None:
+    """And its latents, which have no range, are not limited to that of images."""
+    shape = (4, 8, 8)
+    if kind == "prompt":
+        base, asked = write_stable_diffusion(tmp_path / "base"), ["a dog", "a cat"]
+        denoiser = api.load(base, prompts=["a cat", "a dog"])
+    else:
+        base, asked = write_dit(tmp_path / "base"), [1, 0]
+        denoiser = api.load(base)
+    pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline", "beta_tilde"))
+    limits = ("clip_x0", "clip_covariance", "levels")
+    assert [pipe.scheduler.config[key] for key in limits] == [None, None, None]
+    label = pipe.prompt_labels(asked) if kind == "prompt" else torch.tensor(asked)
+    theirs = pipe.draw(SampleNoise(0, range(2), shape), 4, label=label)
+    given = torch.tensor([1, 0])
+    ours = api.sample(denoiser, shape, "beta_tilde", steps=4, count=2, labels=given)
+    torch.testing.assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
+    assert ours.abs().max() > 1.5
+    images = pipe(**{kind: asked}, num_inference_steps=2).images
+    assert [(image.size, image.mode) for image in images] == [((16, 16), "RGB")] * 2
+
+
+def test_latents_of_a_model_in_memory_need_the_autoencoder(tmp_path: Path) -> None:
+    own, trained = tiny_dit(), DDPMScheduler()
+    denoiser = api.wrap(own, trained, latent=True)
+    given: dict[str, Any] = {"method": "beta_tilde", "scheduler": trained}
+    with pytest.raises(OcmError, match="a model of latents needs its `vae`"):
+        api.save_pipeline(denoiser, own, tmp_path / "dit", **given)
+    pipe = opened(api.save_pipeline(denoiser, own, tmp_path / "dit", vae=autoencoder(), **given))
+    assert pipe(2, num_inference_steps=2).images[0].size == (16, 16)
+
+
 def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     """With its text encoder and tokenizer in the folder, and a head that was trained with text."""
     base = write_stable_diffusion(tmp_path / "sd")
     denoiser = api.load(base, prompts=["a cat", "a dog"])
     shape, label = (4, 8, 8), torch.tensor([1, 0])
-    latents = torch.rand(8, *shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    latents = torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
     settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
     denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **settings)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline"))

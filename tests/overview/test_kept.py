@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import subprocess
 from base64 import b64decode, b64encode
 from io import BytesIO
 from pathlib import Path
@@ -64,6 +65,14 @@ def test_nothing_but_the_bundle_is_missing_and_it_fits_into_git(tree: Path, digi
     assert whole.rpartition("<!-- numbers")[0] == digits.replace(get_plotlyjs(), "@")
     assert bundle({"digits": kept}) == get_plotlyjs()
     assert kept_names(tree) == ["digits"]
+
+
+def test_the_page_of_all_committed_numbers_is_kept() -> None:
+    """`ocm keep NAME` keeps one, after a run."""
+    asked = ["git", "ls-files", "reports/*.metrics.json"]
+    tracked = subprocess.run(asked, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    names = [Path(file).name.removesuffix(".metrics.json") for file in tracked.split()]
+    assert names and not {*names} - {*kept_names(ROOT)}
 
 
 def test_equal_pages_are_kept_as_equal_bytes(tree: Path, digits: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 from playwright.sync_api import Browser, Page
 
 from ocm_core.errors import OcmError
@@ -21,6 +23,7 @@ from ocm_core.overview.gallery import gallery
 from ocm_core.overview.kept import kept_file, numbers_digest, pack
 from ocm_core.report.image_page import page as image_page
 from ocm_core.report.page.render import render
+from ocm_core.report.page.style import HUES, LIGHT
 from tests.report.synthetic_images import BOTH, images
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +92,11 @@ def test_every_link_leads_somewhere_and_nothing_comes_from_elsewhere(site: Path)
     assert len([name for name in pages if name.startswith("api/")]) > 20
 
 
+def test_every_page_stands_once_in_the_menu() -> None:
+    pages = re.findall(r"^ +- .+: (\S+\.(?:md|html))$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert len(pages) > 15 and sorted({*pages}) == sorted(pages)
+
+
 def test_the_documents_can_be_read_and_searched_from_the_file_system(
     browser: Browser, site: Path
 ) -> None:
@@ -125,6 +133,26 @@ def test_the_index_fits_the_screen(browser: Browser, site: Path, width: int) -> 
         assert page.locator(".card .sketch.sketch path.ours").count() >= len(NUMBERS)
 
 
+def hues(image: Image.Image) -> set[str]:
+    """Those of the palette that some pixels have, nearly."""
+    pixels = np.asarray(image.convert("RGB"), dtype=int).reshape(-1, 3)
+    return {
+        name
+        for name in HUES
+        if (abs(pixels - ImageColor.getrgb(LIGHT[name])).max(axis=1) <= 20).sum() > 20
+    }
+
+
+def test_a_line_keeps_its_hue_among_many_shades() -> None:
+    """Of samples, of text and of its edges, which take most of a screen."""
+    pictures = script("pictures")
+    shades = np.random.default_rng(0).integers(0, 256, (pictures.HEIGHT, pictures.WIDTH))
+    screen = Image.fromarray(shades.astype(np.uint8)).convert("RGB")
+    for place, name in enumerate(HUES):
+        screen.paste(LIGHT[name], (0, 100 * place, 100, 100 * place + 6))
+    assert hues(pictures.reduced(screen)) == {*HUES}
+
+
 def test_the_pictures_of_the_readme_are_made_by_the_command(
     browser: Browser, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +160,7 @@ def test_the_pictures_of_the_readme_are_made_by_the_command(
     pictures, files = script("pictures"), gallery(checkout, home="")
     made = pictures.write(tmp_path, files, browser)
     readme = (ROOT / "README.md").read_text()
+    assert {"vermillion", "blue", "green"} <= hues(Image.open(tmp_path / "digits.png"))
     for file in made:
         assert f"(docs/pictures/{file.name})" in readme
         assert Image.open(file).size == (1000, 714)

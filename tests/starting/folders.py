@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
 
 import torch
 
@@ -37,10 +38,17 @@ def write_images(folder: Path, count: int = 24, side: int = 16) -> Path:
     return folder
 
 
-def write_model(folder: Path, side: int = 16, classes: int | None = None) -> Path:
+def write_model(
+    folder: Path,
+    side: int = 16,
+    classes: int | None = None,
+    learns_variance: bool = False,
+    **scheduler: Any,
+) -> Path:
     torch.manual_seed(0)
     model = UNet2DModel(
         sample_size=side,
+        out_channels=6 if learns_variance else 3,
         block_out_channels=(8, 8),
         down_block_types=("DownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "UpBlock2D"),
@@ -48,7 +56,7 @@ def write_model(folder: Path, side: int = 16, classes: int | None = None) -> Pat
         norm_num_groups=4,
         num_class_embeds=classes,
     )
-    DDPMPipeline(model, DDPMScheduler()).save_pretrained(folder)
+    DDPMPipeline(model, DDPMScheduler(**scheduler)).save_pretrained(folder)
     return folder
 
 

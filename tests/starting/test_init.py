@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from ocm_core.params import resolved
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.table import Task, inputs
 from ocm_core.planning.disk_space import encode_bytes, prompt_plans, split_bytes
+from ocm_core.schema.experiment import Experiment
 from ocm_core.starting import begin
 from ocm_core.starting.images import look
 from ocm_core.starting.overlay import Start, text
@@ -56,6 +58,7 @@ def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, cap
     assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": ["mine"]}
     for name in ("Snakefile", ".gitignore", "profiles/default/config.yaml", "workflow/stage"):
         assert Path(name).is_file(), name
+    assert {"/.ocm/", "/artifacts/", "/samples/"} <= {*Path(".gitignore").read_text().split()}
     assert Path("params/resolved/mine.yaml").is_file() and Path("dvc.yaml").is_file()
     assert "is there already" in said(capsys, "mine", "--images", "my-images", code=1)
     Path("Snakefile").write_text("mine\n")
@@ -118,6 +121,41 @@ def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
     assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
     assert (experiment.data.labels, experiment.data.classes) == ("folders", 2)
     assert experiment.network.conditional and experiment.evaluate.likelihood is None
+    assert experiment.sample.samplers["ddpm"].methods[-1] == "iddpm"  # it learned its variance
+    assert experiment.sample.samplers["ddpm"].last_sigma is None
+
+
+@pytest.mark.parametrize("size", [[], ["--smoke"]])
+def test_a_learned_variance_is_a_method(size: list[str], place: Path, capsys) -> None:
+    """Beside the others, wherever those of DDPM are compared, and without a head."""
+    learned = {"learns_variance": True, "variance_type": "learned_range"}
+    write_model(place / "my-model")
+    write_model(place / "learned", **learned)
+    for name in ("my-model", "learned"):
+        said(capsys, name[:2], "--images", "my-images", "--model", name, *size)
+    plain, found = compose("my"), compose("le")
+    assert "iddpm" not in plain.methods
+    assert found.methods["iddpm"].options["source"] == "network"
+    assert found.methods["iddpm"].options["lower_end"] == "chain"
+    assert found.methods["iddpm"].needs == "nothing"
+    for path in ("sample.samplers.ddpm", "evaluate.chains", "evaluate.likelihood"):
+        without, beside = (methods_at(experiment, path) for experiment in (plain, found))
+        assert beside == [*without, "iddpm"]
+    assert found.sample.samplers["ddim"] == plain.sample.samplers["ddim"]
+
+
+def methods_at(experiment: Experiment, path: str) -> list[str]:
+    tree: Any = experiment.model_dump()
+    for key in path.split("."):
+        tree = tree[key]
+    return list(tree["methods"])
+
+
+def test_a_last_timestep_of_pure_noise_is_named(place: Path, capsys) -> None:
+    write_model(place / "my-model", rescale_betas_zero_snr=True, prediction_type="v_prediction")
+    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model", "--smoke")
+    left_out = "the last of 1000 is pure noise, and outside every chain"
+    assert f"linear schedule of 999 steps ({left_out})" in shown
 
 
 def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, capsys) -> None:

@@ -19,6 +19,7 @@ from ocm_core.params.restrict import restrict
 from ocm_core.pipeline import manifests, table
 from ocm_core.pipeline.job import Device, Job
 from ocm_core.pipeline.locks import making, reading
+from ocm_core.pipeline.shared_view import await_first
 from ocm_core.pipeline.sources import check_loaded, loaded
 from ocm_core.pipeline.staleness import fingerprint, states
 from ocm_core.pipeline.working import WorkingFolder
@@ -51,6 +52,7 @@ def run(name: str, stage: str, part: str, device: Device, threads: int) -> None:
         working = WorkingFolder(name, task, facts, tuple(outputs.values()))
         if not rank.agreed(lambda: working.prepare(planned)):
             return
+        await_first(rank, working.state)
         job = Job(
             experiment=restricted,
             stage=stage,

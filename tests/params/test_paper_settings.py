@@ -89,6 +89,14 @@ def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
     assert least == set(load("lsun_bedroom").sample.samplers["ddpm"].steps)
 
 
+@pytest.mark.parametrize("ending", ["", "_fast"])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_heads_are_trained_and_samples_drawn_in_tf32(name: str, ending: str) -> None:
+    """As docs/speed.md says of all of them; selection draws as `sample` does."""
+    experiment = load(f"{name}{ending}")
+    assert experiment.train.heads.precision == experiment.sample.execution.precision == "tf32"
+
+
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_fast_preset_differs_by_cost_alone(name: str) -> None:
     whole, fast = load(name).model_dump(), load(f"{name}_fast").model_dump()

@@ -50,6 +50,15 @@ def test_every_setting_is_the_paper_s_or_a_named_difference() -> None:
     assert differing() == known & named_differences().keys()
 
 
+def test_short_training_of_heads_on_mixtures_is_a_named_difference() -> None:
+    (row,) = (line for line in PUBLISHED.read_text("utf-8").splitlines() if "`toy_mog9`, `" in line)
+    for name in ("toy_mog9", "toy_mog40"):
+        ours, paper = (load(f"{name}{ending}").train.heads for ending in ("", "_paper"))
+        for heads in (ours, paper):
+            assert f"{heads.iterations:,} iterations" in row and heads.decay in row
+            assert f"rate {heads.learning_rate:.0e}".replace("e-0", "e-") in row
+
+
 def test_all_experiments_of_the_paper_are_there() -> None:
     toys = {"toy_mog9_paper", "toy_mog40_paper"}
     assert {row["experiment"] for row in rows("settings.csv")} == {*CHECKPOINTS, *toys}

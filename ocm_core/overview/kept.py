@@ -100,7 +100,7 @@ def is_current(root: Path, name: str, page: KeptPage) -> bool:
 
 def numbers_digest(root: Path, name: str) -> str:
     file = root / REPORTS / f"{name}{METRICS}"
-    return text_digest(file.read_text()) if file.exists() else ""
+    return text_digest(file.read_text("utf-8", "replace")) if file.exists() else ""
 
 
 def bundle(pages: dict[str, KeptPage]) -> str:

@@ -14,17 +14,21 @@ from PIL import Image
 
 from ocm_core import api
 from ocm_core.cli import main
+from ocm_core.generate import from_experiment
+from ocm_core.generate.request import SampleRequest
 from ocm_core.image_grid import save_grid
 from ocm_core.io.digests import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import load, resolved_file, resolved_text
+from ocm_core.pipeline.manifests import folder_of
 from ocm_core.pipeline.run import run
-from ocm_core.pipeline.table import tasks
+from ocm_core.pipeline.table import Task, tasks
 from ocm_core.samplers.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
+from tests.pipeline.writer import WaitingWriter
 from tests.starting.folders import write_dit
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
@@ -336,6 +340,16 @@ def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, mad
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
     assert "artifacts/bare/score/learned: stale: made with other parameters" in told
     assert "`snakemake --cores all --force artifacts/bare/score/learned/manifest.json`" in told
+
+
+@pytest.mark.parametrize("task", [Task("encode", "all"), Task("heads", "true")], ids=str)
+def test_what_is_read_is_not_exchanged_meanwhile(here, made, monkeypatch, task):
+    """Nor is what it rests on, which says whether it is current."""
+    name = made("toy_mog9")
+    writer = WaitingWriter(folder_of(name, task))
+    writer.comes_at(monkeypatch, from_experiment, "load_denoiser")
+    from_experiment.from_experiment(name, SampleRequest("ocm_relative", 3, sampler="ddpm"))
+    assert writer.ends() == ["load_denoiser", "exchanged"]
 
 
 @pytest.fixture

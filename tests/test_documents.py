@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.compare.revisions import WorkingTree, commit
 from ocm_core.errors import OcmError
 from ocm_core.overview import result_notes
@@ -51,6 +52,19 @@ def test_the_note_speaks_of_every_experiment_with_figures() -> None:
 
 def test_the_readme_shows_the_default() -> None:
     assert named() >= {"digits", "toy_mog9"}
+
+
+def listed_experiments() -> set[str]:
+    """Of the table; "each of those six with `_x`" stands for six names."""
+    table = (ROOT / "docs/running.md").read_text().split("\n## Experiments\n")[1].split("\n\n")[0]
+    first = [re.findall(r"`([a-z0-9_]+)`", row.split("|")[1]) for row in table.splitlines()]
+    whole = {name for names in first for name in names if not name.startswith("_")}
+    endings = {name for names in first for name in names if name.startswith("_")}
+    return whole | {f"{name}{ending}" for name in CHECKPOINTS for ending in endings}
+
+
+def test_every_experiment_is_listed() -> None:
+    assert listed_experiments() == {f.stem for f in (ROOT / "params/experiment").glob("*.yaml")}
 
 
 def named() -> set[str]:

@@ -23,6 +23,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
 from ocm_core.io.digests import digests_of, sha256_of
 from ocm_core.io.download import ByteProgress, download
+from ocm_core.io.fetched import removed_if_refused
 from ocm_core.io.formats import refuse_damaged_zip
 from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import open_restricted, refuse_other_formats
@@ -63,13 +64,9 @@ def fetch(
         raise OcmError(f"{path}: expected a file, found a folder; {source.remedy(path)}")
     sha256 = sha256_of(path) if by_hand else _download(source, path, url, progress)
     found = FileRecord(sha256, path.stat().st_size)
-    try:
+    with removed_if_refused([] if by_hand else [path]):
         content = _opened(checkpoint, source, path, found, lock, expect)
         weights = _checked(network or empty_network(checkpoint), source, path, content)
-    except OcmError:
-        if not by_hand:
-            path.unlink()
-        raise
     address = origin or url or source.url
     provenance = _provenance(checkpoint, source, found, address and redacted(address))
     _write(weights, target or folder / WEIGHTS, provenance)
@@ -77,10 +74,9 @@ def fetch(
     return provenance
 
 
-def on_trust(checkpoint: Checkpoint, source: CheckpointSource, lock: Lock) -> bool:
-    """Whether no digest of the file is known, neither published nor recorded."""
-    published = source.sha256 or source.md5
-    return published is None and lock.recorded(_key(checkpoint, source)) is None
+def without_digest(checkpoint: Checkpoint, lock: Lock) -> set[str]:
+    """Its files of which no digest is known, neither published nor recorded."""
+    return {source.file for source in checkpoint.sources if _on_trust(checkpoint, source, lock)}
 
 
 def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
@@ -136,7 +132,7 @@ def _opened(
         raise OcmError(f"{path}: expected sha256 {expect}, found {found.sha256}; {remedy}")
     _check_published_digests(source, path, found)
     lock.check(_key(checkpoint, source), found, path, remedy)
-    if on_trust(checkpoint, source, lock):
+    if _on_trust(checkpoint, source, lock):
         refuse_damaged_zip(path, remedy)
     return open_restricted(path, remedy, layout_named(source.layout).allowed)
 
@@ -185,6 +181,11 @@ def _provenance(
         "page": source.page,
         "url": url,
     }
+
+
+def _on_trust(checkpoint: Checkpoint, source: CheckpointSource, lock: Lock) -> bool:
+    published = source.sha256 or source.md5
+    return published is None and lock.recorded(_key(checkpoint, source)) is None
 
 
 def _key(checkpoint: Checkpoint, source: CheckpointSource) -> str:

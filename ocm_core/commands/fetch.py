@@ -31,15 +31,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch, on_trust
+    from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch, without_digest
     from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
     from ocm_core.io.download import byte_bar
+    from ocm_core.io.fetched import taken_on_trust
     from ocm_core.io.lock import Lock
 
     checkpoint = checkpoint_named(arguments.name)
     folder = FOLDER / checkpoint.name
     expect, lock = _digest(arguments.expect), Lock()
-    unknown_before = {s.file for s in checkpoint.sources if on_trust(checkpoint, s, lock)}
+    unknown_before = without_digest(checkpoint, lock)
     with byte_bar(checkpoint.name) as progress:
         wanted = {"file": arguments.file, "url": arguments.url, "expect": expect}
         provenance = fetch(checkpoint, folder, lock, **wanted, progress=progress)
@@ -50,10 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(f"{weights}: {describe(provenance)}")
     if trusted:
-        print(
-            "taken on trust: its authors publish no digest. The one above is now recorded in "
-            f"{lock.path}: commit that file, and compare with someone who has fetched it too"
-        )
+        print(taken_on_trust(lock))
     return 0
 
 

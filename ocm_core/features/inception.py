@@ -17,6 +17,7 @@ from ocm_core.ahead import moved
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.features.resizing import resized
+from ocm_core.io.formats import refuse_damaged_zip
 from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.unpickle import refuse_other_formats
 
@@ -52,6 +53,11 @@ def remedy(path: Path) -> str:
     return f"fetch it by hand from {URL}, and put it at {path}"
 
 
+def is_recorded(lock: Lock = LOCK) -> bool:
+    """Whether the digest of the file is known; its authors publish none."""
+    return lock.recorded(_KEY) is not None
+
+
 def build(folder: Path, device: str, resize_inside: bool = False, lock: Lock = LOCK) -> Inception:
     """Read the network from its file in `folder`, which is `FOLDER` in the pipeline.
 
@@ -65,6 +71,8 @@ def build(folder: Path, device: str, resize_inside: bool = False, lock: Lock = L
     refuse_other_formats(path, advice)
     found = FileRecord.of(path)
     lock.check(_KEY, found, path, advice)
+    if not is_recorded(lock):
+        refuse_damaged_zip(path, advice)  # TorchScript does not look at the CRCs
     try:
         network = InceptionV3W(str(folder), download=False, resize_inside=resize_inside).to(device)
     except (RuntimeError, AttributeError) as error:

@@ -39,7 +39,11 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
             f"{name}: network.family is {network.family!r}; only a model of diffusers, of data in "
             "[-1, 1], goes back into diffusers"
         )
-    job = prepared(name, request)
+    with prepared(name, request) as job:
+        return _saved(name, folder, job, network)
+
+
+def _saved(name: str, folder: Path, job: Job, network: DiffusersNetworkParams) -> Path:
     (cell,) = cells(job.experiment)
     if job.experiment.methods[cell.method].needs == "moments":
         raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")

@@ -6,6 +6,8 @@ the same as its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,8 @@ from ocm_core.params.document import validate
 from ocm_core.params.resolved import load
 from ocm_core.pipeline import table
 from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.manifests import checked_folder, manifest_of, read_manifest
+from ocm_core.pipeline.locks import reading
+from ocm_core.pipeline.manifests import checked_folder, folder_of, manifest_of, read_manifest
 from ocm_core.pipeline.staleness import states
 from ocm_core.samplers.ancestral import Watcher
 from ocm_core.samplers.cell_sampler import CellSampler
@@ -40,7 +43,11 @@ from ocm_core.store.writer import ShardValues
 
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     """By the artifacts of the experiment of that name, which must be current."""
-    job = prepared(name, request)
+    with prepared(name, request) as job:
+        return _generator(name, job, request)
+
+
+def _generator(name: str, job: Job, request: SampleRequest) -> SampleGenerator:
     one = job.experiment
     (cell,) = cells(one)
     denoiser = executed(
@@ -75,20 +82,29 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     )
 
 
-def prepared(name: str, request: SampleRequest) -> Job:
-    """The experiment with the request as its only cell, and the artifacts that this needs."""
+@contextmanager
+def prepared(name: str, request: SampleRequest) -> Iterator[Job]:
+    """The experiment with the request as its only cell, and the artifacts that this needs.
+
+    They stay as they are until the block ends: a run that has made others waits for that.
+    """
     whole = load(name)
     one = _with_one_cell(whole, request)
-    return Job(
-        experiment=one,
-        stage="sample",
-        part="all",
-        inputs=_current(whole, _needed(one)),
-        folder=Path(),
-        state=Path(),
-        requested_device=request.device,
-        threads=request.threads,
-    )
+    needed = _needed(one)
+    with ExitStack() as held:
+        for folder in (folder_of(name, task) for task in table.ancestry(whole, needed)):
+            if folder.exists():
+                held.enter_context(reading(folder))
+        yield Job(
+            experiment=one,
+            stage="sample",
+            part="all",
+            inputs=_current(whole, needed),
+            folder=Path(),
+            state=Path(),
+            requested_device=request.device,
+            threads=request.threads,
+        )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import replacing
 from ocm_core.io.digests import sha256_of
 from ocm_core.io.download import ByteProgress, download, refuse_web_page
+from ocm_core.io.fetched import removed_if_refused
 from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.io.urls import redacted
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae, save_folder
@@ -96,15 +97,11 @@ def fetch_vae(
     paths = [folder / CONFIG, folder / WEIGHTS]
     downloaded = [path for path in paths if not path.exists()]
     address = url or vae.address
-    try:
+    with removed_if_refused(downloaded):
         for path in downloaded:
             download(f"{address}/{path.name}", path, vae.remedy(path), progress)
         found = {path.name: _checked(vae, path, lock) for path in paths}
         _check_config(Vae.load(folder), expected, folder / CONFIG)
-    except OcmError:
-        for path in downloaded:
-            path.unlink(missing_ok=True)
-        raise
     for path in paths:
         with replacing(target / path.name) as temporary:
             shutil.copyfile(path, temporary)
@@ -117,6 +114,12 @@ def fetch_vae(
         "url": redacted(address),
         "sha256": {name: recorded.sha256 for name, recorded in found.items()},
     }
+
+
+def without_digest(vae: PublishedVae, lock: Lock) -> list[str]:
+    """Its files of which no digest is known, neither published nor recorded."""
+    unpublished = (name for name, sha256 in vae.sha256.items() if sha256 is None)
+    return [name for name in unpublished if lock.recorded(_key(vae, Path(name))) is None]
 
 
 def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:

@@ -18,7 +18,8 @@ from ocm_core.compare.recorded import METRICS, REPORTS
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_bytes
 from ocm_core.io.reading import reading
-from ocm_core.pipeline.manifests import checked_folder, text_digest
+from ocm_core.pipeline import locks
+from ocm_core.pipeline.manifests import checked_folder, folder_of, text_digest
 from ocm_core.pipeline.table import Task
 
 SUFFIX = ".page.html.gz"
@@ -53,10 +54,12 @@ def kept_names(root: Path) -> list[str]:
 
 def keep(name: str) -> Path:
     """Keep the page of an experiment as its last run has left it, with that run's numbers."""
-    checked_folder(name, Task("report", "all"))
-    page = Path(REPORTS, f"{name}.html").read_text("utf-8")
-    content = pack(page, numbers_digest(Path(), name), name)
-    write_bytes(kept_file(name), content)
+    report = Task("report", "all")
+    with locks.reading(folder_of(name, report)):
+        checked_folder(name, report)
+        page = Path(REPORTS, f"{name}.html").read_text("utf-8")
+        numbers = numbers_digest(Path(), name)
+    write_bytes(kept_file(name), pack(page, numbers, name))
     return kept_file(name)
 
 
@@ -97,7 +100,7 @@ def is_current(root: Path, name: str, page: KeptPage) -> bool:
 
 def numbers_digest(root: Path, name: str) -> str:
     file = root / REPORTS / f"{name}{METRICS}"
-    return text_digest(file.read_text()) if file.exists() else ""
+    return text_digest(file.read_text("utf-8", "replace")) if file.exists() else ""
 
 
 def bundle(pages: dict[str, KeptPage]) -> str:

@@ -86,8 +86,13 @@ def set_parameters(name: str, assignments: Sequence[str]) -> list[Path]:
 
 
 def outdated(expected: dict[Path, str]) -> list[Path]:
-    differing = [f for f, text in expected.items() if not f.exists() or f.read_text() != text]
+    differing = [file for file, text in expected.items() if not _holds(file, text)]
     return [*differing, *orphans(expected)]
+
+
+def _holds(file: Path, text: str) -> bool:
+    """By bytes: what is there may be no text at all."""
+    return file.exists() and file.read_bytes() == text.encode()
 
 
 def _replace(expected: dict[Path, str]) -> list[Path]:
@@ -116,4 +121,4 @@ def _look_for_edits() -> list[Path]:
 def _other_package() -> list[Path]:
     """Where the package has been exchanged since: the record of its code."""
     text = sources_text([load(name) for name in active_names()])
-    return [SOURCES] if not SOURCES.exists() or SOURCES.read_text() != text else []
+    return [] if _holds(SOURCES, text) else [SOURCES]

@@ -58,10 +58,15 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in VERSIONED}
 
 
+def parsed(content: bytes) -> Manifest:
+    """A `ValidationError` says what is no manifest in it."""
+    return ManifestShape.model_validate_json(content).model_dump()
+
+
 def read_manifest(experiment: str, task: Task) -> Manifest:
     file = manifest_of(experiment, task)
     try:
-        return ManifestShape.model_validate_json(file.read_bytes()).model_dump()
+        return parsed(file.read_bytes())
     except FileNotFoundError:
         raise OcmError(f"{file}: no such artifact; `snakemake --cores 1 {file}` makes it") from None
     except ValidationError as error:

@@ -14,13 +14,15 @@ kill may fall: whoever makes the artifact next first finishes it, or takes it ba
 
 from __future__ import annotations
 
-import json
 import logging
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from ocm_core.io.atomic import replacing, write_text
 from ocm_core.io.disk import room_for
@@ -31,6 +33,7 @@ from ocm_core.pipeline.manifests import MANIFEST
 from ocm_core.pipeline.table import Task
 
 LOG = logging.getLogger("ocm")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class WorkingFolder:
             self._discard()
             return False
         if not self._begun():
+            self._tell_of_loss()
             self._start()
         elif (self.artifact / MANIFEST).exists():
             if self._is_whole(self.artifact, self.staged):
@@ -108,10 +112,28 @@ class WorkingFolder:
         return self._is_whole(self.place, {name: Path(name) for name in self.outputs})
 
     def _begun(self) -> bool:
+        return self._found_key() == self.key and self.artifact.is_dir()
+
+    def _found_key(self) -> str:
+        """What is in the place of the key; nothing where there is none."""
         try:
-            return (self.root / "key").read_bytes() == self.key.encode() and self.artifact.is_dir()
+            return (self.root / "key").read_text(errors="replace")
         except FileNotFoundError:
-            return False
+            return ""
+
+    def _tell_of_loss(self) -> None:
+        """What an interrupted run left and why it is not resumed, in one line."""
+        files = [path for path in self.root.rglob("*") if path.is_file() and path.name != "key"]
+        key = self._found_key()
+        if key == self.key:
+            why = "the artifact that they are of is gone"
+        elif _DIGEST.fullmatch(key):
+            why = "its parameters, sources or inputs have changed"
+        else:
+            why = "its key is damaged or lost"
+        if files:
+            said = "%s: %d files of an interrupted run are thrown away: %s"
+            LOG.warning(said, self.root, len(files), why)
 
     def _start(self) -> None:
         self._discard()
@@ -130,11 +152,8 @@ class WorkingFolder:
         expected = {**self.facts, "key": self.key, "versions": manifests.versions()}
         if any(manifest.get(name) != value for name, value in expected.items()):
             return False
-        try:
-            same = manifest["outputs"].keys() == outputs.keys()
-            return same and not any(manifests.compare(folder, manifest, outputs))
-        except (AttributeError, KeyError, TypeError):  # a manifest of another shape
-            return False
+        same = manifest["outputs"].keys() == outputs.keys()
+        return same and not any(manifests.compare(folder, manifest, outputs))
 
     def _exchange(self) -> None:
         remove_seals(self.artifact)
@@ -155,10 +174,8 @@ class WorkingFolder:
             self._discard()
 
     def _exchanged(self) -> bool:
-        key = self.root / "key"
-        if self.artifact.exists() or not key.exists():
-            return False
-        return _manifest(self.place).get("key") == key.read_text(errors="replace")
+        key = self._found_key()
+        return bool(key) and not self.artifact.exists() and _manifest(self.place).get("key") == key
 
     def _put_outputs(self) -> None:
         """Each by rename; and those beside them that only the old artifact had go with it."""
@@ -173,14 +190,12 @@ class WorkingFolder:
 
 
 def _outputs(folder: Path) -> set[Path]:
-    found = _manifest(folder).get("outputs")
-    return {Path(name) for name in found} if isinstance(found, dict) else set()
+    return {Path(name) for name in _manifest(folder).get("outputs", {})}
 
 
 def _manifest(folder: Path) -> manifests.Manifest:
     """The manifest of a folder; an empty one if there is none that can be read."""
     try:
-        found = json.loads((folder / MANIFEST).read_text())
-    except (FileNotFoundError, ValueError):
+        return manifests.parsed((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, ValidationError):
         return {}
-    return found if isinstance(found, dict) else {}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from ocm_core.artifacts.score import SCORE_FILE, trunk
-from ocm_core.checkpoints.convert import CheckpointProvenance, fetch
+from ocm_core.checkpoints.convert import CheckpointProvenance, fetch, without_digest
 from ocm_core.checkpoints.registry import FOLDER, Checkpoint, checkpoint_named
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.io.download import byte_bar
+from ocm_core.io.fetched import taken_on_trust
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
 from ocm_core.networks import build
@@ -42,17 +43,22 @@ def run(job: Job) -> None:
 def _published(
     job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice
 ) -> CheckpointProvenance:
+    lock, folder = Lock(), FOLDER / entry.name
+    unknown_before = without_digest(entry, lock)
     with byte_bar(entry.name) as progress:
-        return fetch(
+        provenance = fetch(
             entry,
-            FOLDER / entry.name,
-            Lock(),
+            folder,
+            lock,
             network=network,
             file=choice.file,
             url=choice.url,
             target=job.folder / SCORE_FILE,
             progress=progress,
         )
+    if provenance["file"] in unknown_before:
+        job.log.warning("%s/%s: %s", folder, provenance["file"], taken_on_trust(lock))
+    return provenance
 
 
 def _from_this_machine(

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 from ocm_core.checkpoints.registry import FOLDER
 from ocm_core.io.download import byte_bar
+from ocm_core.io.fetched import taken_on_trust
 from ocm_core.io.lock import Lock
 from ocm_core.io.server import served
-from ocm_core.latents.fetching import PublishedVae, VaeProvenance, copy_vae, fetch_vae, vae_named
+from ocm_core.latents.fetching import (
+    PublishedVae,
+    VaeProvenance,
+    copy_vae,
+    fetch_vae,
+    vae_named,
+    without_digest,
+)
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import VaeParams
 
@@ -29,16 +37,21 @@ def run(job: Job) -> None:
 
 
 def _published(job: Job, entry: PublishedVae, choice: VaeParams) -> VaeProvenance:
+    lock, folder = Lock(), FOLDER / entry.name
+    unknown_before = without_digest(entry, lock)
     with byte_bar(entry.name) as progress:
-        return fetch_vae(
+        provenance = fetch_vae(
             entry,
-            FOLDER / entry.name,
-            Lock(),
+            folder,
+            lock,
             target=job.folder,
             expected=choice.config,
             url=choice.url,
             progress=progress,
         )
+    for name in unknown_before:
+        job.log.warning("%s/%s: %s", folder, name, taken_on_trust(lock))
+    return provenance
 
 
 def _from_this_machine(job: Job, entry: PublishedVae, choice: VaeParams) -> VaeProvenance:

@@ -32,7 +32,7 @@ from ocm_core.diffusion.transition import Ddpm
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import extract
-from ocm_core.io.atomic import write_text
+from ocm_core.io.atomic import replacing, write_text
 from ocm_core.io.state_file import load_state, save_state
 from ocm_core.metrics.frechet import frechet_distance
 from ocm_core.rng.noise import SampleNoise, Use, draw_labels
@@ -161,7 +161,8 @@ def _save(job: Job, chosen: Mapping[str, int], fid: Mapping[Candidate, float]) -
     for label, iteration in chosen.items():
         kept = load_file(kept_file(folder, iteration))
         weights |= {name: value for name, value in kept.items() if name.startswith(f"{label}.")}
-    save_file(weights, job.folder / HEADS_FILE)
+    with replacing(job.folder / HEADS_FILE) as temporary:
+        save_file(weights, temporary)
     distances = {
         label: {c.iteration: value for c, value in fid.items() if c.label == label}
         for label in chosen

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 FULL = os.environ.get("CAMPAIGN") == "full"
@@ -19,10 +22,32 @@ def tries(short: int, full: int) -> int:
     return full if FULL else short
 
 
-def record(attack: str, tried: int, failed: int, what: str) -> None:
-    """Keep the counts of one kind of attack; `what` says what was tried, and what is a failure."""
-    if FULL:
-        COUNTS.parent.mkdir(exist_ok=True)
-        line = {"attack": attack, "tried": tried, "failed": failed, "what": what}
-        with COUNTS.open("a") as stream:
-            stream.write(json.dumps(line) + "\n")
+@dataclass
+class Tally:
+    """What the block of an attack counts."""
+
+    tried: int = 0
+    failed: int = 0
+
+
+@contextmanager
+def attack(name: str, what: str) -> Iterator[Tally]:
+    """Keep the counts of one kind of attack; `what` says what was tried, and what is a failure.
+
+    They are kept however the block ends: one that raises has failed at least once.
+    """
+    tally = Tally()
+    try:
+        yield tally
+    except BaseException:
+        tally.failed = max(tally.failed, 1)
+        raise
+    finally:
+        if FULL:
+            _keep({"attack": name, **vars(tally), "what": what})
+
+
+def _keep(line: dict[str, str | int]) -> None:
+    COUNTS.parent.mkdir(exist_ok=True)
+    with COUNTS.open("a") as stream:
+        stream.write(json.dumps(line) + "\n")

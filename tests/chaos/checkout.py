@@ -11,14 +11,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+import torch
 
+from ocm_core.features import inception
+from ocm_core.features.published_reference import REFERENCES
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import load, resolved_text
 from ocm_core.pipeline.table import Task, tasks
 from ocm_core.schema.experiment import Experiment, MethodParams
+from tests.datasets import files as archive_files
+from tests.metrics.test_published_reference import arrays
+from tests.metrics.tiny_inception import TinyInception
 
 ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = Path("datasets/references", REFERENCES["imagenet256"].file)
 FEW = "{iterations: 12, batch_size: 4, checkpoint_every: 3}"
 GRID = "grids=[{steps: [2], guidance: [1.0]}]"
 SAMPLES = ["sample.count=6", "sample.batch_size=4", "sample.seeds=[0]", "sample.split=[]"]
@@ -63,16 +71,22 @@ TINY = {
         *("sample.samplers.ddpm.methods=[beta, ocm]", *SAMPLES),
         "sample.samplers.ddim.methods=[delta]",
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}"),
+        *("evaluate.features.space=inception", "evaluate.features.reference=imagenet256"),
     ],
     "mnist_latent": [
         *(f"train.vae={FEW}", "data.test_share=0.95"),
         "encode.latent.vae.config.block_out_channels=[8, 8, 8]",
     ],
+    "celeba64": ["data=folder", "++data.path=images", "++data.side=64"],
 }
 # Of some experiments only what the others do not have.
 ONLY = {
-    "imagenet256_smoke": ("publish_score", "publish_vae", "fetch_score", "fetch_vae", "encode"),
+    "imagenet256_smoke": (
+        *("publish_score", "publish_vae", "fetch_score", "fetch_vae"),
+        *("fetch_features", "fetch_reference", "encode"),
+    ),
     "mnist_latent": ("vae",),
+    "celeba64": ("fetch_data",),
 }
 
 
@@ -100,6 +114,7 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
     (place / "reports").mkdir()
     (place / "ocm_core").symlink_to(ROOT / "ocm_core")
     (place / "reports/paper").symlink_to(ROOT / "reports/paper")
+    write_by_hand(place)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         for name in names:
@@ -113,6 +128,18 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
             for task in tasks(load(f"tiny_{name}"))
             if task.stage in ONLY.get(name, (task.stage,))
         ]
+
+
+def write_by_hand(place: Path) -> None:
+    """What no server of our own has: Inception, a reference set, and images of one's own."""
+    for file in (place / inception.FOLDER / inception.FILE, place / REFERENCE):
+        file.parent.mkdir(parents=True)
+    torch.jit.script(TinyInception()).save(place / inception.FOLDER / inception.FILE)
+    np.savez_compressed(place / REFERENCE, **arrays())
+    (place / "images").mkdir()
+    for number in range(6):
+        image = archive_files.encoded(archive_files.pixels(number, 64, 64), "PNG")
+        (place / f"images/{number}.png").write_bytes(image)
 
 
 def _few(experiment: Experiment) -> dict[str, MethodParams]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.campaign import FULL
-from tests.chaos.checkout import Ended, Job, Server, digests, make_checkout, server
+from tests.chaos.checkout import TINY, Ended, Job, Server, digests, make_checkout, server
 
 SHORT = ["digits", "toy_mog9"]
-NAMES = [*SHORT, "imagenet256_smoke", "mnist_latent"] if FULL else SHORT
+NAMES = [*TINY] if FULL else SHORT
 
 
 class Finished:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from plotly.offline import get_plotlyjs
 from torch import Tensor
 
 from ocm_core import api
@@ -43,9 +45,19 @@ from ocm_core.io.download import download
 from ocm_core.io.lock import FileRecord, Lock
 from ocm_core.latents.vae import Vae
 from ocm_core.overview.best import best
+from ocm_core.overview.kept import (
+    bundle,
+    is_current,
+    kept_file,
+    kept_names,
+    numbers_digest,
+    pack,
+    read_kept,
+)
+from ocm_core.overview.thumbnails import thumbnails
 from ocm_core.params.compose import compose
 from ocm_core.params.methods import check_methods
-from ocm_core.params.resolved import load
+from ocm_core.params.resolved import active_names, load
 from ocm_core.params.stamps import ITSELF
 from ocm_core.pipeline import manifests
 from ocm_core.pipeline.number_provenance import SUFFIX as MADE
@@ -56,7 +68,7 @@ from ocm_core.store.reader import open_split
 from tests.chaos.mutations import BYTE_DAMAGES, ODD_VALUES, damage_for, flip, of_bytes
 from tests.checkpoints import files as checkpoint_files
 from tests.datasets import files as archive_files
-from tests.datasets.conftest import ARCHIVED
+from tests.datasets.conftest import ARCHIVED, undigested
 from tests.datasets.kinds import KINDS
 from tests.latents import tiny as tiny_vae
 from tests.metrics.test_published_reference import arrays
@@ -137,6 +149,36 @@ def _whole_numbers() -> WorkingTree:
     folder = Path(mkdtemp())
     copy_numbers(folder)
     return WorkingTree(folder)
+
+
+def write_page(folder: Path) -> None:
+    """A page with a picture and a chart, as `ocm keep` leaves it."""
+    (folder / "reports").mkdir()
+    (folder / f"reports/toy{METRICS}").write_text('{"fid": 1.5}')
+    picture = archive_files.encoded(archive_files.pixels(0, 40, 30), "PNG")
+    shown = f'<img src="data:image/png;base64,{b64encode(picture).decode()}">'
+    chart = f"<script>{get_plotlyjs()[:100]}</script>"
+    content = pack(f"<html>{shown}{chart}</html>", numbers_digest(folder, "toy"), "toy")
+    (folder / kept_file("toy")).write_bytes(content)
+
+
+def enter_page(folder: Path) -> None:
+    """As `ocm index` and the site do."""
+    for name in kept_names(folder):
+        kept = read_kept(folder, name)
+        is_current(folder, name, kept)
+        thumbnails(kept, folder / kept_file(name))
+        bundle({name: kept})
+
+
+def write_active(folder: Path) -> None:
+    (folder / "params").mkdir()
+    (folder / "params/active.yaml").write_text("# what a bare run makes\nactive: [digits, toy]\n")
+
+
+def enter_active(folder: Path) -> None:
+    with inside(folder):
+        active_names()
 
 
 RESOLVED = Path("params/resolved/mnist_latent.yaml")
@@ -393,8 +435,7 @@ def _without_digests(kind: str) -> Any:
     module = import_module(f"ocm_core.datasets.{kind}")
     if kind in ARCHIVED:
         module.ARCHIVES = {  # type: ignore[attr-defined]
-            name: replace(archive, bytes=None, sha256=None, md5=None)
-            for name, archive in module.ARCHIVES.items()
+            name: undigested(archive) for name, archive in module.ARCHIVES.items()
         }
     return module
 
@@ -606,6 +647,18 @@ DOORS = {
         *(30, 400),
         damage_one_of("reports/*", "params/resolved/*"),
     ),
+    "kept pages": Door(
+        "pages as `ocm keep` leaves them, and their numbers, read as `ocm index` does",
+        *(write_page, enter_page),
+        *(40, 400),
+        damage_one_of("reports/*"),
+    ),
+    "active experiments": Door(
+        "params/active.yaml",
+        *(write_active, enter_active),
+        *(40, 300),
+        damage_one_of("params/active.yaml"),
+    ),
     "overrides": Door(
         "overrides of parameters, as typed",
         *(write_overrides, enter_overrides),
@@ -655,10 +708,13 @@ DOORS = {
         damage_one_of("*"),
     ),
     "archives": Door(
-        "archives of data sets: tar, tar in tar, tar.gz, zip, npz in zip",
-        write_archives("cifar10", "celeba64", "imagenet64_png", "imagenet64_npz", "imagenet256"),
+        "archives of data sets: tar, tar in tar, tar.gz, packages of npm, zip, npz in zip",
+        write_archives(
+            *("cifar10", "cifar10_package", "mnist_original", "celeba64"),
+            *("imagenet64_png", "imagenet64_npz", "imagenet256"),
+        ),
         enter_archives,
-        *(20, 700),
+        *(30, 1000),
         damage_archives,
     ),
     "LMDB": Door(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,33 @@ def of_zip(inner: Damage = of_bytes) -> Damage:
     return damage
 
 
+def of_tgz(content: bytes, draw: Random) -> bytes:
+    """A member, packed and summed up anew; or the archive's own bytes."""
+    if draw.random() < 0.4:
+        return of_bytes(content, draw)
+    with tarfile.open(fileobj=io.BytesIO(content)) as whole:
+        members = {m.name: whole.extractfile(m).read() for m in whole if m.isfile()}
+    name = draw.choice([name for name, member in members.items() if member])
+    damage = of_json if name.endswith(".json") else of_bytes
+    members[name] = damage(members[name], draw)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+        for name, member in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(member)
+            archive.addfile(entry, io.BytesIO(member))
+    return packed.getvalue()
+
+
+def of_gzip(content: bytes, draw: Random) -> bytes:
+    """What is packed, or the file's own bytes; or more than anyone would unpack."""
+    if draw.random() < 0.4:
+        return of_bytes(content, draw)
+    inside = gzip.decompress(content)
+    inside = inside + bytes(80 << 20) if draw.random() < 0.05 else of_bytes(inside, draw)
+    return gzip.compress(inside, compresslevel=1, mtime=0)
+
+
 def damage_for(path: Path) -> Damage:
     """What suits a file, by its name."""
     by_suffix: dict[str, Damage] = {
@@ -191,6 +220,8 @@ def damage_for(path: Path) -> Damage:
         ".yaml": of_yaml,
         ".safetensors": of_safetensors,
         ".npz": of_zip(),
+        ".tgz": of_tgz,
+        ".gz": of_gzip,
         ".zip": of_zip(of_zip()) if "npz" in path.name else of_zip(),
     }
     return by_suffix.get(path.suffix, of_bytes)

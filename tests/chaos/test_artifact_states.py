@@ -6,7 +6,9 @@ import shutil
 import tempfile
 from math import inf
 from pathlib import Path
-from typing import ClassVar
+from random import Random
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -16,13 +18,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ocm_core.errors import OcmError
 from ocm_core.io.seals import intact, seal
 from ocm_core.io.state_file import load_state, save_state
-from ocm_core.pipeline.manifests import checked_folder
+from ocm_core.pipeline.manifests import checked_folder, manifest_of
+from ocm_core.pipeline.sync import _refuse_damaged
 from ocm_core.pipeline.table import Task
 from ocm_core.pipeline.working import WorkingFolder
-from tests.chaos.campaign import record, tries
+from tests.chaos.campaign import attack, tries
+from tests.chaos.mutations import of_json
 
 TASK = Task("sample", "all")
 PAGE = "reports/toy.html"
+RECORDED: Any = [(SimpleNamespace(name="toy"), TASK)]  # what `ocm sync` would record
 PIECES = 4
 SIGNING, EXCHANGING, PUTTING, END = range(PIECES, PIECES + 4)  # moments after the last piece
 PLACES = st.integers(0, 1_000_000)
@@ -105,11 +110,23 @@ class ArtifactMachine(RuleBasedStateMachine):
         self.whole = None
         with pytest.raises(OcmError, match="changed"):
             checked_folder("toy", TASK)
+        with pytest.raises(OcmError, match="nothing was recorded"):
+            _refuse_damaged(RECORDED)
+
+    @precondition(lambda self: self.whole is not None)
+    @rule(seed=PLACES)
+    def damage_the_manifest(self, seed: int) -> None:
+        """Whatever it says then, the next run that makes something puts it in place."""
+        manifest = manifest_of("toy", TASK)
+        manifest.write_bytes(of_json(manifest.read_bytes(), Random(seed)))
+        self.whole = None
+        type(self).damages += 1
 
     @invariant()
     def the_artifact_is_what_was_made_last(self) -> None:
         if self.whole is None:
             return
+        _refuse_damaged(RECORDED)
         folder = checked_folder("toy", TASK)
         found = {f.name: f.read_text() for f in folder.iterdir() if f.name != "manifest.json"}
         assert found == {f"{number}": f"{number} of {self.whole}" for number in range(PIECES)}
@@ -141,12 +158,14 @@ def test_any_order_of_events_keeps_the_promises() -> None:
     runner.settings = settings(
         max_examples=tries(20, 150), stateful_step_count=20, deadline=None, derandomize=True
     )
-    runner.runTest()
-    record(
-        "orders of events",
-        ArtifactMachine.runs + ArtifactMachine.damages,
-        0,
+    what = (
         "runs of two kinds, stopped at any step, flipped bits in what is whole and in what is left,"
-        " strays, in any order; a failure is damage that is signed, not found, or in the way",
+        " damaged manifests, strays, in any order; a failure is damage that is signed, recorded by"
+        " `ocm sync`, not found, or in the way"
     )
-    assert ArtifactMachine.runs and ArtifactMachine.damages
+    with attack("orders of events", what) as tally:
+        try:
+            runner.runTest()
+        finally:
+            tally.tried = ArtifactMachine.runs + ArtifactMachine.damages
+        assert ArtifactMachine.runs and ArtifactMachine.damages

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.campaign import record, tries
+from tests.chaos.campaign import attack, tries
 from tests.chaos.doors import DOORS
 from tests.chaos.fuzzing import REFUSED, fuzz, in_one_process
 
@@ -14,10 +14,11 @@ from tests.chaos.fuzzing import REFUSED, fuzz, in_one_process
 @pytest.mark.parametrize("name", DOORS)
 def test_damaged_inputs(name: str) -> None:
     door = DOORS[name]
-    outcome = fuzz(name, tries(short=door.short, full=door.full))
-    record(name, outcome.tried, len(outcome.failures), door.what)
-    assert not outcome.failures, "\n".join(map(str, outcome.failures[:20]))
-    assert outcome.refused, "not one damaged input was refused: the damage misses the door"
+    with attack(name, door.what) as tally:
+        outcome = fuzz(name, tries(short=door.short, full=door.full))
+        tally.tried, tally.failed = outcome.tried, len(outcome.failures)
+        assert not outcome.failures, "\n".join(map(str, outcome.failures[:20]))
+        assert outcome.refused, "not one damaged input was refused: the damage misses the door"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from ocm_core.pipeline.manifests import differences
-from tests.chaos.campaign import record, tries
+from tests.chaos.campaign import attack, tries
 from tests.chaos.checkout import Job
 from tests.chaos.conftest import Finished
 
@@ -38,56 +38,59 @@ def damage(file: Path, random: Random) -> str:
 
 
 def test_damage_in_a_finished_artifact_is_found_and_mended(finished: Finished) -> None:
-    random, tried = Random(16), tries(12, 150)
-    for job in islice(cycle(finished.jobs), tried):
-        files = [f for f in job.folder.rglob("*") if f.is_file() and f.name != "manifest.json"]
-        if not files:  # the report's artifact is its manifest
-            tried -= 1
-            continue
-        what = damage(random.choice(files), random)
-        assert list(differences(job.name, job.task)), what
-        if random.random() < 1 / 6:
-            ended = finished.server.run(job)
-            assert ended.code == 0, f"{what}\n{ended.said}"
-            finished.check(job, f"{what}\n{ended.said}")
-        else:
-            finished.restore(job)
-    record(
-        "damage in artifacts",
-        tried,
-        0,
+    random = Random(16)
+    what = (
         "a flipped bit, a cut or an empty file in a finished artifact; a failure is one that"
-        " `ocm verify` does not find, or other bytes after the artifact was made again",
+        " `ocm verify` does not find, or other bytes after the artifact was made again"
     )
+    with attack("damage in artifacts", what) as tally:
+        for job in islice(cycle(finished.jobs), tries(12, 150)):
+            files = [f for f in job.folder.rglob("*") if f.is_file() and f.name != "manifest.json"]
+            if files:  # the report's artifact is its manifest
+                tally.tried += 1
+                _damaged_and_mended(finished, job, random.choice(files), random)
+
+
+def _damaged_and_mended(finished: Finished, job: Job, file: Path, random: Random) -> None:
+    what = damage(file, random)
+    assert list(differences(job.name, job.task)), what
+    if random.random() < 1 / 6:
+        ended = finished.server.run(job)
+        assert ended.code == 0, f"{what}\n{ended.said}"
+        finished.check(job, f"{what}\n{ended.said}")
+    else:
+        finished.restore(job)
 
 
 def test_damage_in_what_a_killed_run_left_is_never_signed(finished: Finished) -> None:
-    random, tried, mended = Random(17), tries(9, 64), 0
+    random, tried = Random(17), tries(9, 64)
     jobs = [job for job in finished.jobs if job.task.stage in RESUMABLE]
-    for number, job in enumerate(islice(cycle(jobs), tried)):
-        shutil.rmtree(job.folder)
-        events = finished.undisturbed[job].events
-        die_before = random.randrange(events // 3, events)
-        finished.server.run(job, die_before=die_before)
-        done = []
-        for file in random.sample(left := list(_left(job)), min(len(left), 2)):
-            done.append(damage(file, random))
-        if left and random.random() < 0.3:
-            stray = random.choice(left).with_name("stray")
-            stray.write_bytes(b"of another origin")
-            done.append(f"{stray}")
-        mended += bool(done)
-        ended = finished.server.run(job)
-        assert ended.code == 0, f"{number} {job} {die_before} {done}\n{ended.said}"
-        finished.check(job, f"{number} {die_before} {done}\n{ended.said}")
-    record(
-        "damage in interrupted work",
-        mended,
-        0,
+    what = (
         "up to two flipped, cut, emptied or replaced files, and strays, in what a killed run left;"
-        " a failure is a next run that stops, or other bytes in the end",
+        " a failure is a next run that stops, or other bytes in the end"
     )
-    assert mended > tried // 2
+    with attack("damage in interrupted work", what) as tally:
+        for number, job in enumerate(islice(cycle(jobs), tried)):
+            shutil.rmtree(job.folder)
+            events = finished.undisturbed[job].events
+            die_before = random.randrange(events // 3, events)
+            finished.server.run(job, die_before=die_before)
+            done = list(_damages(job, random))
+            tally.tried += bool(done)
+            ended = finished.server.run(job)
+            assert ended.code == 0, f"{number} {job} {die_before} {done}\n{ended.said}"
+            finished.check(job, f"{number} {die_before} {done}\n{ended.said}")
+        assert tally.tried > tried // 2
+
+
+def _damages(job: Job, random: Random) -> Iterator[str]:
+    left = list(_left(job))
+    for file in random.sample(left, min(len(left), 2)):
+        yield damage(file, random)
+    if left and random.random() < 0.3:
+        stray = random.choice(left).with_name("stray")
+        stray.write_bytes(b"of another origin")
+        yield f"{stray}"
 
 
 def _left(job: Job) -> Iterator[Path]:

@@ -15,8 +15,8 @@ import pytest
 from ocm_core.errors import OcmError
 from ocm_core.pipeline.locks import reading
 from ocm_core.pipeline.manifests import differences
-from tests.chaos.campaign import record, tries
-from tests.chaos.checkout import Job, Server, digests, server
+from tests.chaos.campaign import attack, tries
+from tests.chaos.checkout import Ended, Job, Server, digests, server
 from tests.chaos.conftest import Finished
 from tests.chaos.test_kills import make_stale
 
@@ -49,33 +49,38 @@ def test_runs_and_readers_side_by_side_neither_fail_nor_lose_anything(
     finished: Finished, runners: list[Server]
 ) -> None:
     """Two or three runs of one job, or also of one that comes before it."""
-    random, tried, waited, looks = Random(18), tries(5, 52), 0, 0
+    random, waited, looks = Random(18), 0, 0
     jobs = [job for job in finished.jobs if job.task.stage != "evaluate_cost"]
-    for number, job in enumerate(islice(cycle(random.sample(jobs, len(jobs))), tried)):
-        make_stale(job)
-        reader = Reader(job)
-        reader.start()
-        racing = [job, job, random.choice(jobs[: jobs.index(job) + 1])][: random.choice([2, 3])]
-        for runner, each in zip(runners, racing, strict=False):
-            runner.start(each)
-        ended = [runner.end() for runner, _ in zip(runners, racing, strict=False)]
-        reader.enough.set()
-        reader.join()
-        said = "\n".join(f"{each}: {end.said}" for each, end in zip(racing, ended, strict=True))
-        assert [end.code for end in ended] == [0] * len(ended), f"{number}\n{said}"
-        assert not reader.wrong, f"{number} {job}: {reader.wrong}\n{said}"
-        for each in set(racing):
-            finished.check(each, said)
-        waited += sum("another run" in end.said for end in ended)
-        looks += reader.looks
-    record(
-        "races",
-        tried,
-        0,
+    order = islice(cycle(random.sample(jobs, len(jobs))), tries(5, 52))
+    what = (
         "two or three runs at once, of one job or of one before it, beside a reader; a failure is"
-        " a run that fails, a reader that finds an artifact that is not whole, or other bytes",
+        " a run that fails, a reader that finds an artifact that is not whole, or other bytes"
     )
-    assert waited >= tried // 2 and looks > tried
+    with attack("races", what) as tally:
+        for tally.tried, job in enumerate(order, 1):
+            racing = [job, job, random.choice(jobs[: jobs.index(job) + 1])][: random.choice([2, 3])]
+            ended, looked = _raced(finished, runners, racing)
+            waited += sum("another run" in end.said for end in ended)
+            looks += looked
+        assert waited >= tally.tried // 2 and looks > tally.tried
+
+
+def _raced(finished: Finished, runners: list[Server], racing: list[Job]) -> tuple[list[Ended], int]:
+    """How the runs ended, and how often a reader of the first job has looked meanwhile."""
+    make_stale(racing[0])
+    reader = Reader(racing[0])
+    reader.start()
+    for runner, each in zip(runners, racing, strict=False):
+        runner.start(each)
+    ended = [runner.end() for runner, _ in zip(runners, racing, strict=False)]
+    reader.enough.set()
+    reader.join()
+    said = "\n".join(f"{each}: {end.said}" for each, end in zip(racing, ended, strict=True))
+    assert [end.code for end in ended] == [0] * len(ended), said
+    assert not reader.wrong, f"{racing[0]}: {reader.wrong}\n{said}"
+    for each in set(racing):
+        finished.check(each, said)
+    return ended, reader.looks
 
 
 def test_of_runs_at_once_one_works_and_the_others_find_it_done(

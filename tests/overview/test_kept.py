@@ -8,6 +8,7 @@ import re
 import subprocess
 from base64 import b64decode, b64encode
 from io import BytesIO
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from plotly.offline import get_plotlyjs
 
 from ocm_core.errors import OcmError
+from ocm_core.overview import kept
 from ocm_core.overview.kept import (
     BUNDLE,
     LIMIT,
@@ -23,6 +25,7 @@ from ocm_core.overview.kept import (
     KeptPage,
     bundle,
     is_current,
+    keep,
     kept_file,
     kept_names,
     numbers_digest,
@@ -31,7 +34,10 @@ from ocm_core.overview.kept import (
 )
 from ocm_core.overview.page import entries, render
 from ocm_core.overview.thumbnails import SIDE, thumbnails
+from ocm_core.pipeline.table import Task
+from ocm_core.pipeline.working import WorkingFolder
 from ocm_core.report.page.render import render as render_page
+from tests.pipeline.writer import WaitingWriter
 from tests.report.synthetic_images import BOTH, images
 from tests.report.synthetic_toy import toy
 
@@ -152,3 +158,20 @@ def test_a_page_of_another_plotly_is_refused(tree: Path) -> None:
 def test_every_page_in_git_shows_the_numbers_in_git(name: str) -> None:
     assert is_current(ROOT, name, read_kept(ROOT, name)), f"run `ocm keep {name}`, and commit it"
     assert (ROOT / kept_file(name)).stat().st_size <= LIMIT
+
+
+def test_page_and_numbers_are_of_one_run_even_if_another_waits_to_exchange_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = ("reports/some.html", "reports/some.metrics.json")
+    work = WorkingFolder("some", Task("report", "all"), {}, outputs)
+    assert work.prepare(inf)
+    for file in work.staged.values():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+    work.finish({})
+    writer = WaitingWriter(work.place)
+    writer.comes_at(monkeypatch, kept, "numbers_digest")
+    keep("some")
+    assert writer.ends() == ["numbers_digest", "exchanged"]

@@ -50,6 +50,15 @@ def test_every_setting_is_the_paper_s_or_a_named_difference() -> None:
     assert differing() == known & named_differences().keys()
 
 
+def test_short_training_of_heads_on_mixtures_is_a_named_difference() -> None:
+    (row,) = (line for line in PUBLISHED.read_text("utf-8").splitlines() if "`toy_mog9`, `" in line)
+    for name in ("toy_mog9", "toy_mog40"):
+        ours, paper = (load(f"{name}{ending}").train.heads for ending in ("", "_paper"))
+        for heads in (ours, paper):
+            assert f"{heads.iterations:,} iterations" in row and heads.decay in row
+            assert f"rate {heads.learning_rate:.0e}".replace("e-0", "e-") in row
+
+
 def test_all_experiments_of_the_paper_are_there() -> None:
     toys = {"toy_mog9_paper", "toy_mog40_paper"}
     assert {row["experiment"] for row in rows("settings.csv")} == {*CHECKPOINTS, *toys}
@@ -87,6 +96,14 @@ def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
     table = [r for r in rows("results.csv") if r["table"] == "min_steps" and r["value"]]
     least = {int(row["value"]) for row in table if row["experiment"] == "lsun_bedroom"}
     assert least == set(load("lsun_bedroom").sample.samplers["ddpm"].steps)
+
+
+@pytest.mark.parametrize("ending", ["", "_fast"])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_heads_are_trained_and_samples_drawn_in_tf32(name: str, ending: str) -> None:
+    """As docs/speed.md says of all of them; selection draws as `sample` does."""
+    experiment = load(f"{name}{ending}")
+    assert experiment.train.heads.precision == experiment.sample.execution.precision == "tf32"
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

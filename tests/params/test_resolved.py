@@ -9,7 +9,7 @@ import yaml
 
 from ocm_core.params.compose import compose
 from ocm_core.params.resolved import dump, load
-from ocm_core.pipeline import composed
+from ocm_core.pipeline import composed, generated_files
 from ocm_core.pipeline.generated_files import generated, outdated
 from ocm_core.schema.experiment import Experiment
 
@@ -19,6 +19,16 @@ def test_every_generated_file_is_up_to_date(
 ) -> None:
     monkeypatch.setattr(composed, "REMEMBERED", tmp_path)  # nothing is known from before
     assert outdated(generated()) == []
+
+
+def test_a_generated_file_that_is_no_text_is_outdated(tmp_path: Path) -> None:
+    whole, damaged = tmp_path / "whole.yaml", tmp_path / "damaged.yaml"
+    whole.write_text("ü", "utf-8")
+    damaged.write_bytes(b"\xff\xfe")
+    expected = {whole: "ü", damaged: "ü", tmp_path / "missing.yaml": "ü"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generated_files, "RESOLVED", tmp_path)
+        assert outdated(expected) == [damaged, tmp_path / "missing.yaml"]
 
 
 @pytest.mark.parametrize("name", ["digits", "imagenet256", "toy_mog9"])

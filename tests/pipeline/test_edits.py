@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,11 @@ def test_a_list_of_active_experiments_that_is_none_is_refused(
 
 
 def test_a_parameter_is_set_and_what_follows_is_run_and_compared(project: Project) -> None:
+    measured = (project.root / f"logs/{NAME}/report/all.benchmark.tsv").read_text()
+    took = f"{float(measured.splitlines()[1].split()[0]):.1f} s"
     said = project.run("ocm", "set", NAME, "report.title=Edited")
-    assert f"{OVERLAY}: written" in said and "took before" in said and "report" in said
+    assert f"{OVERLAY}: written" in said and f"to do: {took} for 1 task one by one" in said
+    assert re.search(rf"^report +1 +stale: .* +{re.escape(took)} ", said, re.MULTILINE), said
     said = project.run("ocm", "rerun", NAME)
     assert title(project)
     assert "HEAD → working tree" in said and "report.title" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -101,9 +102,9 @@ def _heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_ends_in_one_line(project: Project) -> None:
+def interrupted_while_training(project: Project, *command: str) -> tuple[int, list[str]]:
+    """How a command ends, and what it has said, after Ctrl-C in the middle of `score`."""
     project.change({"train": {"score": {"iterations": 100_000}}})
-    command = ["ocm", "run", "score", NAME, "learned", "--log", "score.log"]
     process = subprocess.Popen(
         command,
         cwd=project.root,
@@ -111,15 +112,31 @@ def test_ctrl_c_ends_in_one_line(project: Project) -> None:
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=_heed_ctrl_c,
+        start_new_session=True,
     )
     sign = project.root / f"artifacts/{NAME}/score/.learned.working/state/training.safetensors"
     while not sign.exists():
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all that run in it
     said = process.communicate()[1]
-    assert process.returncode == 130
-    *before, last = said.splitlines()
-    assert last.startswith(f"ocm: score {NAME} learned: interrupted; resumes at iteration ")
-    assert last.endswith("0 of 100000")
+    return process.returncode, said.splitlines()
+
+
+def is_about_resuming(line: str) -> bool:
+    told = f"ocm: score {NAME} learned: interrupted; resumes at iteration "
+    return line.startswith(told) and line.endswith("0 of 100000")
+
+
+def test_ctrl_c_ends_in_one_line(project: Project) -> None:
+    command = ("ocm", "run", "score", NAME, "learned", "--log", "score.log")
+    code, (*before, last) = interrupted_while_training(project, *command)
+    assert code == 130 and is_about_resuming(last)
     assert all(" INFO " in line for line in before)
+
+
+def test_ctrl_c_on_snakemake_ends_in_the_job_s_one_line(project: Project) -> None:
+    code, said = interrupted_while_training(project, "snakemake", "--cores", "1")
+    assert code == 1 and sum(map(is_about_resuming, said)) == 1, "\n".join(said)
+    after = said[[*map(is_about_resuming, said)].index(True) + 1 :]
+    assert after == [], "\n".join(said)

@@ -75,8 +75,23 @@ def test_the_same_key_resumes_sealed_pieces_and_nothing_else() -> None:
     assert {file.name for file in OLD.place.iterdir()} == {"manifest.json", "sealed"}
 
 
-@pytest.mark.parametrize("left", [b"other", b"\xff\xfe", b"", None])
-def test_what_is_not_of_this_key_is_thrown_away(left: bytes | None) -> None:
+CHANGED = "its parameters, sources or inputs have changed"
+DAMAGED = "its key is damaged or lost"
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (b"0" * 64, CHANGED),
+        (b"other", DAMAGED),
+        (b"\xff\xfe", DAMAGED),
+        (b"", DAMAGED),
+        (None, DAMAGED),
+    ],
+)
+def test_what_is_not_of_this_key_is_thrown_away_and_said(
+    left: bytes | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     assert OLD.prepare(inf)
     (OLD.artifact / "piece").write_text("piece")
     seal(OLD.artifact / "piece")
@@ -85,6 +100,15 @@ def test_what_is_not_of_this_key_is_thrown_away(left: bytes | None) -> None:
     key.unlink() if left is None else key.write_bytes(left)
     assert OLD.prepare(inf)
     assert list(OLD.artifact.iterdir()) == [] and not OLD.state.exists()
+    (said,) = caplog.messages
+    assert said.startswith(f"{OLD.root}: 2 files of an interrupted run are thrown away: {why}")
+
+
+def test_where_nothing_is_lost_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert OLD.prepare(inf) and NEW.prepare(inf)
+    make(OLD)
+    make(NEW)
+    assert not caplog.messages
 
 
 def test_a_piece_that_changed_after_it_was_sealed_is_not_signed() -> None:
@@ -106,7 +130,7 @@ def test_only_what_was_made_since_the_plan_is_not_made_again() -> None:
     assert OLD.prepare(made + 1)
 
 
-@pytest.mark.parametrize("damage", ["flip", "missing", "extra", "manifest", "shape"])
+@pytest.mark.parametrize("damage", ["flip", "missing", "extra", "manifest", "shape", "deep"])
 def test_a_damaged_artifact_is_made_again_from_nothing(damage: str) -> None:
     make(OLD)
     file, manifest = OLD.place / "file", OLD.place / "manifest.json"
@@ -119,6 +143,8 @@ def test_a_damaged_artifact_is_made_again_from_nothing(damage: str) -> None:
             (OLD.place / "extra").touch()
         case "manifest":
             manifest.write_bytes(b"\xff")
+        case "deep":
+            manifest.write_text("[" * 3000 + "]" * 3000)
         case _:
             manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "files": None}))
     (OLD.place / ".working.json").write_text('{"key": "key"}\n')  # as earlier versions left it

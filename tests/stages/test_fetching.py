@@ -1,0 +1,130 @@
+"""What is fetched for the first time: damage is found, refused downloads go, trust is said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+import torch
+
+from ocm_core.errors import OcmError
+from ocm_core.features import inception
+from ocm_core.latents.fetching import vae_named
+from ocm_core.latents.vae import CONFIG, WEIGHTS
+from ocm_core.stages import fetch_features, fetch_score, fetch_vae
+from tests.checkpoints.files import tiny, weights, write
+from tests.latents.tiny import CONFIG as TINY_VAE
+from tests.latents.tiny import saved
+from tests.metrics.tiny_inception import TinyInception
+
+FILE = inception.FOLDER / inception.FILE
+LOCK = inception.LOCK.path
+TRUSTED = "taken on trust: its authors publish no digest"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifact").mkdir()
+    return tmp_path
+
+
+def job(**experiment: Any) -> Any:
+    return SimpleNamespace(
+        experiment=SimpleNamespace(**experiment),
+        folder=Path("artifact").resolve(),
+        log=logging.getLogger("ocm"),
+        note=lambda **values: None,
+    )
+
+
+@pytest.fixture
+def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Inception's file where the stage downloads it from."""
+    file = place / "elsewhere.pt"
+    torch.jit.script(TinyInception()).save(file)
+    monkeypatch.setattr(inception, "URL", file.as_uri())
+    return file
+
+
+def flip_a_weight(file: Path) -> None:
+    with ZipFile(file) as opened:
+        largest = max(opened.infolist(), key=lambda member: member.file_size)
+    content = bytearray(file.read_bytes())
+    content[largest.header_offset + largest.file_size // 2] ^= 1
+    file.write_bytes(content)
+
+
+def save_a_page(file: Path) -> None:
+    file.write_text("<html>quota</html>")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"), [(flip_a_weight, "the CRC of"), (save_a_page, "found a web page")]
+)
+def test_a_refused_download_of_inception_is_neither_kept_nor_recorded(
+    damage: Callable[[Path], None], message: str, elsewhere: Path
+) -> None:
+    whole = elsewhere.read_bytes()
+    damage(elsewhere)
+    with pytest.raises(OcmError, match=message):
+        fetch_features.run(job())
+    assert not FILE.exists() and not LOCK.exists()
+    elsewhere.write_bytes(whole)
+    fetch_features.run(job())
+    assert FILE.read_bytes() == Path("artifact", inception.FILE).read_bytes() == whole
+
+
+def test_a_damaged_file_that_was_put_there_by_hand_is_refused_and_stays(elsewhere: Path) -> None:
+    flip_a_weight(elsewhere)
+    FILE.parent.mkdir(parents=True)
+    elsewhere.rename(FILE)
+    with pytest.raises(OcmError, match="the CRC of"):
+        fetch_features.run(job())
+    assert FILE.exists() and not LOCK.exists()
+
+
+def said_of(run: Callable[[], None], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The files that a first run takes on trust; a second one knows them."""
+    run()
+    first = [line.partition(": ")[0] for line in caplog.messages if TRUSTED in line]
+    caplog.clear()
+    run()
+    assert not caplog.messages
+    return first
+
+
+def test_inception_is_taken_on_trust_once(
+    elsewhere: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert said_of(lambda: fetch_features.run(job()), caplog) == [str(FILE)]
+
+
+def test_a_checkpoint_is_taken_on_trust_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = tiny("cifar10_cs")
+    source = write(entry.source(), weights(entry), place / "elsewhere.pth")
+    choice = SimpleNamespace(name=entry.name, origin="published", file=None, url=source.as_uri())
+    params = SimpleNamespace(checkpoint=choice, family=entry.family, config=entry.config)
+    monkeypatch.setattr(fetch_score, "trunk", lambda experiment: params)
+    monkeypatch.setattr(fetch_score, "checkpoint_named", lambda name: entry)
+    run = said_of(lambda: fetch_score.run(job(network=None)), caplog)
+    assert run == [f"checkpoints/{entry.name}/{entry.source().file}"]
+
+
+def test_an_autoencoder_is_taken_on_trust_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = vae_named("sd-vae-ft-ema")
+    saved(place / "elsewhere")
+    url = (place / "elsewhere").as_uri()
+    choice = SimpleNamespace(origin="published", name=entry.name, config=TINY_VAE, url=url)
+    encode = SimpleNamespace(latent=SimpleNamespace(vae=choice))
+    run = said_of(lambda: fetch_vae.run(job(encode=encode)), caplog)
+    assert run == [f"checkpoints/{entry.name}/{name}" for name in (CONFIG, WEIGHTS)]

@@ -23,6 +23,8 @@ from ocm_core.covariance.learned import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.features.classifier import Classifier, ClassifierNetwork
+from ocm_core.features.interface import FeatureSpace, extract
 from ocm_core.params.resolved import load
 from ocm_core.planning.cpu_times import ImageTimes
 from ocm_core.rng.batches import BatchRng
@@ -44,23 +46,32 @@ def image_times(experiment: Experiment) -> ImageTimes:
     frozen = new_denoiser(experiment, new_score(experiment, "learned").eval().requires_grad_(False))
     sampled = executed(frozen, **experiment.sample.execution.model_dump())
     items, decoder = InMemory(torch.randn(BATCH, *experiment.shape)), Decoder(experiment.levels)
-    space = import_module(f"ocm_core.features.{require(experiment.evaluate.features).space}")
+    settings = require(experiment.evaluate.features)
     images = torch.randint(0, 256, (BATCH, *experiment.data.shape), dtype=torch.uint8)
-    extractor = space.build("cpu")
+    extractor = _space(experiment, settings.space)
     return ImageTimes(
         score_step=_milliseconds(lambda: _step(ScoreMatching(trained, items, decoder))),
         heads_step=_milliseconds(lambda: _step(_fitting(experiment, frozen, items, decoder))),
         evaluation=_milliseconds(lambda: _evaluation(frozen, items)),
         sampling=_milliseconds(lambda: _evaluation(sampled, items)),
         product=_milliseconds(_product(frozen, items)),
-        features=_milliseconds(lambda: extractor.features(images)),
+        features=_milliseconds(lambda: extract(extractor, images, settings.batch_size)),
     )
+
+
+def _space(experiment: Experiment, name: str) -> FeatureSpace:
+    """Weights that are made by a stage are untrained here, too."""
+    if name == "classifier":
+        channels, side, _ = experiment.data.shape
+        network = ClassifierNetwork(channels, side, experiment.data.classes)
+        return Classifier(network.eval().requires_grad_(False), "cpu")
+    return cast(FeatureSpace, import_module(f"ocm_core.features.{name}").build("cpu"))
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
     """Of process time for one image, the median of several repeats after a first."""
     work()
-    return round(1e3 * median(seconds(work) for _ in range(REPEATS)) / BATCH, 1)
+    return float(f"{1e3 * median(seconds(work) for _ in range(REPEATS)) / BATCH:.3g}")
 
 
 def _step(objective: Objective[NoisyDraws]) -> None:

@@ -1,6 +1,6 @@
 """How long the tasks of an experiment will take on a CPU, from times per image measured once.
 
-By `python -m benchmarks.image_times NAME`, in process time of one thread, on an AMD EPYC with
+By `python -m benchmarks.image_times NAME`, in process time of one thread, on an Intel Xeon with
 AVX-512 that was busy with other work, too. Stages that take but a few minutes are left out.
 """
 
@@ -30,10 +30,10 @@ class ImageTimes:
 
 MEASURED = {
     "cifar10_small": ImageTimes(
-        score_step=12.2, heads_step=126.1, evaluation=6.5, sampling=4.2, product=7.4, features=43.6
+        score_step=18.5, heads_step=76.8, evaluation=5.3, sampling=5.3, product=6.5, features=26.5
     ),
     "digits": ImageTimes(
-        score_step=0.6, heads_step=1.5, evaluation=0.5, sampling=0.17, product=0.2, features=0.5
+        score_step=0.9, heads_step=1.9, evaluation=0.3, sampling=0.28, product=0.27, features=0.04
     ),
 }
 

@@ -74,10 +74,10 @@ def test_nothing_but_the_bundle_is_missing_and_it_fits_into_git(tree: Path, digi
 
 
 def test_the_page_of_all_committed_numbers_is_kept() -> None:
-    """`ocm keep NAME` keeps one, after a run."""
-    asked = ["git", "ls-files", "reports/*.metrics.json"]
+    """Of those that say what made them; `ocm keep NAME` keeps one, after a run."""
+    asked = ["git", "ls-files", "reports/*.provenance.json"]
     tracked = subprocess.run(asked, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    names = [Path(file).name.removesuffix(".metrics.json") for file in tracked.split()]
+    names = [Path(file).name.removesuffix(".provenance.json") for file in tracked.split()]
     assert names and not {*names} - {*kept_names(ROOT)}
 
 

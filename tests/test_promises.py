@@ -14,14 +14,16 @@ MOST_BITS = {"K5": 2.50, "K10": 2.10, "K25": 2.02}
 EVEN, OPTIMAL = "ddpm", "ddpm_optimal"
 
 
-@pytest.mark.parametrize("name", ["digits"])
+@pytest.mark.parametrize("name", ["digits", "digits_seed2"])
 def test_few_steps_along_the_best_chain_are_enough(name: str) -> None:
     numbers = recorded(WorkingTree(ROOT), name).numbers
     found = {k: numbers["nll_bpd", OPTIMAL, "ocm_relative", k] for k in MOST_BITS}
     assert {k: bits for k, bits in found.items() if bits > MOST_BITS[k]} == {}
 
 
-@pytest.mark.parametrize("name", ["digits", "digits_cosine", "toy_mog9", "toy_mog40"])
+@pytest.mark.parametrize(
+    "name", ["digits", "digits_seed2", "digits_cosine", "toy_mog9", "toy_mog40"]
+)
 def test_no_bound_is_better_on_the_even_chain(name: str) -> None:
     """Of any method and K, by more than one standard error."""
     experiment = recorded(WorkingTree(ROOT), name)

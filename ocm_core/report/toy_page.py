@@ -202,13 +202,17 @@ def _quality(inputs: ToyPageInputs) -> Iterator[PageBlock]:
 
 
 def _likelihood(inputs: ToyPageInputs) -> Iterator[PageBlock]:
-    score, evaluate = inputs.experiment.network.scores[-1], inputs.experiment.evaluate
+    *others, score = inputs.experiment.network.scores
+    evaluate = inputs.experiment.evaluate
     if "nll" in inputs.dataset:
         count = min(require(evaluate.likelihood).images or len(inputs.test), len(inputs.test))
         items = f"{count} test points, with the {score} score,"
         results = ordered(inputs.dataset).sel(score=score)
         yield likelihood.bound(results, inputs.styles, items, density=True)
         yield bound_table(results, inputs.bound_chains)
+        for other in others:
+            if said := likelihood.in_pairs(ordered(inputs.dataset).sel(score=other)):
+                yield f"With the {other} score: {said}"
     if inputs.chains:
         points = f"{require(evaluate.chains).images} training points"
         yield chosen_timesteps(inputs.chains, inputs.styles, points)

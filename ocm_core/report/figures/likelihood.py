@@ -46,7 +46,7 @@ def bound(results: xr.Dataset, styles: MethodStyles, items: str, *, density: boo
         f"bits {'of a density ' if density else ''}per dimension, for DDPM chains of K steps, "
         "± one standard error over these. Lower is better; a number at the edge is the value of a "
         "point beyond it. All methods and chains see the same ones with the same noise. "
-        f"{' '.join(_beside_the_first(results, names))}".strip(),
+        f"{in_pairs(results)}".strip(),
         panes=tuple(
             _pane(name.upper(), means.sel(chain=name), styles, errors.sel(chain=name))
             for name in names
@@ -56,18 +56,21 @@ def bound(results: xr.Dataset, styles: MethodStyles, items: str, *, density: boo
     )
 
 
-def _beside_the_first(results: xr.Dataset, names: Sequence[str]) -> Iterator[str]:
-    """In how many cells each other chain is lower, item by item."""
-    for name in names[1:]:
+def in_pairs(results: xr.Dataset) -> str:
+    """In how many cells each chain but the first is lower than it, item by item."""
+    first, *others = (str(name) for name in results["chain"].values)
+    said = []
+    for name in others:
         one = results.sel(chain=name)
         gaps, noise = one["nll_difference"], one["nll_difference_se"]
         count, above = int(gaps.notnull().sum()), int((gaps > noise).sum())
         within = int((gaps > 0).sum()) - above
-        yield (
-            f"{name.upper()} beside {names[0].upper()}, in pairs: of {count} bounds "
+        said.append(
+            f"{name.upper()} beside {first.upper()}, in pairs: of {count} bounds "
             f"{count - above - within} are lower, {within} higher by less than a standard error of "
             f"the difference, {above} by more."
         )
+    return " ".join(said)
 
 
 def terms(results: xr.Dataset, styles: MethodStyles) -> Figure | None:

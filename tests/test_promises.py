@@ -19,7 +19,7 @@ IN_PAIRS = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", ["digits", "digits_seed2"])
+@pytest.mark.parametrize("name", ["digits", "digits_seed2", "digits_seed3"])
 def test_few_steps_along_the_best_chain_are_enough(name: str) -> None:
     numbers = recorded(WorkingTree(ROOT), name).numbers
     found = {k: numbers["nll_bpd", OPTIMAL, "ocm_relative", k] for k in MOST_BITS}

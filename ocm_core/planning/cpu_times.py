@@ -1,8 +1,8 @@
 """How long the tasks of an experiment will take on a CPU, from times per image measured once.
 
 By `python -m benchmarks.image_times NAME`, in process time of one thread: `cifar10_small` on an AMD
-EPYC with AVX-512 and its instructions for bfloat16, `digits` on an Intel Xeon that was busy with other
-work, too. Stages that take but a few minutes are left out.
+EPYC with AVX-512 and its instructions for bfloat16, `digits` on an Intel Xeon that was busy with
+other work, too. Stages that take but a few minutes are left out.
 """
 
 from __future__ import annotations

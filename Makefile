@@ -65,7 +65,7 @@ browser:
 
 # In the order of the files: by the number of tests, the few long ones of the pipeline would come last.
 test: lint browser
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 25
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
 
 lint: env
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ocm_core.overview.kept import is_current, read_kept
 ROOT = Path(__file__).parents[1]
 MOST_BITS = {"K5": 2.50, "K10": 2.10, "K25": 2.02}
 OPTIMAL = "ddpm_optimal"
+BUDGETS = [5, 7, 10, 15, 20, 25]
 IN_PAIRS = re.compile(
     r"in pairs: of (\d+) bounds [^.<]* a standard error of [^.<]*, (\d+) by more\."
 )
@@ -38,3 +40,25 @@ def test_no_bound_is_better_on_the_even_chain(name: str, scores: int) -> None:
     for bounds, worse in found:
         assert int(bounds) >= 40
         assert worse == "0"
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist_latent"])
+def test_no_solver_is_ahead_at_any_budget(name: str) -> None:
+    """In distance by more than one standard error in pairs, and in recall at all."""
+    page = read_kept(ROOT, name)
+    assert is_current(ROOT, name, page)
+    found = dict(_differences(page.html))
+    for budget in BUDGETS:
+        distance, error = found["Fréchet distance", budget]
+        assert distance <= error, f"distance with {budget} evaluations"
+        assert found["recall", budget][0] > 0, f"recall with {budget} evaluations"
+
+
+def _differences(html: str) -> Iterator[tuple[tuple[str, int], tuple[float, float]]]:
+    """The best of ours less the best solver, and its error, by measure and budget."""
+    table = html.partition('aria-label="Table: frontier"')[2].partition("</table>")[0]
+    for row in table.split("<tr>")[2:]:
+        cells = [re.sub("<[^>]+>", "", cell) for cell in row.split("</td>")]
+        measure, budget, difference, error = cells[0], cells[1], *cells[-3:-1]
+        if difference and error:
+            yield (measure, int(budget)), (float(difference), float(error))

@@ -63,7 +63,7 @@ browser:
 	  apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
 	  echo "make browser: no Chromium here, so tests/browser is skipped: apt-get install chromium" >&2
 
-# In the order of the files: by the number of tests, the few long ones of the pipeline would come last.
+# In the order of tests/conftest.py, not of the number of tests in a file. A third worker, as many tests wait.
 test: lint browser
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
 

@@ -1,20 +1,33 @@
-"""Shared settings: no timed tests, one thread per test process, and one browser."""
+"""Shared settings: no timed tests, one thread per test process, long ones first, one browser."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+TESTS = Path(__file__).parent
+LONG = ("cluster", "browser", "starting", "pipeline", "chaos", "docs")  # files of minutes
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 settings.register_profile("project", deadline=None, derandomize=True)
 settings.load_profile("project")
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What comes last should be short: a long file would keep one worker while the others wait."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(TESTS).parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ocm_core.params.resolved import load
 from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
 
 __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
@@ -15,7 +16,6 @@ SHORT = {"iterations": 40, "checkpoint_every": 40}
 FEW_COSTS = {"points": 6, "images": 8, "batch_size": 8}
 GRID = [{"steps": [2, 5], "guidance": [1.0]}]
 GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
-RIVALS = ("quality", "diverse", "unipc", "dpmpp_2m", "dpmpp_2m_sde")
 ANCESTRAL = {
     **{"kind": "ddpm", "eta": 1.0, "rederive_eps": False},
     **{"chain": {"kind": "even"}, "last_sigma": 1.0},
@@ -66,8 +66,11 @@ OVERLAYS = {
             "seeds": [0, 1],
             "split": [],
             "samplers": {
+                **{
+                    name: {"grids": GUIDED_GRID[1:]}
+                    for name in load("mnist_latent").sample.samplers
+                },
                 **{name: {"grids": GUIDED_GRID} for name in ("ddpm", "ddim")},
-                **{name: {"grids": GUIDED_GRID[1:]} for name in (*RIVALS, "long")},
             },
         },
         "evaluate": {

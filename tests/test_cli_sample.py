@@ -111,7 +111,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_resolved(experiment: Experiment) -> None:
-    """As if it had been composed here, from no files."""
+    """As if it had been composed here, from no files; another test's may have had its name."""
+    load.cache_clear()
     resolved_file(experiment.name).write_text(resolved_text(experiment, {}))
 
 

@@ -122,6 +122,7 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
             tiny = whole.model_copy(update={"name": f"tiny_{name}", "methods": _few(whole)})
             (place / f"params/resolved/{tiny.name}.yaml").write_text(resolved_text(tiny, {}))
         patch.chdir(place)
+        load.cache_clear()  # another test's experiments may have had these names
         return [
             Job(f"tiny_{name}", task)
             for name in names

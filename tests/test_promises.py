@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 MOST_BITS = {"K5": 2.50, "K10": 2.10, "K25": 2.02}
 OPTIMAL = "ddpm_optimal"
 BUDGETS = [5, 7, 10, 15, 20, 25]
-LEVEL = 0.0025  # of a distance
+# Of a distance: set when the numbers were known. `mnist_latent` misses one standard error at 7, 10
+# and 15 evaluations, by less than this, and docs/results.md says so.
+LEVEL = 0.0025
 IN_PAIRS = re.compile(
     r"in pairs: of (\d+) bounds [^.<]* a standard error of [^.<]*, (\d+) by more\."
 )
@@ -44,7 +46,7 @@ def test_no_bound_is_better_on_the_even_chain(name: str, scores: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist_latent"])
-def test_no_solver_is_ahead_at_any_budget(name: str) -> None:
+def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
     """In recall at all; in distance by more than one standard error in pairs, and by 0.25 %.
 
     SDE-DPM-Solver++ 2M and our `ddpm` of order 2 are one algorithm: a timestep decides.

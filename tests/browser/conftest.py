@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.params.resolved import load
 from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
 
 __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
@@ -15,7 +14,6 @@ __all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
 SHORT = {"iterations": 40, "checkpoint_every": 40}
 FEW_COSTS = {"points": 6, "images": 8, "batch_size": 8}
 GRID = [{"steps": [2, 5], "guidance": [1.0]}]
-GUIDED_GRID = [{"steps": [2], "guidance": [1.5, 4.0]}, {"steps": [5], "guidance": [1.5]}]
 ANCESTRAL = {
     **{"kind": "ddpm", "eta": 1.0, "rederive_eps": False},
     **{"chain": {"kind": "even"}, "last_sigma": 1.0},
@@ -50,31 +48,6 @@ OVERLAYS = {
                 "batch_size": 16,
                 "fewer": {"rademacher_100": [2]},
             },
-            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
-            "cost": {"batch_size": 8, "repeats": 2},
-        },
-    },
-    "tiny_mnist_latent": {
-        "defaults": ["mnist_latent"],
-        "encode": {"jobs": 1},
-        "train": {
-            **dict.fromkeys(("vae", "score", "heads", "classifier"), SHORT),
-            "moments": {"draws": 2},
-        },
-        "sample": {
-            "count": 32,
-            "seeds": [0, 1],
-            "split": [],
-            "samplers": {
-                **{
-                    name: {"grids": GUIDED_GRID[1:]}
-                    for name in load("mnist_latent").sample.samplers
-                },
-                **{name: {"grids": GUIDED_GRID} for name in ("ddpm", "ddim")},
-            },
-        },
-        "evaluate": {
-            "chains": FEW_COSTS,
             "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
             "cost": {"batch_size": 8, "repeats": 2},
         },

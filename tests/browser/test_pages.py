@@ -27,7 +27,6 @@ EXPECTED = {
         "fid-nll",
         "recall-fid",
     },
-    "tiny_mnist_latent": {"fid", "chosen-timesteps", "recall-fid", *GUIDED},
     "imagenet256_smoke": {"fid", "chosen-timesteps", "recall-fid", *GUIDED},
 }
 OF_IMAGES = {"samples", "deviation"}

@@ -43,6 +43,7 @@ def write_model(
     side: int = 16,
     classes: int | None = None,
     learns_variance: bool = False,
+    dtype: torch.dtype = torch.float32,
     **scheduler: Any,
 ) -> Path:
     torch.manual_seed(0)
@@ -56,7 +57,7 @@ def write_model(
         norm_num_groups=4,
         num_class_embeds=classes,
     )
-    DDPMPipeline(model, DDPMScheduler(**scheduler)).save_pretrained(folder)
+    DDPMPipeline(model.to(dtype), DDPMScheduler(**scheduler)).save_pretrained(folder)
     return folder
 
 

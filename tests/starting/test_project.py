@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from ..docs.page import commands
 from ..export.test_pipeline import ALONE
@@ -39,11 +41,11 @@ class Folder:
             "DVC_SITE_CACHE_DIR": str(root / ".site"),
         }
 
-    def run(self, command: str) -> str:
+    def run(self, command: str, fails: bool = False) -> str:
         done = subprocess.run(
             command, cwd=self.root, env=self.env, shell=True, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert bool(done.returncode) == fails, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
 
@@ -54,7 +56,12 @@ Finished = tuple[Folder, list[str]]  # and what the page's commands said
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = Folder(tmp_path_factory.mktemp("elsewhere"))
     write_images(folder.root / "my-images")
-    write_model(folder.root / "my-model")
+    write_model(
+        folder.root / "my-model",
+        dtype=torch.float16,
+        beta_schedule="squaredcos_cap_v2",
+        prediction_type="v_prediction",
+    )
     return folder, [folder.run(command) for command in COMMANDS]
 
 
@@ -68,6 +75,30 @@ def test_the_page_is_made_and_the_printed_command_was_the_one(
     numbers = json.loads((folder.root / f"reports/{NAME}.metrics.json").read_text())
     assert {"nll_bpd", "fid", "recall"} <= numbers.keys()
     assert sampled.startswith("4 samples: ")
+    (weights,) = (folder.root / f"artifacts/{NAME}/fetch_score/all").glob("*.safetensors")
+    assert {value.dtype for value in load_file(weights).values()} == {torch.float32}
+
+
+def test_the_model_goes_back_into_diffusers(finished: Finished) -> None:
+    folder, _ = finished
+    assert "DiffusionPipeline.from_pretrained" in folder.run(f"ocm export {NAME} pipeline")
+    assert "| fid.ddpm.ocm.K5 |" in (folder.root / "pipeline/README.md").read_text()
+    (folder.root / "alone.py").write_text(ALONE)
+    assert "2 (16, 16) 10" in folder.run("python alone.py pipeline")
+
+
+def test_another_model_in_the_folder_is_seen(finished: Finished) -> None:
+    """Before anything is computed with it, by the stage that reads it."""
+    folder, _ = finished
+    name = "my-model/unet/diffusion_pytorch_model.safetensors"
+    content = (folder.root / name).read_bytes()
+    edited = {key: value + 0.01 for key, value in load_file(folder.root / name).items()}
+    save_file(edited, folder.root / name)
+    try:
+        said = folder.run(f"ocm run fetch_score {NAME}", fails=True)
+        assert f"{name}: edited since" in said
+    finally:
+        (folder.root / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("kind", ["dit", "text"])
@@ -84,6 +115,7 @@ def test_models_of_latents_go_the_same_way(kind: str, tmp_path: Path) -> None:
         more = " --captions captions.csv"
     init, make, sample = COMMANDS
     folder.run(init + more)
+    folder.run(f"ocm set {NAME} evaluate.deviation=null evaluate.cost=null")  # as of the UNet
     folder.run(make)
     numbers = json.loads((tmp_path / f"reports/{NAME}.metrics.json").read_text())
     assert {"fid", "recall"} <= numbers.keys()

@@ -16,13 +16,13 @@ from ocm_core.overview.kept import KeptPage
 
 COUNT = 3
 SIDE = 240  # pixels of a thumbnail, at most
-_PNG = "data:image/png;base64,"
+_PICTURE = re.compile(r"data:image/(?:png|webp);base64,")  # pages kept before have PNGs
 _SHOWN = re.compile(r"\bocm(_relative)?\b")  # in what a screen reader says of a picture
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A PNG, or points as an SVG path in a square box."""
+    """A picture, or points as an SVG path in a square box."""
 
     uri: str = ""
     path: str = ""
@@ -44,7 +44,7 @@ def _chosen(pictures: list[Thumbnail]) -> list[Thumbnail]:
 
 
 class _Pictures(HTMLParser):
-    """PNGs inside the page, and drawings with a role of their own that are one path each."""
+    """Pictures inside the page, and drawings with a role of their own that are one path each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class _Pictures(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
-        if tag == "img" and given.get("src", "").startswith(_PNG):
+        if tag == "img" and _PICTURE.match(given.get("src", "")):
             self.pictures.append(Thumbnail(uri=given["src"], label=given.get("alt", "")))
         elif tag == "svg":
             self._box = given.get("viewbox", "") if given.get("role") == "img" else ""
@@ -63,8 +63,8 @@ class _Pictures(HTMLParser):
 
 
 def _small(uri: str) -> str:
-    image = Image.open(BytesIO(b64decode(uri.removeprefix(_PNG))), formats=["PNG"])
+    image = Image.open(BytesIO(b64decode(_PICTURE.sub("", uri))), formats=["PNG", "WEBP"])
     image.thumbnail((SIDE, SIDE))
     written = BytesIO()
-    image.save(written, "PNG", optimize=True)
-    return _PNG + b64encode(written.getvalue()).decode()
+    image.save(written, "WEBP", lossless=True)
+    return "data:image/webp;base64," + b64encode(written.getvalue()).decode()

@@ -92,18 +92,19 @@ def test_a_card_shows_the_samples_of_a_page_of_its_numbers_and_of_no_other(
     monkeypatch.chdir(tree)
     (card,) = entries(tree, pages=["digits"])
     assert card.pictures and card.page == "digits.html"
-    assert render([card]).count("data:image/png") == len(card.pictures)
+    assert render([card]).count("data:image/webp") == len(card.pictures)
     metrics = tree / "reports/digits.metrics.json"
     metrics.write_text(metrics.read_text().replace("5.", "6.", 1))
     assert not is_current(tree, "digits", read_kept(tree, "digits"))
     assert entries(tree)[0].pictures == ()
 
 
-def test_thumbnails_are_the_first_pictures_made_small() -> None:
+@pytest.mark.parametrize("kind", ["png", "webp"])
+def test_thumbnails_are_the_first_pictures_made_small(kind: str) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (500, 300, 3), np.uint8)
     written = BytesIO()
-    Image.fromarray(noise).save(written, "PNG")
-    uri = "data:image/png;base64," + b64encode(written.getvalue()).decode()
+    Image.fromarray(noise).save(written, kind)
+    uri = f"data:image/{kind};base64," + b64encode(written.getvalue()).decode()
     page = KeptPage(f'<img src="other.png">{f"<img src={uri}>" * 5}', "")
     found = thumbnails(page, Path("x"))
     assert len(found) == 3

@@ -52,7 +52,7 @@ def assert_nothing_is_loaded(own: str) -> None:
     sources = [
         attributes["src"] or "" for _, attributes in elements.elements if "src" in attributes
     ]
-    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(source.startswith("data:image/webp;base64,") for source in sources)
     assert "url(" not in own and "@import" not in own
     links = [attributes["href"] or "" for attributes in elements.having("a")]
     assert all(link.startswith(("#", "data:text/csv")) for link in links)

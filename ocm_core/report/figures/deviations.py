@@ -22,7 +22,7 @@ from ocm_core.report.page.document import (
 
 NOISY = "x_t"
 PROBES = "probes_"
-BUDGET = 1_000_000  # bytes of pixels in all
+BUDGET = 500_000  # bytes of pixels in all
 _MOST = 4  # images
 _TOP = 0.995  # the quantile that is the end of the scale
 

@@ -1,7 +1,7 @@
-"""Arrays as PNGs inside the page, few and small enough for its size to be bounded.
+"""Arrays as pictures inside the page, few and small enough for its size to be bounded.
 
-The bound counts pixels, not bytes: a PNG of pure noise, which early samples are, is as large as
-its pixels.
+The bound counts pixels, not bytes: a picture of pure noise, which early samples are, is as large as
+its pixels. WebP without loss has a quarter less of a photograph than PNG has.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def colours(values: Float[ndarray, "h w"], top: float) -> UInt8[ndarray, "h w 3"
 
 def uri(pixels: UInt8[ndarray, "h w c"]) -> str:
     file = BytesIO()
-    Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels).save(
-        file, "PNG", optimize=True
-    )
-    return f"data:image/png;base64,{b64encode(file.getvalue()).decode()}"
+    image = Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
+    image.save(file, "WEBP", lossless=True)
+    return f"data:image/webp;base64,{b64encode(file.getvalue()).decode()}"

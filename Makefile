@@ -63,10 +63,9 @@ browser:
 	  apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
 	  echo "make browser: no Chromium here, so tests/browser is skipped: apt-get install chromium" >&2
 
-# In the order of tests/conftest.py, not of the number of tests in a file. More workers than two cores, as
-# many tests wait: for a cluster, a browser, another process.
+# In the order of tests/conftest.py, not of the number of tests in a file. A third worker, as many tests wait.
 test: lint browser
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
 
 lint: env
 	$(BIN)/ruff check

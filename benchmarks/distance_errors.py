@@ -87,10 +87,11 @@ def main() -> int:
     real, _ = load_reference(job.inputs[f"reference/{space}"])
     extractor, images_of = load_space(job, space), image_reader(job)
     found = routes(experiment, asked.steps)
-    if asked.against not in found:
-        raise OcmError(f"--against {asked.against}: expected one of {', '.join(found)}")
+    chosen = dict.fromkeys([asked.against, *(asked.routes or found)])
+    if unknown := [name for name in chosen if name not in found]:
+        raise OcmError(f"{', '.join(unknown)}: expected some of {', '.join(found)}")
     whole, without = {}, {}
-    for name, (part, cell) in found.items():
+    for name, (part, cell) in ((name, found[name]) for name in chosen):
         images = images_of(read_samples(job.inputs[f"sample/{part}"], cell))
         features = extract(extractor, images, settings.batch_size)
         whole[name] = frechet_distance(real=real, generated=features)
@@ -112,6 +113,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("experiment")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--against", default="ddpm-ocm", help="sampler and method")
+    parser.add_argument("--routes", nargs="+", help="sampler and method of each; default: all")
     parser.add_argument("--space", help="of features; that of the page if none is given")
     return parser.parse_args()
 

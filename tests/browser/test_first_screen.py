@@ -33,7 +33,7 @@ DOCUMENTS: dict[str, Callable[[], Document]] = {
     "cifar10_small": lambda: image_page.page(synthetic_images.images("cifar10_small")),
     "toy_mog9": lambda: toy_page.page(synthetic_toy.toy()),
 }
-KEPT = {f"{name} as kept": name for name in ("digits", "toy_mog9")}
+KEPT = {f"{name} as kept": name for name in ("digits", "toy_mog9", "cifar10_small")}
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,13 @@
 
 `python -m benchmarks.held_out_loss cifar10_small --seconds 270 train.score.batch_size=32` trains
 the network as the stage `score` would, in one thread, with the learning rate decaying over as many
-iterations as fit. The last tenth of the training images is held out. With `--trained` it is the
-loss of the network that the stage `score` has made, on the first test images.
+iterations as fit. The last tenth of the training images is held out. What the network of the whole
+training has on test images is a stage, `evaluate_loss`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,16 +19,12 @@ import torch
 
 from benchmarks.measuring import seconds, single_thread
 from ocm_core.artifacts.dataset import ARCHIVES
-from ocm_core.artifacts.score import load_score, new_denoiser, new_score
+from ocm_core.artifacts.score import new_denoiser, new_score
 from ocm_core.datasets.interface import Split
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.params.compose import compose
-from ocm_core.params.resolved import load
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.manifests import checked_folder
-from ocm_core.pipeline.table import Task
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import require
@@ -41,7 +36,6 @@ from ocm_core.training.score_matching import ScoreMatching
 HELD_OUT = 2000  # images that are looked at, two for each timestep
 BATCH = 100
 TRIAL = 20  # iterations that tell the time of one
-TRAINED = "score/learned"
 
 
 @dataclass(frozen=True)
@@ -66,34 +60,13 @@ class MirroredItems:
 
 def held_out_loss(experiment: Experiment, budget: float) -> tuple[int, float]:
     """Iterations, and the mean of (ε - ε̂)² over held-out images, timesteps and pixels."""
-    split = _splits(experiment)["train"]
+    module = import_module(f"ocm_core.datasets.{experiment.data.kind}")
+    split = module.open_data(experiment.data, ARCHIVES).splits["train"]
     items = MirroredItems(split, len(split) * 9 // 10, require(experiment.levels))
     trial = seconds(lambda: _trained(experiment, items, TRIAL)) / TRIAL
     iterations = int(budget / trial)
     matching = _trained(experiment, items, iterations)
     return iterations, _loss(matching.denoiser, items, items.count)
-
-
-def loss_as_trained(experiment: Experiment) -> float:
-    """The same of the network as it was trained by the pipeline, over test images."""
-    job = Job(
-        experiment=experiment,
-        stage="score",
-        part="learned",
-        inputs={TRAINED: checked_folder(experiment.name, Task(*TRAINED.split("/")))},
-        folder=Path(),
-        state=Path(),
-        requested_device="cpu",
-    )
-    split = _splits(experiment)["test"]
-    items = MirroredItems(split, len(split), require(experiment.levels))
-    return _loss(load_score(job, "learned"), items, 0)
-
-
-def _splits(experiment: Experiment) -> Mapping[str, Split]:
-    module = import_module(f"ocm_core.datasets.{experiment.data.kind}")
-    splits: Mapping[str, Split] = module.open_data(experiment.data, ARCHIVES).splits
-    return splits
 
 
 def _trained(experiment: Experiment, items: MirroredItems, iterations: int) -> ScoreMatching:
@@ -130,11 +103,7 @@ def main() -> None:
     parser.add_argument("experiment")
     parser.add_argument("override", nargs="*", help="key=value, as in Hydra")
     parser.add_argument("--seconds", type=float, default=270.0, help="of CPU time; default: 270")
-    parser.add_argument("--trained", action="store_true", help="as the pipeline has trained it")
     asked = parser.parse_intermixed_args()
-    if asked.trained:
-        print(f"{loss_as_trained(load(asked.experiment)):.4f}")
-        return
     with single_thread():
         iterations, loss = held_out_loss(compose(asked.experiment, asked.override), asked.seconds)
     print(f"{iterations} iterations: {loss:.4f}")

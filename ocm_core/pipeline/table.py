@@ -108,8 +108,23 @@ def _if(condition: Condition) -> Callable[[Experiment], list[str]]:
 
 VAE = ("fetch_vae/all", "vae/all")  # one of them, where there is an autoencoder
 PIXELS = ("fetch_data/all",)  # what reading the data set itself waits for, where it is an archive
-EVALUATIONS = ("points", "covariance", "likelihood", "deviation", "cost")
+EVALUATIONS = ("points", "covariance", "likelihood", "loss", "deviation", "cost")
 _NETWORK = ("data", "encode.latent", "schedule", "network")
+
+
+def _judged(experiment: Experiment, part: str) -> list[str]:
+    """Samples, and what they are compared with in which spaces."""
+    return [
+        f"sample/{part}",
+        *needs.reference_tasks(experiment),
+        *("classifier/all", "fetch_features/all"),
+        *VAE,
+    ]
+
+
+def _judging(experiment: Experiment, part: str) -> list[str]:
+    return [*needs.feature_modules(experiment, part), *needs.latent_module(experiment, part)]
+
 
 # Of what is fetched, the checkpoint comes first: it is smaller than the data, and likelier missing.
 STAGES = (
@@ -266,16 +281,19 @@ STAGES = (
         "evaluate_images",
         reads=("data", "encode.latent", "network.scores", "sample", "evaluate.features"),
         parts=lambda experiment: list(parts(experiment)) if experiment.evaluate.features else [],
-        inputs=lambda experiment, part: [
-            f"sample/{part}",
-            *needs.reference_tasks(experiment),
-            *("classifier/all", "fetch_features/all"),
-            *VAE,
-        ],
-        chosen=lambda experiment, part: [
-            *needs.feature_modules(experiment, part),
-            *needs.latent_module(experiment, part),
-        ],
+        inputs=_judged,
+        chosen=_judging,
+        resources=NETWORK,
+    ),
+    Stage(
+        "evaluate_jackknife",
+        reads=(
+            *("data", "encode.latent", "network.scores", "sample"),
+            *("evaluate.features", "evaluate.jackknife"),
+        ),
+        parts=lambda experiment: list(parts(experiment)) if experiment.evaluate.jackknife else [],
+        inputs=_judged,
+        chosen=_judging,
         resources=NETWORK,
     ),
     Stage(
@@ -313,6 +331,16 @@ STAGES = (
         priority=_all_timesteps,
     ),
     Stage(
+        "evaluate_loss",
+        reads=(*_NETWORK, "evaluate.loss"),
+        parts=_if(lambda experiment: experiment.evaluate.loss is not None),
+        inputs=lambda experiment, part: [
+            *needs.encode_tasks(experiment),
+            *needs.all_model_tasks(experiment, ()),
+        ],
+        resources=NETWORK,
+    ),
+    Stage(
         "evaluate_deviation",
         reads=(*_NETWORK, "head", "evaluate.deviation"),
         parts=_if(lambda experiment: experiment.evaluate.deviation is not None),
@@ -347,7 +375,7 @@ STAGES = (
             "report",
         ),
         inputs=lambda experiment, part: [
-            *(f"evaluate_images/{p}" for p in parts(experiment)),
+            *(f"evaluate_{of}/{p}" for of in ("images", "jackknife") for p in parts(experiment)),
             *(f"evaluate_{of}/all" for of in EVALUATIONS),
             *(f"chains/{score}" for score in needs.chain_parts(experiment)),
             *needs.sample_tasks(experiment),

@@ -65,10 +65,13 @@ def expected_seconds(
             images = splits(experiment)["train"].items
             chosen = require(experiment.evaluate.features).reference_images
             spent = times.features * min(images, chosen or images)
-        case "evaluate_images":
+        case "evaluate_images" | "evaluate_jackknife":
             spent = times.features * len(cells_of(experiment, task.part)) * sample.count
         case "evaluate_likelihood":
             spent = _likelihood(experiment, times)
+        case "evaluate_loss":
+            held_out = require(experiment.evaluate.loss).images
+            spent = times.evaluation * (held_out or splits(experiment)["test"].items)
         case "evaluate_deviation":
             deviation = require(experiment.evaluate.deviation)
             points = len(deviation.times) * deviation.images

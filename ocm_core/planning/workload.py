@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ocm_core.cells import Cell, cells, cells_of
@@ -72,7 +72,9 @@ class Workload:
             self.chains(),
             self.sample(),
             self.evaluate_images(),
+            self.evaluate_jackknife(),
             self.evaluate_likelihood(),
+            self.evaluate_loss(),
             self.evaluate_deviation(),
         )
         return [found for found in work if found.stage in present]
@@ -83,6 +85,8 @@ class Workload:
             return self.sample(cells_of(self.experiment, task.part))
         if task.stage == "evaluate_images":
             return self.evaluate_images(cells_of(self.experiment, task.part))
+        if task.stage == "evaluate_jackknife":
+            return self.evaluate_jackknife(cells_of(self.experiment, task.part))
         work = next((w for w in self.stages() if w.stage == task.stage), StageWork(task.stage))
         return work / sum(other.stage == task.stage for other in tasks(self.experiment))
 
@@ -236,6 +240,17 @@ class Workload:
             disk=count * sample.count * self.values * FLOAT32,
         )
 
+    def evaluate_jackknife(self, chosen: Sequence[Cell] = ()) -> StageWork:
+        """Features and distances as `evaluate_images` has them; a Fréchet distance per block."""
+        settings = self.experiment.evaluate.jackknife
+        if settings is None:
+            return StageWork("evaluate_jackknife")
+        once = self.evaluate_images(chosen)
+        d, count = self.dimensions, len(chosen or cells(self.experiment))
+        frechet = d * d * self.experiment.sample.count + 2 * d**3
+        float64 = once.float64 + count * settings.blocks * frechet
+        return replace(once, stage="evaluate_jackknife", float64=float64)
+
     def evaluate_likelihood(self) -> StageWork:
         settings = self.experiment.evaluate.likelihood
         if settings is None:
@@ -260,6 +275,16 @@ class Workload:
             found += step * len(visited)
             evaluations += len(visited)
         return found, evaluations
+
+    def evaluate_loss(self) -> StageWork:
+        settings = self.experiment.evaluate.loss
+        if settings is None:
+            return StageWork("evaluate_loss")
+        test = splits(self.experiment)["test"].items
+        images = min(settings.images or test, test)
+        image = self.counts.evaluation.per_item(settings.batch_size)
+        disk = images * self.item_bytes
+        return StageWork("evaluate_loss", image * images, images * self.values, disk=disk)
 
     def evaluate_deviation(self) -> StageWork:
         settings = self.experiment.evaluate.deviation

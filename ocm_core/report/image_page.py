@@ -41,6 +41,7 @@ from ocm_core.report.statistics.head_families import (
     in_families,
 )
 from ocm_core.report.statistics.image_results import ImageResults
+from ocm_core.report.statistics.jackknife import JackknifedResults, is_jackknifed, replicated
 from ocm_core.report.statistics.selections import (
     LIKELIHOOD_SAMPLER,
     SHEET_STEPS,
@@ -79,6 +80,7 @@ class ImagePageInputs:
     samples: ImageSamples = field(default_factory=dict)
     sample_guidance: float = 1.0
     test: Pixels | None = None  # to stand beside the samples
+    loss_count: int = 0  # of test images in the loss of the score network
     cost: cost.Cost | None = None
     published: Sequence[PublishedRow] = ()
 
@@ -90,6 +92,9 @@ class ImagePageInputs:
     def results(self) -> ImageResults:
         dataset = by_chain(first_chain(self._one_score), self._chain_names)
         together = in_families(dataset, self.families)
+        if is_jackknifed(together):
+            replicates = replicated(together)
+            return JackknifedResults(replicates, self.families, self.space, self.count)
         return ImageResults(together, self.families, self.space, self.count)
 
     @cached_property
@@ -136,10 +141,10 @@ class ImagePageInputs:
 
 
 _NOISE_RULE = (
-    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, in "
-    "pairs that share their starting noise; for NLL, over test images, as if each method had its "
-    "own. What is near the best is told by the noise of independent runs. With a single seed there "
-    "is no telling: undecided."
+    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, or over "
+    "the blocks of a jackknife, in pairs that share their starting noise; for NLL, over test "
+    "images, as if each method had its own. What is near the best is told by the noise of "
+    "independent runs. With a single seed and no jackknife there is no telling: undecided."
 )
 
 
@@ -180,7 +185,9 @@ def page(inputs: ImagePageInputs) -> Page:
             tuple(_methods(inputs)),
             inputs.cost.finding if inputs.cost else "",
         ),
-        training(inputs.curves, inputs.styles, results.dataset, _baselines(inputs)),
+        training(
+            inputs.curves, inputs.styles, results.dataset, [*_held_out(inputs), *_baselines(inputs)]
+        ),
         explained(inputs.experiment, inputs.families),
         made_from(inputs.provenance),
     ]
@@ -331,13 +338,26 @@ def _published(inputs: ImagePageInputs) -> Section:
             published_comparison.table(inputs.results, compared),
         )
         if paper := inputs.experiment.report.paper:
-            blocks = (published_comparison.of_another_network(paper, compared), *blocks)
+            place = published_comparison.of_another_network(paper, compared)
+            blocks = (" ".join([place, *_held_out(inputs)]), *blocks)
     finding = published_comparison.finding(compared)
     return Section("published", "Beside the paper's figures", blocks, finding)
 
 
-def _baselines(inputs: ImagePageInputs) -> str | None:
+def _baselines(inputs: ImagePageInputs) -> list[str]:
     return baselines(inputs.replaced_baselines, inputs.experiment.schedule.steps)
+
+
+def _held_out(inputs: ImagePageInputs) -> list[str]:
+    """What the network's own loss is where it was not trained."""
+    results, settings = inputs.results, inputs.experiment.evaluate.loss
+    if not settings or not results.has("loss"):
+        return []
+    mean, error = (float(results.dataset[name]) for name in ("loss", "loss_se"))
+    return [
+        f"The loss of the score network on {inputs.loss_count} test images, the mean of (ε - ε̂)² "
+        f"over values and timesteps, is {mean:.4f} ± {error:.4f}."
+    ]
 
 
 def _methods(inputs: ImagePageInputs) -> Iterator[PageBlock]:

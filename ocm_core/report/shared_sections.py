@@ -47,27 +47,27 @@ def _about_heads(families: HeadFamilies) -> str:
     )
 
 
-def baselines(replaced: Mapping[str, int], timesteps: int) -> str | None:
-    """Says where a head's baseline had to be replaced; None if nowhere."""
+def baselines(replaced: Mapping[str, int], timesteps: int) -> list[str]:
+    """Says where a head's baseline had to be replaced; nothing if nowhere."""
     counts = [
         f"{n} of {timesteps} timesteps with the {score} score" for score, n in replaced.items() if n
     ]
     if not counts:
-        return None
-    return (
+        return []
+    return [
         "Heads with a baseline are relative to the mean posterior variance at each t, as it was "
         "estimated. Where that was not positive, the variance of a Gaussian with the spread of "
         f"the data took its place: at up to {listed(counts)}."
-    )
+    ]
 
 
 def training(
     curves: Mapping[str, LossCurve],
     styles: MethodStyles,
     results: xr.Dataset,
-    baselines: str | None,
+    remarks: Sequence[str],
 ) -> Section:
-    blocks = tuple(_training(curves, styles, results, baselines))
+    blocks = tuple(_training(curves, styles, results, remarks))
     return Section("training", "Training", blocks, levelled(curves) if curves else "")
 
 
@@ -87,12 +87,11 @@ def _training(
     curves: Mapping[str, LossCurve],
     styles: MethodStyles,
     results: xr.Dataset,
-    baselines: str | None,
+    remarks: Sequence[str],
 ) -> Iterator[PageBlock]:
     if curves:
         yield training_curves(curves, styles)
-    if baselines:
-        yield baselines
+    yield from remarks
     clamped = clamped_shares(results["clamped"]) if "clamped" in results else None
     if clamped is not None:
         yield (

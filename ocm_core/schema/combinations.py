@@ -22,6 +22,7 @@ def impossible(experiment: Experiment) -> Iterator[str]:
     yield from _chain_costs(experiment)
     yield from _likelihood(experiment)
     yield from _features(experiment)
+    yield from _jackknife(experiment)
     yield from _model(experiment)
 
 
@@ -94,6 +95,25 @@ def _features(experiment: Experiment) -> Iterator[str]:
         yield (
             "evaluate.features.space: 'classifier' is trained on labels, and "
             f"data.kind = {experiment.data.kind!r} has none; use 'efficientnet_lite0'"
+        )
+
+
+def _jackknife(experiment: Experiment) -> Iterator[str]:
+    evaluate, sample = experiment.evaluate, experiment.sample
+    if evaluate.jackknife is None:
+        return
+    where = "evaluate.jackknife"
+    if evaluate.features is None:
+        yield f"{where}: errors of distances, and evaluate.features is null; use null here, too"
+        return
+    if len(sample.seeds) > 1:
+        yield f"{where}: with {len(sample.seeds)} seeds errors come from these; use null"
+    fewest = evaluate.jackknife.blocks * 2
+    least = min(sample.count, evaluate.features.manifold_images or sample.count)
+    if least < max(fewest, 2 * evaluate.features.neighbours + 2):
+        yield (
+            f"{where}.blocks: {evaluate.jackknife.blocks} blocks of {least} samples; expected at "
+            "least two samples in each, and more than neighbours when one is left out"
         )
 
 

@@ -522,6 +522,20 @@ class FeaturesParams(Params):
         return [self.space, *self.beside]
 
 
+class JackknifeParams(Params):
+    """Errors of what is measured of samples where there is one seed, by leaving out a block."""
+
+    blocks: Annotated[int, Field(ge=2, le=1000)]  # of equal numbers of samples
+
+
+class LossParams(Params):
+    """The loss of the score network on test images, each at a timestep of its own."""
+
+    images: Count | None  # null: the whole test set
+    batch_size: BatchSize
+    seed: Seed
+
+
 class DeviationParams(Params):
     """Predicted standard deviations as pictures, beside estimates from M probes."""
 
@@ -544,6 +558,8 @@ class EvaluateParams(Params):
     chains: ChainCostParams | None
     likelihood: LikelihoodParams | None
     features: FeaturesParams | None
+    jackknife: JackknifeParams | None
+    loss: LossParams | None
     deviation: DeviationParams | None
     cost: CostParams | None
 

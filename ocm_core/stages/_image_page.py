@@ -50,6 +50,7 @@ def page(job: Job, results: xr.Dataset) -> Page:
         space=require(experiment.evaluate.features).space,
         count=experiment.sample.count,
         test_count=notes.get("evaluate_likelihood/all", {}).get("images", 0),
+        loss_count=notes.get("evaluate_loss/all", {}).get("images", 0),
         head_parameters=head_parameters(job),
         replaced_baselines=replaced_baselines(job),
         provenance=page_provenance(job),

@@ -34,8 +34,8 @@ GROUPS = {
     "train": ("score", "moments", "heads"),
     "sample": ("sample",),
     "evaluate": (
-        *("chains", "reference", "evaluate_images"),
-        *("evaluate_likelihood", "evaluate_deviation"),
+        *("chains", "reference", "evaluate_images", "evaluate_jackknife"),
+        *("evaluate_likelihood", "evaluate_loss", "evaluate_deviation"),
     ),
 }
 

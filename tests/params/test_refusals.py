@@ -93,6 +93,22 @@ def test_heads_that_are_chosen_among_are_kept(every: str, key: str, reason: str)
 
 
 @pytest.mark.parametrize(
+    ("seeds", "blocks", "key", "reason"),
+    [
+        ("[0, 1]", 20, "evaluate.jackknife", "with 2 seeds errors come from these; use null"),
+        ("[0]", 400, "evaluate.jackknife.blocks", "400 blocks of 600 samples"),
+        ("[0]", 1, "evaluate.jackknife.blocks", "greater than or equal to 2"),
+    ],
+)
+def test_a_jackknife_is_of_one_seed_and_of_blocks(
+    seeds: str, blocks: int, key: str, reason: str
+) -> None:
+    asked = [f"sample.seeds={seeds}", f"evaluate.jackknife={{blocks: {blocks}}}"]
+    with pytest.raises(OcmError, match=rf"^params/experiment/digits\.yaml: {key}: .*{reason}"):
+        compose("digits", asked)
+
+
+@pytest.mark.parametrize(
     ("override", "reason"),
     [
         ("trian.heads.seed=1", "'trian.heads.seed' is unknown; did you mean 'train.heads.seed'?"),

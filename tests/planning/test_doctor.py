@@ -214,6 +214,8 @@ def test_times_of_a_small_network_are_told_beforehand(nothing_here, capsys, monk
         "sample/ddpm-ocm": cells_milliseconds,
         "reference/efficientnet_lite0": 11 * 10_000,
         "evaluate_images/ddpm-ocm": 11 * 4 * sample.count,
+        "evaluate_jackknife/ddpm-ocm": 11 * 4 * sample.count,
+        "evaluate_loss/all": 3 * experiment.evaluate.loss.images,
         "evaluate_likelihood/all": likelihood.images * (3 * 1000 + (2 * 3 + 7) * len(probed)),
         "evaluate_deviation/all": 7 * deviation.images * len(deviation.times) * 1111,
         "encode/all": None,

@@ -66,6 +66,7 @@ def experiment(name: str = PLAIN, title: str = "Images") -> Experiment:
         tree["sample"]["samplers"] |= {"unipc": unipc, "quality": quality}
         tree["methods"]["none"] = {"kind": "none", "needs": "nothing"}
     tree["sample"]["seeds"] = list(range(SEEDS))
+    tree["evaluate"]["jackknife"] = None
     for sampler in tree["sample"]["samplers"].values():
         for grid in sampler["grids"]:
             grid["steps"] = [k for k in grid["steps"] if k in STEPS]

@@ -16,6 +16,11 @@ use rule stage as evaluate_images with:
         update("artifacts/{experiment}/{stage,evaluate_images}/{part}/manifest.json"),
 
 
+use rule stage as evaluate_jackknife with:
+    output:
+        update("artifacts/{experiment}/{stage,evaluate_jackknife}/{part}/manifest.json"),
+
+
 use rule stage as evaluate_points with:
     output:
         update("artifacts/{experiment}/{stage,evaluate_points}/{part}/manifest.json"),
@@ -33,6 +38,11 @@ use rule stage as evaluate_likelihood with:
         update(
             "artifacts/{experiment}/{stage,evaluate_likelihood}/{part}/manifest.json"
         ),
+
+
+use rule stage as evaluate_loss with:
+    output:
+        update("artifacts/{experiment}/{stage,evaluate_loss}/{part}/manifest.json"),
 
 
 use rule stage as evaluate_deviation with:

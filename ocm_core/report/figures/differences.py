@@ -66,10 +66,11 @@ class _Differences:
             id=f"{self.measure.key}-differences{self.results.ending}",
             label=f"Line charts of the difference in {name} from {reference}, one line per "
             f"method: {', '.join(shown)}.",
-            caption=f"{name} of each method less that of {reference}, seed by seed: what is "
-            f"{'above' if self.measure.higher else 'below'} zero is better than {reference}. Bars "
-            "are standard errors of the differences. A number at the edge is the value of a point "
-            f"beyond it. Point at a grey line to bring it out. {self.results.small_print}",
+            caption=f"{name} of each method less that of {reference}, in pairs that began with the "
+            f"same noise: {'above' if self.measure.higher else 'below'} zero is better than "
+            f"{reference}. Bars are standard errors of the differences. A number at the edge is "
+            "the value of a point beyond it. Point at a grey line to bring it out. "
+            f"{self.results.small_print}",
             panes=panes,
             legend={label: self.styles[label] for label in shown},
             brought_out=self._rivals(shown),

@@ -53,7 +53,7 @@ def table(results: ImageResults, probes: Mapping[str, int]) -> DataTable:
     columns = (
         *("M", "method", "steps"),
         *["guidance"] * results.guided,
-        *(results.distance, "± over seeds", "NLL, bits/dim", "± over images"),
+        *(results.distance, "±", "NLL, bits/dim", "± over images"),
     )
     return DataTable("probes", columns, tuple(rows))
 

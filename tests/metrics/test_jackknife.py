@@ -1,0 +1,120 @@
+"""What measures are without a block, against the measures themselves; and what errors follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy import ndarray
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+from ocm_core.metrics.frechet import Statistics, frechet_distance
+from ocm_core.metrics.jackknife import (
+    MEASURES,
+    blocks_of,
+    deviations,
+    frechet_without,
+    kernel_without,
+    manifold_without,
+)
+from ocm_core.metrics.kernel_distance import squared_discrepancy
+from ocm_core.metrics.precision_recall import Manifold, precision_recall
+
+BLOCKS, NEIGHBOURS = 5, 3
+
+
+def points(seed: int, count: int, shift: float = 0.0, dimension: int = 6) -> Tensor:
+    drawn = np.random.default_rng(seed).normal(size=(count, dimension)) + shift
+    return torch.from_numpy(drawn.astype(np.float32))
+
+
+REAL, DRAWN = points(0, 90), points(1, 63, 0.3)
+
+
+def kept(x: Tensor) -> list[Tensor]:
+    return [torch.cat([x[: part.start], x[part.stop :]]) for part in blocks_of(len(x), BLOCKS)]
+
+
+def centred(values: object) -> ndarray:
+    array = np.asarray(values)
+    return array - array.mean()
+
+
+def test_blocks_hold_every_row_once() -> None:
+    for count in (10, 63, 2000):
+        parts = blocks_of(count, BLOCKS)
+        assert [row for part in parts for row in range(count)[part]] == list(range(count))
+        sizes = {len(range(count)[part]) for part in parts}
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_frechet_distance_of_what_is_left() -> None:
+    real = Statistics.of(REAL)
+    expected = [frechet_distance(real=real, generated=x) for x in kept(DRAWN)]
+    assert frechet_without(real, DRAWN, BLOCKS) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_kernel_distance_of_what_is_left_up_to_a_constant() -> None:
+    expected = [float(squared_discrepancy(REAL, x)) for x in kept(DRAWN)]
+    found = kernel_without(REAL, DRAWN, BLOCKS)
+    assert centred(found) == pytest.approx(centred(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [7, 1024])
+def test_precision_and_recall_of_what_is_left(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ocm_core.metrics.jackknife._ROWS", rows)
+    real = Manifold.of(REAL, neighbours=NEIGHBOURS)
+    expected = [
+        precision_recall(real=real, generated=Manifold.of(x, neighbours=NEIGHBOURS))
+        for x in kept(DRAWN)
+    ]
+    precision, recall = manifold_without(real, DRAWN, BLOCKS, neighbours=NEIGHBOURS)
+    assert precision == pytest.approx([found.precision for found in expected])
+    assert recall == pytest.approx([found.recall for found in expected])
+    assert len({*recall}) > 1
+
+
+def test_all_measures_about_their_mean() -> None:
+    real = Manifold.of(REAL, neighbours=NEIGHBOURS)
+    found = deviations(
+        DRAWN,
+        BLOCKS,
+        statistics=Statistics.of(REAL),
+        manifold=real,
+        neighbours=NEIGHBOURS,
+        manifold_images=40,
+    )
+    assert tuple(found) == MEASURES
+    for values in found.values():
+        assert values.shape == (BLOCKS,) and values.any()
+        assert values.mean() == pytest.approx(0.0, abs=1e-12)
+    _, first = manifold_without(real, DRAWN[:40], BLOCKS, neighbours=NEIGHBOURS)
+    assert found["recall"] == pytest.approx(centred(first))
+
+
+def test_too_few_samples_are_refused() -> None:
+    given = {"statistics": Statistics.of(REAL), "manifold": Manifold.of(REAL), "neighbours": 3}
+    with pytest.raises(OcmError, match="at least 10"):
+        deviations(DRAWN[:9], BLOCKS, **given)
+
+
+def error(without: ndarray) -> float:
+    """As the module has it."""
+    count = len(without)
+    return float(np.sqrt((count - 1) / count * np.square(centred(without)).sum()))
+
+
+def test_it_tells_how_far_distances_of_other_samples_would_be() -> None:
+    """Within a quarter of the spread over a hundred sets; differences of pairs spread less."""
+    real = Statistics(torch.zeros(2).double(), torch.eye(2).double(), None)
+    generator = torch.Generator().manual_seed(0)
+    whole, errors, apart = [], [], []
+    for _ in range(100):
+        features = torch.randn(400, 2, generator=generator, dtype=torch.float64) + 1.0
+        found, other = (frechet_without(real, x, 20) for x in (features, features + 0.1))
+        whole.append(found.mean())
+        errors.append(error(found))
+        apart.append(error(other - found))
+    assert np.mean(errors) == pytest.approx(np.std(whole), rel=0.25)
+    assert np.mean(apart) < 0.2 * np.mean(errors)

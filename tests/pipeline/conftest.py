@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,30 @@ class Project:
             command, cwd=self.root, env=self.env, capture_output=True, text=True, check=False
         )
 
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """In a group of its own, so that it can be killed with all that it has started."""
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def killed(self, sign: Path, *command: str) -> bool:
+        """Run it, and kill -9 all of it once the file `sign` is there; False if it was quicker."""
+        process = self.start(*command)
+        while not sign.exists():
+            if process.poll() is not None:  # it came and went between two looks
+                assert process.returncode == 0, f"{sign} has not been seen"
+                return False
+            time.sleep(0.001)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return True
+
     def git(self, *arguments: str) -> str:
         return self.run("git", *arguments)
 
@@ -136,8 +162,8 @@ class Project:
         manifests = sorted(self.root.glob(f"artifacts/{NAME}/*/*/manifest.json"))
         return {"/".join(file.parts[-3:-1]): file.read_text() for file in manifests}
 
-    def metrics(self) -> Any:
-        return json.loads((self.root / f"reports/{NAME}.metrics.json").read_text())
+    def metrics(self, name: str = NAME) -> Any:
+        return json.loads((self.root / f"reports/{name}.metrics.json").read_text())
 
 
 def _task(stage: str) -> str:

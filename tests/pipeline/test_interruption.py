@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 from tests.pipeline.conftest import NAME, Project
+
+RUN = ("snakemake", "--cores", "1")
 
 # What is in the working folder once a stage is under way: a checkpoint where there are any.
 UNDER_WAY = {
@@ -41,30 +39,11 @@ def _forget_if_whole(project: Project, folder: Path) -> None:
         (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)
 
 
-def _start(project: Project) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        ["snakemake", "--cores", "1"],
-        cwd=project.root,
-        env=project.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def _kill_when(project: Project, sign: Path, manifest: Path) -> bool:
     """Whether the kill came before there was a new manifest."""
     before = manifest.read_bytes() if manifest.exists() else None
-    process = _start(project)
-    while not sign.exists():
-        if process.poll() is not None:  # it came and went between two looks
-            assert process.returncode == 0, f"{sign} has not been seen"
-            return False
-        time.sleep(0.001)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    return (manifest.read_bytes() if manifest.exists() else None) == before
+    in_time = project.killed(sign, *RUN)
+    return in_time and (manifest.read_bytes() if manifest.exists() else None) == before
 
 
 def test_after_dvc_repro_snakemake_has_nothing_to_do(made_by_dvc: Project) -> None:
@@ -116,7 +95,7 @@ def test_two_runs_at_once_both_succeed(
     empty: Project, made_by_dvc: Project, tmp_path: Path
 ) -> None:
     project = empty.copy(tmp_path / "two")
-    runs = [_start(project), _start(project)]
+    runs = [project.start(*RUN), project.start(*RUN)]
     said = [run.communicate()[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], "\n".join(said)
     assert "another run is making it; waiting for that one to end" in "\n".join(said)

@@ -81,12 +81,13 @@ class Workload:
 
     def task(self, task: Task) -> StageWork:
         """One task's share of its stage."""
-        if task.stage == "sample":
-            return self.sample(cells_of(self.experiment, task.part))
-        if task.stage == "evaluate_images":
-            return self.evaluate_images(cells_of(self.experiment, task.part))
-        if task.stage == "evaluate_jackknife":
-            return self.evaluate_jackknife(cells_of(self.experiment, task.part))
+        by_cells = {
+            "sample": self.sample,
+            "evaluate_images": self.evaluate_images,
+            "evaluate_jackknife": self.evaluate_jackknife,
+        }
+        if task.stage in by_cells:
+            return by_cells[task.stage](cells_of(self.experiment, task.part))
         work = next((w for w in self.stages() if w.stage == task.stage), StageWork(task.stage))
         return work / sum(other.stage == task.stage for other in tasks(self.experiment))
 

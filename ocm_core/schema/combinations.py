@@ -23,6 +23,8 @@ def impossible(experiment: Experiment) -> Iterator[str]:
     yield from _likelihood(experiment)
     yield from _features(experiment)
     yield from _jackknife(experiment)
+    if experiment.evaluate.loss and experiment.data.kind == "mixture":
+        yield "evaluate.loss: for pages of images, and a mixture's has no place for it; use null"
     yield from _model(experiment)
 
 

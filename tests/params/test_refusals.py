@@ -56,6 +56,16 @@ OVERLAY = "params/experiment/toy_mog9.yaml"
             "points and latents have none",
         ),
         ("train.score=null", "train.score", "null, but the experiment trains it"),
+        (
+            "evaluate.loss={images: null, batch_size: 8, seed: 0}",
+            "evaluate.loss",
+            "a mixture's has no place for it; use null",
+        ),
+        (
+            "evaluate.jackknife={blocks: 20}",
+            "evaluate.jackknife",
+            "errors of distances, and evaluate.features is null",
+        ),
         ("methods.rademacher_10.probes=0", "methods.rademacher_10", "probes: input should be"),
         (
             "methods.ocm_relative.kind=ocn",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -102,6 +103,12 @@ def test_a_card_has_a_frontier_three_numbers_and_what_they_are_of() -> None:
     assert bits.value == min(v for k, v in numbers.items() if k[0] == "nll_bpd" and "K10" in k)
     assert card.sketch and [line.kind for line in card.sketch.lines] == ["ours", "solver", "usual"]
     assert all(34 <= x <= 312 and 8 <= y <= 114 for li in card.sketch.lines for x, y in li.points)
+
+
+def test_the_ends_of_a_sketch_are_plain_numbers() -> None:
+    html = render(entries(ROOT), "")
+    ends = re.findall(r'<text x="30"[^>]*>([^<]*)</text>', html)
+    assert "177" in ends and not [end for end in ends if "e+" in end]
 
 
 def test_guided_numbers_are_those_of_the_least_scale() -> None:

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy import ndarray
 from PIL import Image
 
-from ocm_core.report.figures import charts, likelihood, tradeoff
+from ocm_core.report.figures import charts, contrast_sheet, likelihood, tradeoff
 from ocm_core.report.figures.chosen_timesteps import LONGEST, chosen_timesteps
 from ocm_core.report.figures.deviations import predicted_deviations
 from ocm_core.report.figures.differences import difference_curves
@@ -295,3 +295,21 @@ def test_latents_are_no_pictures_but_their_deviations_are() -> None:
     pane = predicted_deviations(_deviations(4)).panes[0]
     assert isinstance(pane, PictureMatrix)
     assert [name for name, _ in pane.rows] == ["ocm", "M = 1", "M = 100"]
+
+
+@pytest.mark.parametrize(("room", "shown"), [(1, 1), (5, 4), (7, 6), (9, 8), (12, 12), (30, 12)])
+def test_the_first_sheet_has_no_empty_place(
+    room: int, shown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number of images there is room for."""
+    monkeypatch.setattr(contrast_sheet, "BUDGET", room * 2 * 4 * 4 * 3)  # a route and the test set
+    drawn = np.full((12, 4, 4, 3), 99, np.uint8)
+    routes = {"ddpm, ocm": ("ddpm", "ocm")}
+    monkeypatch.setattr(pictures, "_REDUCTIONS", (1,))
+    figure = contrast_sheet.image_sheet({("ddpm", "ocm", 10): drawn}, routes, [10], drawn, "")
+    assert figure is not None and f"The first {shown} " in figure.caption
+    (matrix,) = [pane for pane in figure.panes if isinstance(pane, PictureMatrix)]
+    for _, cells in matrix.rows:
+        for picture in cells:
+            assert isinstance(picture, Picture)
+            assert (picture.width + 1) * (picture.height + 1) == shown * 5 * 5

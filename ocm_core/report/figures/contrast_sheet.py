@@ -16,9 +16,9 @@ from ocm_core.report.page.pictures import Pixels
 
 ID = "sheet"
 DATA = "test set"
-_ROWS, _COLUMNS = 2, 6  # images of a cell, at most
+_ROWS, _COLUMNS = 2, 6  # images of a cell, at most: fewer columns would make it too high
 _POINTS = 300  # of a panel
-BUDGET = 400_000  # bytes of pixels in all
+BUDGET = 700_000  # bytes of pixels in all: enough for photographs of 32×32
 
 RouteNames = Mapping[str, tuple[str, str]]  # by the name of a row: sampler and method
 
@@ -33,11 +33,10 @@ def image_sheet(
     shape = next(iter(samples.values())).shape
     wanted = (min(_ROWS * _COLUMNS, shape[0]), *shape[1:])
     count, reduction = pictures.fit(wanted, (len(found) + 1) * len(steps), BUDGET, fewest=4)
-    lines = min(_ROWS, count)
-    count -= count % lines  # no empty place
+    count = min(count, max(1, count // _COLUMNS) * _COLUMNS)  # no empty place
 
     def cell(name: str, images: Pixels) -> Picture:
-        strip = pictures.sheet(pictures.shrink(images[:count], reduction), count // lines)
+        strip = pictures.sheet(pictures.shrink(images[:count], reduction), _COLUMNS)
         return Picture("", name, pictures.uri(strip), strip.shape[1], strip.shape[0])
 
     rows = [

@@ -50,6 +50,8 @@ TINY = {
         "~evaluate.likelihood.fewer.rademacher_100",
         "evaluate.likelihood.images=6",
         "evaluate.likelihood.batch_size=2",
+        *("evaluate.features.neighbours=2", "evaluate.jackknife={blocks: 2}"),
+        "evaluate.loss={images: 4, batch_size: 2, seed: 0}",
         *("evaluate.deviation.images=1", "evaluate.deviation.times=[1, 60]"),
         *("evaluate.deviation.probes=[1]", "evaluate.cost.repeats=1", "evaluate.cost.batch_size=2"),
     ],

@@ -531,7 +531,7 @@ class JackknifeParams(Params):
 class LossParams(Params):
     """The loss of the score network on test images, each at a timestep of its own."""
 
-    images: Count | None  # null: the whole test set
+    images: Annotated[int, Field(ge=2, le=10**9)] | None  # null: the whole test set
     batch_size: BatchSize
     seed: Seed
 

@@ -118,6 +118,12 @@ def test_a_jackknife_is_of_one_seed_and_of_blocks(
         compose("digits", asked)
 
 
+def test_a_loss_of_one_image_would_have_no_error() -> None:
+    asked = ["evaluate.loss={images: 1, batch_size: 8, seed: 0}"]
+    with pytest.raises(OcmError, match=r"evaluate\.loss\.images: .*greater than or equal to 2"):
+        compose("digits", asked)
+
+
 @pytest.mark.parametrize(
     ("override", "reason"),
     [

@@ -7,7 +7,7 @@ streams that differ in any of the five never meet; tests/core/test_streams.py tr
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, unique
 from zlib import crc32
 
 import numpy as np
@@ -23,6 +23,7 @@ LARGEST_SEED = 2**32 - 1
 LARGEST_TIME = 2**_TIME_BITS - 1
 
 
+@unique
 class Purpose(Enum):
     """What the numbers are for: two words of the counter, and whether a timestep is in the key."""
 
@@ -31,8 +32,8 @@ class Purpose(Enum):
     SAMPLE_SIGN = (0, 1, False)
     SAMPLE_LABEL = (0, 2, False)
     # of sample `index` by which heads are chosen
-    SELECTION_NORMAL = (8, 0, False)
-    SELECTION_SIGN = (8, 1, False)
+    SELECTION_NORMAL = (9, 0, False)
+    SELECTION_SIGN = (9, 1, False)
     # of test image `index` at a timestep
     LIKELIHOOD_NORMAL = (0, 0, True)
     LIKELIHOOD_SIGN = (0, 1, True)

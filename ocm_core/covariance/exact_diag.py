@@ -12,6 +12,9 @@ from ocm_core.diffusion.denoiser import Prediction
 class Method(PosteriorMethod):
     reads_jacobian: ClassVar[bool] = True
 
+    def jacobian_products(self, dimension: int) -> int:
+        return dimension
+
     def c(self, prediction: Prediction) -> Tensor:
         diagonal = jacobian(prediction).diagonal(dim1=1, dim2=2).reshape_as(prediction.x)
         return 1.0 - prediction.marginal[1].sqrt() * diagonal

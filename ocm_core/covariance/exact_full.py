@@ -15,6 +15,9 @@ from ocm_core.rng.noise import Noise
 class Method(CovarianceMethod):
     reads_jacobian: ClassVar[bool] = True
 
+    def jacobian_products(self, dimension: int) -> int:
+        return dimension
+
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = full(prediction.combine(matrix))
         # floor + gain · C shares C's eigenvectors

@@ -110,6 +110,15 @@ class CovarianceMethod(BaseModel, ABC):
     def needs(self) -> Need:
         return "nothing"
 
+    @property
+    def sampling_probes(self) -> int:
+        """The ±1 probes that the method draws per sample and evaluation of the network."""
+        return 0
+
+    def jacobian_products(self, dimension: int) -> int:
+        """The vector-Jacobian products that the method takes per evaluation of the network."""
+        return min(self.sampling_probes, dimension)
+
     def last_sigma(self, limit: float | None) -> float | None:
         """What limits σ at the step into τ_1: as published, fixed variances stay as they are."""
         return None if self.fixed_variance else limit

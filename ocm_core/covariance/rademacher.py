@@ -15,6 +15,10 @@ class Method(CovarianceMethod):
     reads_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
+    @property
+    def sampling_probes(self) -> int:
+        return self.probes
+
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = probed(prediction, noise, self.probes)
         return lambda step: step.through(c)

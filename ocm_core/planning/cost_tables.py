@@ -17,7 +17,7 @@ from ocm_core.planning.roofline import (
     Utilisation,
     roofline_time,
 )
-from ocm_core.planning.workload import StageWork, Workload, probes_of
+from ocm_core.planning.workload import StageWork, Workload
 from ocm_core.text import text_table
 
 TOO_LARGE = "too large"
@@ -120,7 +120,7 @@ def memory(workloads: Sequence[Workload]) -> CostTable:
         room = A100.memory - 4 * counts.parameters
         most, most_trained = counts.evaluation.fitting(room), counts.training.fitting(room)
         sample, methods = workload.experiment.sample, workload.experiment.methods
-        probed = any(probes_of(methods[c.method]) for c in cells(workload.experiment))
+        probed = any(workload.products(methods[c.method]) for c in cells(workload.experiment))
         most_sampled = most_trained if probed else most  # products with the Jacobian keep the graph
         has_moments = any(work.stage == "moments" for work in workload.stages())
         rows.append(
@@ -176,11 +176,14 @@ def _single(workload: Workload) -> Iterator[tuple[str, OperationCount]]:
     learned = sum(method.needs == "head" for method in methods.values())
     heads = f"{learned} head{'s' * (learned > 1)}, {workload.counts.probes} probe"
     heads += "s" * (workload.counts.probes > 1)
-    yield f"training step, batch {settings.batch_size} ({heads})", workload.training_step()
-    own = [cell for cell in cells(experiment) if cell.sampler == "ddpm" and cell.method == "ocm"]
+    if learned:
+        yield f"training step, batch {settings.batch_size} ({heads})", workload.training_step()
+    drawn = cells(experiment)
+    ours = next((c for c in drawn if (c.sampler, c.method) == ("ddpm", "ocm")), drawn[-1])
+    own = [c for c in drawn if (c.sampler, c.method) == (ours.sampler, ours.method)]
     for cell in dict.fromkeys((min(own, key=_length), max(own, key=_length))):
         guided = ", guided" if cell.guidance != 1.0 else ""
-        yield f"sample by `ocm`, K = {cell.steps}{guided}", workload.one_sample(cell)
+        yield f"sample by `{cell.method}`, K = {cell.steps}{guided}", workload.one_sample(cell)
     if experiment.evaluate.likelihood:
         image, evaluations = workload.likelihood_image()
         yield f"NLL image, all cells ({evaluations:,} evaluations)", image

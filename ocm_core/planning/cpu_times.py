@@ -8,11 +8,12 @@ other work, too. Stages that take but a few minutes are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ocm_core.cells import cells_of
 from ocm_core.pipeline.table import Task
 from ocm_core.planning.disk_space import splits
-from ocm_core.planning.workload import chain_grid, likelihood_timesteps, probes_of
+from ocm_core.planning.workload import built, chain_grid, likelihood_timesteps
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 
@@ -88,7 +89,8 @@ def _likelihood(experiment: Experiment, times: ImageTimes) -> float:
     spent = 0.0
     for lengths, labels in settings.groups().items():
         visited = likelihood_timesteps(experiment, lengths)
-        probes = [probes_of(experiment.methods[label]) for label in labels]
-        evaluations = 1 + any(probes)
-        spent += len(visited) * (evaluations * times.evaluation + sum(probes) * times.product)
+        values, methods = prod(experiment.shape), [built(experiment.methods[k]) for k in labels]
+        products = [method.jacobian_products(values) for method in methods]
+        evaluations = 1 + any(products)
+        spent += len(visited) * (evaluations * times.evaluation + sum(products) * times.product)
     return images * spent

@@ -23,7 +23,7 @@ from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.networks.keys import count_values
 from ocm_core.params.resolved import load
-from ocm_core.planning.operation_counts import BatchCount, count_batch
+from ocm_core.planning.operation_counts import NOTHING, BatchCount, count_batch
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch, Labels, Times
@@ -60,7 +60,8 @@ class NetworkCounts:
     evaluation: BatchCount  # noise prediction
     head: BatchCount  # covariance from the features of the trunk
     product: BatchCount  # vector-Jacobian product, after a prediction with a graph
-    training: BatchCount  # a step of all heads: prediction with a graph, products, gradients
+    training: BatchCount  # a step of all heads: prediction with a graph, products, gradients;
+    # without heads, a prediction with a graph and one product
     probes: int  # vector-Jacobian products in `training`
 
 
@@ -82,10 +83,14 @@ def count_networks(experiment: Experiment) -> NetworkCounts:
     known = new_denoiser(experiment, network)
     denoiser = MetaDenoiser(network, known.schedule, known.time, heads)
     predict = partial(_predict, denoiser, experiment)
-    label = next(iter(methods))
     evaluation = count_batch(lambda n: torch.no_grad()(partial(predict, n)))
-    head = count_batch(lambda n: torch.no_grad()(partial(predict(n).head, label)))
     product = count_batch(lambda n: partial(_product, predict(n, graph=True)))
+    if not methods:
+        none = BatchCount(NOTHING, NOTHING)
+        graph = count_batch(lambda n: lambda: _product(predict(n, graph=True)))
+        return NetworkCounts(count_values(network), 0, evaluation, none, product, graph, 0)
+    label = next(iter(methods))
+    head = count_batch(lambda n: torch.no_grad()(partial(predict(n).head, label)))
     # further probes are further products, which all heads share: there is no need to run them
     single = {name: _with_one_probe(method) for name, method in methods.items()}
     traced = count_batch(lambda n: partial(_train, _fitting(denoiser, single, experiment), n))

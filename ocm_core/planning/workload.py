@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from ocm_core import covariance
 from ocm_core.cells import Cell, cells, cells_of
+from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.chains import Chain
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.errors import OcmError
 from ocm_core.pipeline.table import Task, tasks
 from ocm_core.planning.disk_space import (
     FLOAT32,
@@ -29,7 +30,6 @@ from ocm_core.schema.experiment import BestFidHeads, Experiment, MethodParams
 
 DIMENSIONS = {"inception": 2048, "efficientnet_lite0": 1280}  # of features
 SCORE_STEP = 3.0  # evaluations: forward, and the gradients of inputs and of weights
-_FREE = ("beta", "beta_tilde", "delta", "iddpm", "analytic", "none")  # these run no further network
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Workload:
         count, gpu, drawn = self.experiment.sample.count, NOTHING, 0.0
         for cell in drawn_cells:
             gpu += self.one_sample(cell) * count
-            probes = probes_of(self.experiment.methods[cell.method])
+            probes = built(self.experiment.methods[cell.method]).sampling_probes
             drawn += count * self.values * (cell.steps + (cell.steps - 1) * probes)
         disk = len(drawn_cells) * count * self.values * FLOAT32
         return StageWork("sample", gpu, drawn, disk=disk)
@@ -175,7 +175,7 @@ class Workload:
         rows = 2 if guided else 1
         evaluation = self.counts.evaluation.per_item(rows * batch) * (rows * steps)
         variance = self.step_covariance(method, batch)
-        if guided and probes_of(method):
+        if guided and self.products(method):
             variance += self.counts.evaluation.per_item(batch)  # once more per branch, with a graph
         return evaluation + variance * ((2 if both else 1) * (steps - 1))
 
@@ -183,11 +183,11 @@ class Workload:
         """Of one item, beyond the noise prediction."""
         if method.needs == "head":
             return self.counts.head.per_item(batch)
-        if probes := probes_of(method):
-            return self.counts.product.per_item(batch) * probes
-        if method.kind not in _FREE:
-            raise OcmError(f"the cost of a covariance of kind {method.kind!r} is not counted")
-        return NOTHING
+        return self.counts.product.per_item(batch) * self.products(method)
+
+    def products(self, method: MethodParams) -> int:
+        """Vector-Jacobian products per evaluation, as the method's class says."""
+        return built(method).jacobian_products(self.values)
 
     @property
     def dimensions(self) -> int:
@@ -309,9 +309,8 @@ class Workload:
         return split_bytes(self.experiment) / sum(stored_items(self.experiment).values())
 
 
-def probes_of(method: MethodParams) -> int:
-    """Vector-Jacobian products that the method takes in each sampling step."""
-    return int(method.options["probes"]) if method.kind == "rademacher" else 0
+def built(method: MethodParams) -> CovarianceMethod:
+    return covariance.build(method.kind, **method.options)
 
 
 def likelihood_timesteps(experiment: Experiment, lengths: Iterable[int]) -> set[int]:

@@ -14,7 +14,7 @@ from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep, predict
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, TrainingBatch
 from ocm_core.diffusion import chains, schedule
-from ocm_core.diffusion.denoiser import Denoiser, forward
+from ocm_core.diffusion.denoiser import Denoiser, Prediction, forward
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.transition import Ddim, Ddpm, transition
 from ocm_core.errors import OcmError
@@ -98,6 +98,15 @@ class MethodContract:
         for name in method.samplers & KERNELS.keys():
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
+
+    def test_declares_how_many_products_with_the_jacobian_it_takes(
+        self, method, model, monkeypatch
+    ):
+        products, vjp = [], Prediction.vjp
+        monkeypatch.setattr(Prediction, "vjp", lambda *of: products.append(of) or vjp(*of))
+        method.step_covariance(predict(model, [method], torch.randn(6, 2), 20, None), self.noise())
+        assert method.jacobian_products(2) == len(products)
+        assert method.reads_jacobian == (len(products) > 0)
 
     def test_samples_are_finite_and_repeatable(self, method, model):
         for name in method.samplers & KERNELS.keys():

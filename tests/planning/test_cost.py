@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from ocm_core import covariance
+from ocm_core.cells import cells
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.cli import main
+from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.params.resolved import load
-from ocm_core.planning.cost_report import FILE, section, workloads
+from ocm_core.planning.cost_report import FILE, as_text, section, workloads
 from ocm_core.planning.cost_tables import CostTable
 from ocm_core.planning.diagnosis import gpu_hours
-from ocm_core.planning.network_counts import NetworkCounts
+from ocm_core.planning.network_counts import NetworkCounts, count_networks
 from ocm_core.planning.operation_counts import NOTHING, BatchCount, OperationCount
 from ocm_core.planning.roofline import A100, GPUS, H100, Utilisation, roofline_time
 from ocm_core.planning.workload import Workload
+from ocm_core.schema.experiment import MethodParams
 
 FULL = Utilisation(1.0, 1.0)
 TRACED = ("celeba64", "imagenet256")  # pixels, and latents with guidance
@@ -49,6 +53,49 @@ def test_probes_at_sampling_time_are_products():
     experiment = load("cifar10_cs")
     look = workload("cifar10_cs").step_covariance(experiment.methods["rademacher_100"], 7)
     assert look.operations == pytest.approx(100e-6)
+
+
+def test_an_experiment_without_heads_has_its_tables():
+    known = load("cifar10_cs")
+    sampler = known.sample.samplers["ddpm"]
+    samplers = {"ddpm": sampler.model_copy(update={"methods": ["exact_diag"]})}
+    changes = {
+        "methods": {"exact_diag": MethodParams(kind="exact_diag", needs="nothing")},
+        "sample": known.sample.model_copy(update={"samplers": samplers}),
+        "evaluate": known.evaluate.model_copy(update={"likelihood": None, "chains": None}),
+    }
+    experiment = known.model_copy(update=changes)
+    said = as_text([Workload(experiment, count_networks(experiment))], FULL)
+    assert "sample by `exact_diag`, K = 10" in said and "training step" not in said
+
+
+class Constant(CovarianceMethod):
+    """A user's method, without a head."""
+
+    def step_covariance(self, prediction, noise):
+        return lambda step: step.fixed(1.0, prediction.x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "products"),
+    [("exact_diag", 3 * 32 * 32), ("exact_full", 3 * 32 * 32), ("beta", 0), ("constant", 0)],
+)
+def test_a_method_without_a_head_costs_what_its_class_says(kind, products, monkeypatch):
+    known = covariance._class_of
+    monkeypatch.setattr(
+        covariance, "_class_of", lambda kind: Constant if kind == "constant" else known(kind)
+    )
+    method, counted = MethodParams(kind=kind, needs="nothing"), workload("cifar10_cs")
+    look = counted.step_covariance(method, 7)
+    assert look.operations == pytest.approx(1e-6 * products)
+    methods = counted.experiment.methods | {"rademacher_100": method}
+    experiment = counted.experiment.model_copy(update={"methods": methods})
+    cell = next(c for c in cells(experiment) if c.method == "rademacher_100")
+    found = replace(counted, experiment=experiment).sample([cell])
+    count = experiment.sample.count
+    expected = count * (cell.steps + (cell.steps - 1) * 1e-6 * products)
+    assert found.gpu.operations == pytest.approx(expected)
+    assert found.drawn == count * cell.steps * 3 * 32 * 32  # the exact ones draw no probes
 
 
 def test_a_table_of_likelihoods_takes_an_evaluation_per_timestep():

@@ -18,7 +18,12 @@ from ocm_core.covariance import build_all
 from ocm_core.networks._layers import Attention
 from ocm_core.params.resolved import load
 from ocm_core.planning.network_counts import count_networks
-from ocm_core.planning.operation_counts import OperationCount, count_batch, count_operations
+from ocm_core.planning.operation_counts import (
+    NOTHING,
+    OperationCount,
+    count_batch,
+    count_operations,
+)
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MethodParams
 from ocm_core.training.batches import InMemory, Unlabelled
@@ -127,3 +132,14 @@ def test_real_tensors_give_the_same_operations():
 
     assert found.probes == 3
     assert count_operations(step).operations == found.training.of(3).operations
+
+
+def test_networks_are_counted_where_no_method_has_a_head():
+    experiment = load("cifar10_cs_smoke")
+    every = count_networks(experiment)
+    methods = {"exact_diag": MethodParams(kind="exact_diag", needs="nothing")}
+    found = count_networks(experiment.model_copy(update={"methods": methods}))
+    assert (found.evaluation, found.product) == (every.evaluation, every.product)
+    assert (found.head.of(7), found.head_parameters, found.probes) == (NOTHING, 0, 0)
+    both = every.evaluation.of(7).operations + every.product.of(7).operations
+    assert found.training.of(7).operations == both

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, predict
+from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
@@ -69,6 +70,10 @@ def test_exact_diagonal_is_the_mean_over_all_sign_probes(betas, seed, dimension,
     probes = [v.double() for v in probes]
     exact = covariance.build("exact_diag").c(seen)
     torch.testing.assert_close(hutchinson(seen, probes), exact, rtol=1e-9, atol=1e-9)
+    batch = TrainingBatch(seen, seen.x, seen.x, Decoder(None), tuple(probes))
+    for count, expected in ((len(probes), exact), (1, hutchinson(seen, probes[:1]))):
+        target = covariance.build("ocm", probes=count).target(batch)
+        torch.testing.assert_close(target, expected, rtol=1e-9, atol=1e-9)
 
 
 @given(betas, seeds, dimensions, st.integers(1, 8), st.data())

@@ -14,6 +14,7 @@ from ocm_core.compare.revisions import WorkingTree, commit
 from ocm_core.errors import OcmError
 from ocm_core.overview import result_notes
 from ocm_core.overview.result_tables import DOCUMENTS, named_in, refilled
+from tests.docs.page import blocks
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -78,6 +79,36 @@ def test_every_folder_that_the_tour_names_exists() -> None:
     folders = [name for name in named if "/" in name]
     assert "ocm_core/covariance" in folders
     assert [name for name in folders if not (ROOT / name).exists()] == []
+
+
+PAGES = ["README.md", *sorted(str(f.relative_to(ROOT)) for f in (ROOT / "docs").glob("*.md"))]
+SHIPPED = "ocm_core/shipped"  # made when a wheel is built
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_source_file_that_a_page_names_exists(page: str) -> None:
+    """Below the repository, the package or a room of it; files that a page writes are new."""
+    text = (ROOT / page).read_text()
+    written = {block.file for block in blocks(text)} | {SHIPPED}
+    named = re.findall(r"`((?:ocm_core|tests|benchmarks)/[\w./]+|[\w/]+\.py)`", text)
+    rooms = [ROOT, ROOT / "ocm_core", *(ROOT / "ocm_core").iterdir()]
+    missing = [
+        name
+        for name in dict.fromkeys(named)
+        if name not in written and not any((room / name).exists() for room in rooms)
+    ]
+    assert missing == []
+
+
+def test_the_file_that_opens_a_section_of_the_mathematics_has_a_formula() -> None:
+    """That it exists is not enough: `datasets/mixture.py` does, and computes nothing."""
+    opened = re.findall(
+        r"^## .*\n\(`([\w/]+\.py)`", (ROOT / "docs/mathematics.md").read_text(), re.M
+    )
+    assert "diffusion/transition.py" in opened
+    formula = re.compile("[ᾱβσΣεΓτλ√²]")
+    plain = [f for f in opened if not formula.search((ROOT / "ocm_core" / f).read_text())]
+    assert plain == []
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README))

@@ -15,17 +15,20 @@ import torch
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, ReverseStep, StepCovariance, Tally
 from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.diffusion import chains, schedule
 from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal
 from ocm_core.diffusion.mixture import mixture
+from ocm_core.diffusion.transition import Ddpm, transition
+from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.mmd import mean_kernel
 from ocm_core.networks.mixture import true_score
 from ocm_core.params.resolved import load
 from ocm_core.rng.noise import Noise, SampleNoise
 from ocm_core.samplers.ancestral import ddpm
+from tests.core.doubles import Replay
 
 DATA = load("toy_mog9").data
 LEVELS = schedule.linear(1000)
@@ -91,6 +94,32 @@ def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
 
     best = best_v(x, t)
     assert loss(best) < min(loss(best - 0.05), loss(best + 0.05))
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 300])
+def test_the_loss_is_the_bound_s_term_of_an_adjacent_step(t: int) -> None:
+    x0, eps, x = noisy(t, 5)
+    head = Given(torch.linspace(-0.5, 1.5, 10, dtype=torch.float64).view(5, 2))
+    model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    method, decoder = covariance.build("iddpm"), Decoder(None, variance="method")
+    loss = method.loss(TrainingBatch(model.predict(x, t), x0, eps, decoder))
+    likelihood = Likelihood(model, {"iddpm": method}, decoder)
+    seen = likelihood.evaluate(x0, t, Replay([eps]), None, {"iddpm": Tally()})
+    terms = seen.terms(transition(LEVELS, t - 1, t), ["iddpm"])
+    torch.testing.assert_close(loss.detach(), terms["iddpm"].detach())
+
+
+@pytest.mark.parametrize(("v", "clamped"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
+def test_a_clamped_v_lies_between_0_and_1(v: float, clamped: float) -> None:
+    head = Given(torch.full((1, 2), v, dtype=torch.float64))
+    model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    step = ReverseStep(transition(LEVELS, 100, 300), Ddpm())
+    for clamp, expected in ((True, clamped), (False, v)):
+        seen = model.predict(noisy(300, 1)[2], 300)
+        found = covariance.build("iddpm", clamp=clamp).step_covariance(seen, Replay([]))(step)
+        low, high = step.transition.beta_tilde, step.transition.b_st
+        variance = torch.full((1, 2), low ** (1 - expected) * high**expected).double()
+        torch.testing.assert_close(found.diagonal(seen.x).detach(), variance)
 
 
 def test_the_best_v_leaves_its_range_where_the_data_are_wider_than_the_noise() -> None:

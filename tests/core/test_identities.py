@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, predict
+from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, Tally, predict
 from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
@@ -227,3 +227,5 @@ def test_clamped_entries_are_counted():
     torch.testing.assert_close(
         posterior.variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]])
     )
+    step.clip.limit_c(torch.tensor([0.0, 1.0]), at_the_limits := Tally())
+    assert at_the_limits.read() == {"entries": 2, "below": 0, "above": 0}

@@ -121,6 +121,32 @@ def test_full_covariance_agrees_with_its_diagonal_case(seed, dimension):
     torch.testing.assert_close(matrix.matrix(), torch.diag_embed(variance))
 
 
+@given(seeds, st.integers(1, 5), st.floats(0.1, 3.0))
+def test_full_covariance_is_that_of_its_matrix(seed, dimension, factor):
+    """Of any matrix its symmetric part; noise is scaled by the symmetric root."""
+    root = points(seed, 3, dimension, dimension)
+    skewed = points(seed + 1, 3, dimension, dimension)
+    matrix = root @ root.mT
+    found = full(matrix + skewed - skewed.mT)
+    torch.testing.assert_close(found.matrix(), matrix)
+    torch.testing.assert_close(found.times(factor).matrix(), factor * matrix)
+    eye = torch.eye(dimension, dtype=torch.float64).expand_as(matrix)
+    columns = torch.stack([found.scale(eye[:, i]) for i in range(dimension)], dim=2)
+    torch.testing.assert_close(columns, columns.mT)
+    torch.testing.assert_close(columns @ columns, matrix)
+    torch.testing.assert_close(found.diagonal(skewed[:, 0]), matrix.diagonal(dim1=1, dim2=2))
+    largest = torch.linalg.eigvalsh(found.limited(factor).matrix())[:, -1]
+    unlimited = torch.linalg.eigvalsh(matrix)[:, -1]
+    torch.testing.assert_close(largest, unlimited.clamp(max=factor**2))
+
+
+def test_a_factor_is_on_variances_and_a_limit_on_standard_deviations():
+    variance = torch.tensor([[0.04, 4.0]])
+    torch.testing.assert_close(Diagonal(variance).times(3.0).variance, 3.0 * variance)
+    limited = Diagonal(variance).limited(0.5).variance
+    torch.testing.assert_close(limited, torch.tensor([[0.04, 0.25]]))
+
+
 @given(betas, seeds, st.sampled_from(["ocm", "exact_diag", "rademacher", "analytic"]), st.data())
 @settings(max_examples=40)
 def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.schema.chains import ListChain, OptimalChain, PowerChain, QuadraticChain
 from tests.goldens_io import arrays, facts
@@ -85,6 +86,34 @@ def test_skips_follow_from_their_definition(betas, data):
     assert 0 <= ours.beta_tilde(s, t) <= b[s] * (1 + 1e-12)
 
 
+@given(betas=st.lists(st.floats(1e-4, 0.9), min_size=1, max_size=20), r=st.floats(0.1, 10.0))
+def test_data_of_another_range_have_the_schedule_of_their_signal(betas, r):
+    """x_t / √(r²ᾱ + b) has the signal r√ᾱ / √(r²ᾱ + b) of data in [-1, 1]."""
+    ours = schedule.Schedule(np.append(0.0, betas))
+    signal = r**2 * ours.alpha_bar
+    np.testing.assert_allclose(ours.spread(r), signal + ours.b)
+    np.testing.assert_allclose(ours.for_range(r).alpha_bar, signal / (signal + ours.b), rtol=1e-9)
+
+
+def test_a_linear_schedule_of_any_length_ends_equally_noisy():
+    for steps in (50, 1000, 4000):
+        assert steps * schedule.linear(steps).betas[[1, -1]] == pytest.approx([0.1, 20.0])
+
+
+def test_the_chain_s_first_posterior_variance_is_that_of_its_first_two_timesteps():
+    full = schedule.linear(50)
+    for chain, expected in (((5, 40), (5, 40)), ((3, 9, 40), (3, 9)), ((40,), (1, 2))):
+        last = transitions(full, chain)[-1]
+        assert last.beta_tilde_chain_start == full.beta_tilde(*expected)
+        assert last.beta_tilde_schedule_start == full.beta_tilde(1, 2)
+
+
+def test_costs_of_batches_are_averaged_by_their_sizes():
+    costs = [chains.StepCosts((0, 1), np.full((2, 2), c), np.full(2, 10 * c)) for c in (1.0, 4.0)]
+    found = chains.averaged(costs, [2, 1])
+    assert (found.steps == 2.0).all() and (found.ends == 20.0).all()
+
+
 @given(steps=st.integers(2, 300), data=st.data())
 def test_even_chain_ends_at_both_ends(steps, data):
     length = data.draw(st.integers(2, steps))
@@ -125,6 +154,7 @@ def test_all_optimal_chains_of_a_thousand_timesteps_take_less_than_a_second():
 def test_a_power_chain_is_the_power_of_an_even_grid():
     assert chains.power(1000, 5, 1.0, 200) == (200, 400, 600, 800, 1000)
     assert chains.power(1000, 10, 2.0, 10) == tuple(10 * k**2 for k in range(1, 11))
+    assert chains.power(100, 10, 2.0, 1) == tuple(k**2 for k in range(1, 11))
     assert chains.power(1000, 1, 2.0, 10) == (1000,)
 
 
@@ -170,5 +200,7 @@ def test_bad_requests_are_refused_in_words():
         schedule.build("exponential", 10)
     with pytest.raises(OcmError, match="expected 0 ≤ s < t ≤ T = 50"):
         schedule.linear(50).skips_to(51)
+    with pytest.raises(OcmError, match="s = 7, t = 7: expected 0 ≤ s < t ≤ T = 50"):
+        transition(schedule.linear(50), 7, 7)
     with pytest.raises(OcmError, match="strictly between 0 and 1"):
         schedule.Schedule(np.array([0.0, 1.5]))

@@ -10,10 +10,11 @@ from ocm_core import covariance
 from ocm_core.diffusion import chains, schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.mixture import Mixture
+from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.transition import Ddim, Ddpm
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore
+from ocm_core.params.resolved import load
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.samplers.ancestral import ancestral
 
@@ -95,6 +96,22 @@ def test_mixture_bound_approaches_the_entropy_as_the_chain_grows():
     assert few > more > many > -0.05
     assert many < 0.1
     assert gaps(PAIR, [25], "beta_tilde")[0] > more
+
+
+def test_the_density_of_a_mixture_integrates_to_one():
+    axis = torch.linspace(-6, 6, 241, dtype=torch.float64)
+    x = torch.cartesian_prod(axis, axis)
+    alpha_bar, b = (torch.full((len(x), 1), value, dtype=torch.float64) for value in (0.7, 0.3))
+    mass = PAIR.log_density(x, alpha_bar, b).exp().sum() * (axis[1] - axis[0]) ** 2
+    assert float(mass) == pytest.approx(1.0, abs=1e-6)
+    assert PAIR.variance == pytest.approx((1.0 + 0.25) / 2 + 0.09)
+
+
+def test_a_grid_of_modes_is_centred():
+    data = load("toy_mog9").data
+    found, distances = mixture(data).means, data.layout.spacing / data.scale
+    axis = torch.tensor([-distances, 0.0, distances], dtype=torch.float64)
+    torch.testing.assert_close(found, torch.cartesian_prod(axis, axis))
 
 
 def test_gaussian_entropy_in_closed_form():

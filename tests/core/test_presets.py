@@ -9,7 +9,7 @@ from ocm_core.covariance.interface import check_defined
 from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.samplers.cell_sampler import kernel_of
-from ocm_core.samplers.presets import PRESETS, preset_named
+from ocm_core.samplers.presets import PRESETS, Preset, preset_named
 from ocm_core.schema.chains import OptimalChain
 
 BUDGETS = (5, 7, 10, 15, 20, 25)
@@ -28,6 +28,13 @@ def test_a_preset_is_defined_at_every_budget(name: str) -> None:
         for schedule in SCHEDULES:
             chain = chains.build(walk.chain, schedule, evaluations)
             assert len(chain) == evaluations and chain[-1] == schedule.steps
+
+
+def test_an_entry_holds_from_its_number_of_evaluations_on() -> None:
+    walks = preset_named("quality").walks
+    preset = Preset("delta", {4: walks[1], 6: walks[6]})
+    expected = {1: 1, 4: 1, 5: 1, 6: 6, 7: 6}
+    assert {k: preset.walk(k) for k in expected} == {k: walks[v] for k, v in expected.items()}
 
 
 @pytest.mark.parametrize("evaluations", BUDGETS)

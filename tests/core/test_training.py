@@ -24,7 +24,7 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.mixture import Mixture
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.schedule import Schedule, q_sample
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.networks import build
@@ -35,7 +35,7 @@ from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as MomentSettings
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.training import loop
-from ocm_core.training.baselines import gaussian_baseline, target_means, timesteps
+from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
 from ocm_core.training.batches import InMemory, noisy_batch, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
@@ -243,10 +243,12 @@ def test_heads_trained_together_equal_heads_trained_alone(tmp_path):
 
 def test_accumulation_equals_one_large_batch(tmp_path):
     settings = changed(checkpoint_every=100)
-    whole = weights(fit(head_fitting(), settings, tmp_path))
-    parts = weights(fit(head_fitting(), settings.model_copy(update={"accumulate": 4}), tmp_path))
-    for name, value in whole.items():
-        torch.testing.assert_close(parts[name], value, rtol=2e-4, atol=2e-6)
+    whole = fit(head_fitting(), settings, tmp_path)
+    parts = fit(head_fitting(), settings.model_copy(update={"accumulate": 4}), tmp_path)
+    found = weights(parts)
+    for name, value in weights(whole).items():
+        torch.testing.assert_close(found[name], value, rtol=2e-4, atol=2e-6)
+    assert parts.curve[-1] == pytest.approx(whole.curve[-1], rel=1e-4)
 
 
 DISTRIBUTED = """
@@ -376,6 +378,10 @@ def test_a_loss_explodes_from_a_thousandfold_on(loss, stops, tmp_path):
     losses = Scripted([1.0] * 11 + [loss])
     with pytest.raises(OcmError, match="1000-fold") if stops else nullcontext():
         fit(losses, changed(learning_rate=1e-9), tmp_path)
+
+
+def test_a_tiny_loss_may_grow_to_a_small_one(tmp_path):
+    fit(Scripted([1e-6] * 6 + [1.0] * 6), changed(learning_rate=1e-9), tmp_path)
 
 
 def test_a_checkpoint_of_other_networks_is_refused(tmp_path):
@@ -509,8 +515,26 @@ def test_means_do_not_depend_on_how_many_items_are_looked_at_together(size: int)
     assert float(found[35]) == pytest.approx(float(between))
 
 
+def test_a_mean_that_is_not_positive_is_that_of_a_gaussian() -> None:
+    estimate, gaussian = torch.tensor([0.0, -0.1, 0.2, 1.5]), torch.tensor([0.1, 0.3, 0.5, 0.7])
+    assert or_gaussian(estimate, gaussian).tolist() == pytest.approx([0.1, 0.3, 0.2, 1.5])
+
+
 def test_what_has_no_target_has_no_mean() -> None:
     assert target_means(head_fitting(("iddpm",)), seed=0) == {}
+
+
+def test_the_noise_s_own_square_is_taken_off_in_one_minus_gamma() -> None:
+    """At T, where ε̂ ≈ ε, its error is then far below that of Γ."""
+    levels = schedule.linear(1000)
+    x0 = torch.from_numpy(PAIR.draw(50, np.random.default_rng(0)))
+    eps = torch.from_numpy(np.random.default_rng(1).standard_normal((50, 2)))
+    model = Denoiser(MixtureScore(PAIR, levels), levels)
+    predicted = model.predict(q_sample(x0, eps, *levels.marginal(1000)), 1000).eps
+    gamma, gamma_error, rest, error = estimate_at(model, 1000, x0, eps).tolist()
+    assert gamma == pytest.approx(float((predicted**2).mean()))
+    assert rest == pytest.approx(float((eps**2 - predicted**2).mean()))
+    assert error < 0.05 * gamma_error
 
 
 def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import cast, get_args
+from types import SimpleNamespace
+from typing import Any, Literal, cast, get_args
 
 import pytest
 
 from ocm_core.cells import cells
+from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import pixel_sigma_limit
+from ocm_core.diffusion.guidance import GuidedDenoiser
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel
 from ocm_core.errors import OcmError
@@ -134,6 +137,35 @@ def test_the_limit_of_a_cell_is_for_estimated_variances(
     no_network = Denoiser(cast(ScoreNetwork, None), schedule.linear(1000))  # nothing asks it
     CellSampler(experiment, no_network, cell, "cpu").draw(range(1), None)
     assert asked["last_sigma"] == (None if limit is None else pixel_sigma_limit(limit))
+
+
+def test_what_the_parameters_say_reaches_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of σ is in grey levels of the data, of which `digits` have 17."""
+    walk = {"+": ["order=2", "covariance_scale=0.5"], "": ["last_sigma=1.5"]}
+    asked = [f"{new}sample.samplers.ddpm.{key}" for new, keys in walk.items() for key in keys]
+    experiment = compose("digits", [*asked, "sample.clip.covariance=0.8"])
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(cell_sampler, "ancestral", lambda *_, **named: options.update(named))
+    cell = next(c for c in cells(experiment) if (c.sampler, c.method) == ("ddpm", "ocm"))
+    no_network = Denoiser(cast(ScoreNetwork, None), schedule.linear(1000))
+    CellSampler(experiment, no_network, cell, "cpu").draw(range(1), None)
+    assert (options["order"], options["covariance_scale"]) == (2, 0.5)
+    assert options["clip"] == Clip(x0=1.0, c_min=0.0, c_max=0.8)
+    assert options["last_sigma"] == pixel_sigma_limit(1.5, levels=17)
+
+
+@pytest.mark.parametrize("kind", ["guided", "conditional"])
+def test_the_guidance_of_a_cell(
+    kind: Literal["guided", "conditional"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = compose("imagenet256", [f"sample.guidance.covariance={kind}"])
+    models: list[GuidedDenoiser] = []
+    monkeypatch.setattr(cell_sampler, "ancestral", lambda model, *_, **__: models.append(model))
+    network = cast(ScoreNetwork, SimpleNamespace(null_label=1000))
+    cell = next(c for c in cells(experiment) if c.guidance == 1.75)
+    denoiser = Denoiser(network, schedule.linear(1000))
+    CellSampler(experiment, denoiser, cell, "cpu").draw(range(1), None)
+    assert models == [GuidedDenoiser(denoiser, 1.75, 1000, 3, kind)]
 
 
 def test_guidance_of_the_first_three_channels() -> None:

@@ -80,6 +80,15 @@ def test_dit_ddim_steps(dit, clip, eta):
         close(ours, data[f"steps10/learned_range/{clip}/ddim_sample_eta{eta}"][one])
 
 
+def test_a_guided_variance_is_the_conditional_one(dit):
+    x, y = tensor("dit_diffusion", "x"), tensor("dit_diffusion", "y")
+    null = facts("dit_diffusion")["null_class"]
+    guided = GuidedDenoiser(dit, 4.0, null, channels=3).predict(x, 500, y)
+    given, none = (dit.predict(x, 500, label) for label in (y, torch.full_like(y, null)))
+    torch.testing.assert_close(guided.learned_variance, given.learned_variance)
+    assert not torch.allclose(given.learned_variance, none.learned_variance, atol=1e-3)
+
+
 LOOPS = [key for key in arrays("dit_diffusion").files if key.endswith("_sample_loop")]
 
 

@@ -42,6 +42,14 @@ def test_step_costs_are_the_terms_of_every_chain():
             assert table.cost(chain) == pytest.approx(float(expected), rel=1e-6)
 
 
+def test_bits_per_dimension_are_of_the_decoder_the_steps_and_the_prior():
+    found = likelihood().bounds({"K": (1, 4, 20)}, X0, noise_at)[0]["K", "beta"]
+    decoder, first, second, prior = found.terms.double() / (2 * np.log(2))
+    expected = torch.stack([decoder, first + second, prior])
+    torch.testing.assert_close(found.bits_per_dim, expected)
+    assert (prior > 1e-3).all()
+
+
 def test_optimal_chains_have_the_least_bound():
     for table in costs().values():
         for length, best in table.optimal().items():

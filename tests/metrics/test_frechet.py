@@ -89,6 +89,13 @@ def test_variances_along_common_axes_have_a_closed_form(seed: int, smallest: flo
     assert ours == pytest.approx(expected, abs=1e-11 * (a.sum() + b.sum()))
 
 
+def test_a_small_variance_beside_none_counts() -> None:
+    """A singular covariance has no Cholesky factor: eigenvalues down to rounding are kept."""
+    real, generated = (diagonal(np.array([1.0, small, 0.0])) for small in (1e-10, 1.0))
+    found = frechet_distance(real=real, generated=generated)
+    assert found == pytest.approx((1 - 1e-5) ** 2, abs=1e-10)
+
+
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.sampled_from([0.0, 1.0, 1e6]))
 def test_pieces_of_any_size_make_the_same_statistics(sizes: list[int], offset: float) -> None:
     points = np.random.default_rng(0).normal(size=(sum(sizes) + 1, 5)) + offset

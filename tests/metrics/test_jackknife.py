@@ -61,15 +61,23 @@ def test_the_kernel_distance_of_what_is_left_up_to_a_constant() -> None:
     assert centred(found) == pytest.approx(centred(expected), rel=1e-9)
 
 
+FAR = 50.0 * torch.cat([torch.eye(6), -torch.eye(6)])  # no other point covers them
+
+
+@pytest.mark.parametrize("copied", [FAR[:0], FAR])
 @pytest.mark.parametrize("rows", [7, 1024])
-def test_precision_and_recall_of_what_is_left(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_and_recall_of_what_is_left(
+    rows: int, copied: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a real point that is left out covers nothing, not even that point."""
+    drawn = torch.cat([DRAWN, copied])
     monkeypatch.setattr("ocm_core.metrics.jackknife._ROWS", rows)
-    real = Manifold.of(REAL, neighbours=NEIGHBOURS)
+    real = Manifold.of(torch.cat([REAL, copied]), neighbours=NEIGHBOURS)
     expected = [
         precision_recall(real=real, generated=Manifold.of(x, neighbours=NEIGHBOURS))
-        for x in kept(DRAWN)
+        for x in kept(drawn)
     ]
-    precision, recall = manifold_without(real, DRAWN, BLOCKS, neighbours=NEIGHBOURS)
+    precision, recall = manifold_without(real, drawn, BLOCKS, neighbours=NEIGHBOURS)
     assert precision == pytest.approx([found.precision for found in expected])
     assert recall == pytest.approx([found.recall for found in expected])
     assert len({*recall}) > 1

@@ -69,6 +69,15 @@ def test_subsets_are_a_function_of_the_seed() -> None:
     assert distance(1) != distance(2)
 
 
+def test_the_standard_error_is_that_of_the_mean_over_subsets() -> None:
+    """Half of the distance of two values; subsets are as large as the smaller set allows."""
+    x, y = points(0, 40), points(1, 20, 0.3)
+    one, two = (kernel_distance(real=x, generated=y, subsets=n, seed=0) for n in (1, 2))
+    second = 2 * two.value - one.value
+    assert two.standard_error == pytest.approx(abs(one.value - second) / 2) != 0
+    assert np.isnan(one.standard_error)
+
+
 def test_what_has_no_distance_is_refused() -> None:
     with pytest.raises(OcmError, match=r"6 dimensions \(real\) and 7 \(generated\)"):
         kernel_distance(real=points(0, 9), generated=points(1, 9, dimension=7), seed=0)

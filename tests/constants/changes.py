@@ -16,6 +16,9 @@ TRAINING = "tests/core/test_training.py"
 RUNS = "tests/core/test_published_runs.py"
 FLOOR = "tests/core/test_closed_forms.py -k floor"
 BORROWED = "tests/core/test_best_interpolation.py -k lower_end"
+ADJACENT = "tests/core/test_best_interpolation.py -k adjacent"
+SIGNS = "tests/core/test_identities.py -k all_sign"
+ANY_CHAIN = "tests/core/test_bound_of_any_chain.py"
 KERNELS = "tests/metrics/test_kernel_distance.py"
 CHANNELS = "tests/params/test_samplers.py -k three"
 
@@ -43,6 +46,13 @@ CHANGES = (
     Change("diffusion/denoiser.py", "t - self.shift", "t + self.shift", RUNS),
     Change("covariance/iddpm.py", "tilde[0] = tilde[1]", "tilde[0] = tilde[2]", BORROWED),
     Change("covariance/iddpm.py", "raw + 1.0) / 2.0", "raw + 1.0) / 2.01", RUNS),
+    Change("covariance/iddpm.py", "prediction.t == 1)", "prediction.t <= 2)", ADJACENT),
+    Change("covariance/learned.py", "prediction.x)) / probes", "prediction.x))", SIGNS),
+    Change("covariance/sn.py", "baseline.sqrt()", "baseline", "tests/core/test_links.py"),
+    Change("likelihood/bound.py", "own > 0", "own > variance", ANY_CHAIN),
+    Change(
+        "diffusion/schedule.py", "= data_range**2", "= data_range", "tests/core/test_schedules.py"
+    ),
     Change("covariance/interface.py", "c.clamp(max=self", "c.clamp(max=2 * self", RUNS),
     Change("metrics/mmd.py", "-0.5 / widest", "-0.4 / widest", "tests/core/test_mmd.py"),
     Change("metrics/frechet.py", "(count - 1)", "count", "tests/metrics/test_frechet.py"),

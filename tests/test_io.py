@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, write_text
-from ocm_core.io.digests import digests_of, sha256_of
-from ocm_core.io.download import refuse_web_page
+from ocm_core.io.checksums import checksums_of, sha256_of
+from ocm_core.io.fetch import refuse_web_page
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_digests_are_those_of_hashlib(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert sha256_of(path) == hashlib.sha256(content).hexdigest()
     seen: list[int] = []
-    found = digests_of(path, "sha256", "md5", progress=seen.append)
+    found = checksums_of(path, "sha256", "md5", progress=seen.append)
     assert found == (sha256_of(path), hashlib.md5(content).hexdigest())
     assert seen[-1] == len(content) and len(seen) == 2
 

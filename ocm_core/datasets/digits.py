@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar, Literal
 
-import numpy as np
-from sklearn.datasets import load_digits
+from ocm_core.datasets.base import DataParams, DataSet, Share, divided, divided_sizes
+from ocm_core.schema.block import Seed
 
-from ocm_core.datasets._permutation import divided
-from ocm_core.datasets.interface import DataSet
-from ocm_core.schema.datasets import DigitsData
+COUNT = 1797
 
 
-def open_data(data: DigitsData, archives: Path) -> DataSet:
-    bundle = load_digits()
-    return divided(
-        bundle.images.astype(np.uint8)[:, None],
-        bundle.target.astype(np.int64),
-        levels=data.levels,
-        test_share=data.test_share,
-        seed=data.seed,
-        source="sklearn.datasets.load_digits",
-    )
+class DigitsData(DataParams):
+    """scikit-learn's digits, divided by a recorded permutation."""
+
+    levels: ClassVar[int | None] = 17
+    shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
+    classes: ClassVar[int] = 10
+    kind: Literal["digits"]
+    test_share: Share = 0.2
+    seed: Seed = 0
+
+    def open(self, archives: Path) -> DataSet:
+        import numpy as np
+        from sklearn.datasets import load_digits
+
+        bundle = load_digits()
+        return divided(
+            bundle.images.astype(np.uint8)[:, None],
+            bundle.target.astype(np.int64),
+            levels=self.levels,
+            test_share=self.test_share,
+            seed=self.seed,
+            source="sklearn.datasets.load_digits",
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return divided_sizes(COUNT, self.test_share)
+
+
+PARAMS = DigitsData

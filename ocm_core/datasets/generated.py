@@ -7,48 +7,77 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-from jaxtyping import Float64, Int64, UInt8
-from numpy import ndarray
+from pydantic import Field
 
-from ocm_core.datasets.interface import DataSet
-from ocm_core.rng.streams import Purpose, stream
-from ocm_core.schema.datasets import GeneratedData
+from ocm_core.datasets.base import DataParams, DataSet
+from ocm_core.schema.block import Seed, SetSize
 
-Plane = Float64[ndarray, "side side"]
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64, UInt8
+    from numpy import ndarray
+
+    Plane = Float64[ndarray, "side side"]
 
 SPLITS = ("train", "test")
 LOOKS = 24  # as many as there would be classes, where there are none
 DRAWS = 13
 
-# signed distances from the outline of a shape of radius 1 around the origin
-SHAPES: tuple[Callable[[Plane, Plane], Plane], ...] = (
-    lambda x, y: np.hypot(x, y) - 1,
-    lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.9,
-    lambda x, y: np.abs(np.hypot(x, y) - 0.75) - 0.25,
-    lambda x, y: np.maximum(np.minimum(np.abs(x), np.abs(y)) - 0.3, np.hypot(x, y) - 1),
-    lambda x, y: np.abs(x) + np.abs(y) - 1.1,
-)
+
+class GeneratedData(DataParams):
+    """Shapes on gradients; `classes: 0`: without labels, `test_size: 0`: no test split."""
+
+    kind: Literal["generated"]
+    side: Annotated[int, Field(ge=1, le=2**12)]
+    classes: Annotated[int, Field(ge=0, le=10**6)] = 0
+    train_size: SetSize = 64
+    test_size: Annotated[int, Field(ge=0, le=10**8)] = 16
+    seed: Seed = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, self.side, self.side)
+
+    def open(self, archives: Path) -> DataSet:
+        return DataSet(
+            splits={name: GeneratedSplit(self, name) for name in self.count_items()},
+            levels=self.levels,
+            provenance={"source": "generated", "seed": self.seed},
+        )
+
+    def count_items(self) -> dict[str, int]:
+        sizes = {"train": self.train_size, "test": self.test_size}
+        return {name: size for name, size in sizes.items() if size}
+
+
+PARAMS = GeneratedData
 
 
 @dataclass(frozen=True)
 class GeneratedSplit:
+    """A split whose images are drawn when they are read."""
+
     data: GeneratedData
     name: str
     captions: None = None
 
     def __len__(self) -> int:
-        return self.data.train_size if self.name == "train" else self.data.test_size
+        return self.data.count_items()[self.name]
 
     @property
     def labels(self) -> Int64[ndarray, " item"] | None:
+        import numpy as np
+
         if not self.data.classes:
             return None
         return np.arange(len(self), dtype=np.int64) % self.data.classes
 
     def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
+        import numpy as np
+
         values = np.empty((len(rows), *self.data.shape), np.uint8)
         for value, row in zip(values, rows, strict=True):
             value[:] = self._image(range(len(self))[row])
@@ -63,17 +92,26 @@ class GeneratedSplit:
         return _draw(self.data.side, look, look / looks, draws)
 
 
-def open_data(data: GeneratedData, archives: Path) -> DataSet:
-    splits = {name: GeneratedSplit(data, name) for name in SPLITS}
-    return DataSet(
-        splits={name: split for name, split in splits.items() if len(split)},
-        levels=data.levels,
-        provenance={"source": "generated", "seed": data.seed},
+@cache
+def shapes() -> tuple[Callable[[Plane, Plane], Plane], ...]:
+    """Return signed distances from the outlines of shapes of radius 1 around the origin."""
+    import numpy as np
+
+    return (
+        lambda x, y: np.hypot(x, y) - 1,
+        lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.9,
+        lambda x, y: np.abs(np.hypot(x, y) - 0.75) - 0.25,
+        lambda x, y: np.maximum(np.minimum(np.abs(x), np.abs(y)) - 0.3, np.hypot(x, y) - 1),
+        lambda x, y: np.abs(x) + np.abs(y) - 1.1,
     )
 
 
 def _uniforms(seed: int, split: int, index: int) -> Float64[ndarray, " draws"]:
-    source = stream(Purpose.GENERATED_IMAGE, seed, index, part=split)
+    import numpy as np
+
+    from ocm_core.rng.streams import Stream, stream
+
+    source = stream(Stream.GENERATED_IMAGE, seed, index, part=split)
     words = source.bit_generator.random_raw(DRAWS)
     return (words >> np.uint64(11)) * 2.0**-53
 
@@ -81,6 +119,8 @@ def _uniforms(seed: int, split: int, index: int) -> Float64[ndarray, " draws"]:
 def _draw(
     side: int, look: int, hue: float, draws: Float64[ndarray, " draws"]
 ) -> UInt8[ndarray, "3 side side"]:
+    import numpy as np
+
     start, end = 0.7 * draws[:6].reshape(2, 3, 1, 1)
     angle, size, right, down, value, tint = draws[6:12]
     axis = (np.arange(side) + 0.5) * 2 / side - 1
@@ -88,10 +128,11 @@ def _draw(
     slope = x * np.cos(2 * np.pi * angle) + y * np.sin(2 * np.pi * angle)
     ground = _mixed(start, end, 0.5 + slope / 8**0.5)
     radius = 0.3 + 0.3 * size
-    outline = SHAPES[look % len(SHAPES)]
+    outline = shapes()[look % len(shapes())]
     distance = outline((x + 0.4 - 0.8 * right) / radius, (y + 0.4 - 0.8 * down) / radius)
     inside = np.clip(0.5 - distance * radius * side / 2, 0, 1)  # smooth over one pixel
-    colour = (0.7 + 0.3 * value) * _colour(hue + 0.02 * tint)
+    hues = 0.5 + 0.5 * np.cos(2 * np.pi * (hue + 0.02 * tint - np.arange(3) / 3))
+    colour = (0.7 + 0.3 * value) * hues
     levels: ndarray = np.rint(255 * _mixed(ground, colour[:, None, None], inside))
     return levels.astype(np.uint8)
 
@@ -101,8 +142,3 @@ def _mixed(
 ) -> Float64[ndarray, "3 side side"]:
     mixed: ndarray = a * (1 - share) + b * share
     return mixed
-
-
-def _colour(hue: float) -> Float64[ndarray, "3"]:
-    channels: ndarray = 0.5 + 0.5 * np.cos(2 * np.pi * (hue - np.arange(3) / 3))
-    return channels

@@ -2,33 +2,32 @@
 
 The training archive is a tar of one tar per class and is never unpacked: an index of all JPEGs is
 made once. Labels are the places of the WordNet names in sorted order, as DiT numbers its classes.
+The archive is sorted by class, so it is read in a permutation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-from jaxtyping import Int64
-from numpy import ndarray
-from PIL import Image
-from PIL.Image import Resampling
-from scipy.io import loadmat
-
-from ocm_core.datasets._images import ImageSplit, centre, shrink_to
-from ocm_core.datasets._permutation import permutation, recorded
-from ocm_core.datasets.interface import DataSet, Split
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import DataSet, Split, Splits, permutation, recorded
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive, locate
-from ocm_core.io.image_index import Index, IndexedImages
+from ocm_core.io.archives import Archive
+from ocm_core.io.members import IndexedMembers, read_members, tar_index
 from ocm_core.io.reading import reading
-from ocm_core.io.tars import indexed, read_members
-from ocm_core.schema.datasets import Imagenet256Data
+from ocm_core.schema.block import Seed
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
+    from numpy import ndarray
+    from PIL import Image
+
+    from ocm_core.io.members import Index
 
 SIDE = 256
+ITEMS = {"train": 1_281_167, "test": 50_000}
 META = "ILSVRC2012_devkit_t12/data/meta.mat"
 TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 REMEDY = "check that both archives are those of 2012"
@@ -61,46 +60,76 @@ ARCHIVES = {  # md5 on the authors' page, bytes and sha256 in tensorflow/dataset
 }
 
 
-def open_data(data: Imagenet256Data, archives: Path) -> DataSet:
-    names = [*data.splits, *["devkit"] * ("test" in data.splits)]
-    located = {name: locate(ARCHIVES[name], archives) for name in names}
-    labels: dict[str, Callable[[Index], Int64[ndarray, " image"]]] = {
-        "train": _labels_of_folders,
-        "test": lambda index: _labels_of_devkit(located["devkit"].path, len(index)),
-    }
-    splits: dict[str, Split] = {}
-    orders = {}
-    for number, split in enumerate(data.splits):
-        file = located[split].path
-        index = indexed(located[split], ".JPEG")
-        order = permutation(len(index), data.seed, number)
-        images = IndexedImages(file, file, index[order])
-        splits[split] = ImageSplit(images, crop, SIDE, labels[split](index)[order])
-        orders[split] = recorded(order, data.seed)
-    return DataSet(
-        splits=splits,
-        levels=data.levels,
-        provenance={
-            "archives": {file.path.name: file.sha256 for file in located.values()},
-            "crop": "halved by boxes while both edges are 512 or more, bicubic to 256, centre",
-            "permutations": orders,
-        },
-    )
+class Imagenet256Data(ArchivedData):
+    """ImageNet; `seed` makes the permutation in which each split is read."""
+
+    shape: ClassVar[tuple[int, ...]] = (3, SIDE, SIDE)
+    classes: ClassVar[int] = 1000
+    kind: Literal["imagenet256"]
+    splits: Splits = ["train"]
+    seed: Seed = 0
+
+    def open(self, archives: Path) -> DataSet:
+        from ocm_core.datasets._images import ImageSplit
+
+        located = self.locate(archives)
+        splits: dict[str, Split] = {}
+        orders = {}
+        for number, split in enumerate(self.splits):
+            file = located[split].path
+            index = tar_index(located[split], ".JPEG")
+            order = permutation(len(index), self.seed, number)
+            if split == "train":
+                labels = _labels_of_folders(index)
+            else:
+                labels = _labels_of_devkit(located["devkit"].path, len(index))
+            images = IndexedMembers(file, file, index[order])
+            splits[split] = ImageSplit(images, crop, SIDE, labels[order])
+            orders[split] = recorded(order, self.seed)
+        return DataSet(
+            splits=splits,
+            levels=self.levels,
+            provenance={
+                "archives": file_checksums(located.values()),
+                "crop": "halved by boxes while both edges are 512 or more, bicubic to 256, centre",
+                "permutations": orders,
+            },
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {split: ITEMS[split] for split in self.splits}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        names = [*self.splits, *["devkit"] * ("test" in self.splits)]
+        return {name: ARCHIVES[name] for name in names}
+
+
+PARAMS = Imagenet256Data
 
 
 def crop(image: Image.Image) -> Image.Image:
+    """Halve by boxes while it is large, scale the shorter edge, crop the centre."""
+    from PIL.Image import Resampling
+
+    from ocm_core.datasets._images import centre, shrink_to
+
     while min(image.size) >= 2 * SIDE:
         image = image.resize((image.width // 2, image.height // 2), Resampling.BOX)
     return centre(shrink_to(image, SIDE, Resampling.BICUBIC), SIDE)
 
 
 def _labels_of_folders(index: Index) -> Int64[ndarray, " image"]:
+    import numpy as np
+
     folders = [name.split(b"/")[0] for name in index["name"].tolist()]
     return np.unique(folders, return_inverse=True)[1].astype(np.int64)
 
 
 def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:
-    """Of the validation images in the order of their names, by the numbers of the challenge."""
+    """Return the labels of the validation images, in the order of their names."""
+    import numpy as np
+    from scipy.io import loadmat
+
     content = read_members(path, [META, TRUTH])
     with reading(path, f"synsets in {META} and their numbers in {TRUTH}", REMEDY):
         synsets = loadmat(BytesIO(content[META]), squeeze_me=True)["synsets"]

@@ -2,21 +2,43 @@
 
 `png` is the older one (van den Oord et al., 2016), without labels: the published network was
 trained on it and the likelihoods of the covariance papers were measured on it. `npz` is that of
-Chrabaszcz et al. (2017), with labels in an order of its own.
+Chrabaszcz et al. (2017), with labels in an order of its own. Its arrays lie in npz files inside
+zips: they are copied out once, and then read through memory maps.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from zipfile import ZipFile
 
-from ocm_core.datasets._images import ImageSplit
-from ocm_core.datasets._npz import open_arrays
-from ocm_core.datasets.interface import DataSet, Split
-from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.image_index import IndexedImages
-from ocm_core.io.tars import indexed
-from ocm_core.schema.datasets import Imagenet64Data
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import DataSet, JoinedSplit, Split, Splits
+from ocm_core.errors import OcmError
+from ocm_core.io.archives import Archive, Located, unpacked
+from ocm_core.io.members import (
+    IndexedMembers,
+    copy_out,
+    no_member,
+    open_zip,
+    refuse_bomb,
+    tar_index,
+    whole,
+)
+from ocm_core.io.reading import reading
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+DATA, LABELS = "data.npy", "labels.npy"
+REMEDY = "check that the archive is the published one"
+ITEMS = {
+    "png": {"train": 1_281_149, "test": 49_999},
+    "npz": {"train": 1_281_167, "test": 50_000},
+}
 
 _TERMS = "non-commercial research and education only"
 _PNG: dict[str, Any] = {
@@ -63,30 +85,120 @@ ARCHIVES = {  # bytes and sha256 in tensorflow/datasets, url_checksums
 }
 
 
-def open_data(data: Imagenet64Data, archives: Path) -> DataSet:
-    located = {
-        split: [
-            locate(archive, archives)
+class Imagenet64Data(ArchivedData):
+    """`png` is the set of van den Oord et al., `npz` that of Chrabaszcz et al., with labels.
+
+    They are different images. The published network and likelihoods go with `png`.
+    """
+
+    shape: ClassVar[tuple[int, ...]] = (3, 64, 64)
+    kind: Literal["imagenet64"]
+    release: Literal["png", "npz"] = "png"
+    splits: Splits = ["train", "test"]
+
+    @property
+    def classes(self) -> int:
+        return 1000 if self.release == "npz" else 0
+
+    def open(self, archives: Path) -> DataSet:
+        located = self.locate(archives)
+        files = {
+            split: [file for name, file in located.items() if self._is_of(name, split)]
+            for split in self.splits
+        }
+        return DataSet(
+            splits={split: self._open(parts) for split, parts in files.items()},
+            levels=self.levels,
+            provenance={"archives": file_checksums(located.values())},
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {split: ITEMS[self.release][split] for split in self.splits}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        return {
+            name: archive
+            for split in self.splits
             for name, archive in ARCHIVES.items()
-            if name.startswith(f"{data.release}/{split}")
-        ]
-        for split in data.splits
-    }
-    return DataSet(
-        splits={split: _open(data, files) for split, files in located.items()},
-        levels=data.levels,
-        provenance={
-            "archives": {
-                file.path.name: file.sha256 for files in located.values() for file in files
-            }
-        },
-    )
+            if self._is_of(name, split)
+        }
+
+    def _is_of(self, name: str, split: str) -> bool:
+        return name.startswith(f"{self.release}/{split}")
+
+    def _open(self, files: Sequence[Located]) -> Split:
+        from ocm_core.datasets._images import ImageSplit
+
+        if self.release == "npz":
+            return _open_arrays(files, self.shape, self.classes)
+        (file,) = files
+        images = IndexedMembers(file.path, file.path, tar_index(file, ".png"))
+        side = self.shape[-1]
+        return ImageSplit(images, lambda image: image, side, size=(side, side))
 
 
-def _open(data: Imagenet64Data, files: list[Located]) -> Split:
-    if data.release == "npz":
-        return open_arrays(files, data.shape, data.classes)
-    (file,) = files
-    images = IndexedImages(file.path, file.path, indexed(file, ".png"))
-    side = data.shape[-1]
-    return ImageSplit(images, lambda image: image, side, size=(side, side))
+PARAMS = Imagenet64Data
+
+
+def _open_arrays(archives: Sequence[Located], shape: tuple[int, ...], classes: int) -> JoinedSplit:
+    """Join the flat images of all the archives; their labels begin at 1."""
+    import numpy as np
+
+    folders = [
+        folder
+        for archive in archives
+        for folder in _in_order(unpacked(archive, partial(_copy, archive.path, shape, classes)))
+    ]
+    labels = np.concatenate([_load(folder / LABELS) for folder in folders])
+    batches = [_load(folder / DATA) for folder in folders]
+    return JoinedSplit(batches, labels.astype(np.int64) - 1, shape)
+
+
+def _copy(path: Path, shape: tuple[int, ...], classes: int, target: Path) -> None:
+    with open_zip(path) as outer:
+        names = [name for name in outer.namelist() if name.endswith(".npz")]
+        if not names:
+            raise no_member(path, "*.npz")
+        total = 0
+        for name in names:
+            folder = target / PurePosixPath(name).stem
+            folder.mkdir()
+            with whole(path), outer.open(name) as file, ZipFile(file) as inner:
+                for array in (DATA, LABELS):
+                    if array not in inner.namelist():
+                        raise no_member(path, f"{name}/{array}")
+                    total += inner.getinfo(array).file_size
+                    refuse_bomb(path, total)
+                    copy_out(path, inner, array, folder / array)
+            _check(folder, f"{path}: {name}", prod(shape), classes)
+
+
+def _check(folder: Path, where: str, width: int, classes: int) -> None:
+    import numpy as np
+
+    with reading(where, "two plain arrays", REMEDY):
+        data, labels = _load(folder / DATA), _load(folder / LABELS)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise OcmError(
+            f"{where}: expected a list of whole numbers as labels, found {labels.dtype} and"
+            f" {labels.shape}; {REMEDY}"
+        )
+    if data.dtype != np.uint8 or data.shape != (len(labels), width):
+        raise OcmError(
+            f"{where}: expected data of uint8 and shape {(len(labels), width)}, found {data.dtype}"
+            f" and {data.shape}; {REMEDY}"
+        )
+    if not np.isin(labels, np.arange(1, classes + 1)).all():
+        raise OcmError(f"{where}: expected labels from 1 to {classes}, found others; {REMEDY}")
+
+
+def _load(file: Path) -> ndarray:
+    import numpy as np
+
+    array: ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _in_order(folder: Path) -> list[Path]:
+    """Sort the batches by number: train_data_batch_2 comes before train_data_batch_10."""
+    return sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))

@@ -1,30 +1,34 @@
 """LSUN Bedroom at 256×256: an LMDB of encoded images inside a zip, in the order of their keys.
 
-The authors have scaled the shorter edge to 256, so that what is left is the centre crop; another
-size would be scaled by boxes first, as OpenAI's preparation has it. Testing is on their validation
-set.
+The authors have scaled the shorter edge to 256, so that only the centre crop is left; another size
+would be scaled by boxes first, as OpenAI's preparation does. Testing is on their validation set.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from PIL import Image
-from PIL.Image import Resampling
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import DataSet, Splits
+from ocm_core.io.archives import Archive, Located, unpacked
+from ocm_core.io.lmdb_file import lmdb_ranges
+from ocm_core.io.members import (
+    IndexedMembers,
+    copy_out,
+    load_index,
+    no_member,
+    open_zip,
+    save_index,
+)
 
-from ocm_core.datasets._images import ImageSplit, centre, shrink_to
-from ocm_core.datasets.interface import DataSet
-from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.image_index import IndexedImages, load_index, save_index
-from ocm_core.io.lmdb_index import lmdb_entries
-from ocm_core.io.packed import no_member, unpacked
-from ocm_core.io.zips import copy_out, open_zip
-from ocm_core.schema.datasets import LsunBedroomData
+if TYPE_CHECKING:
+    from PIL import Image
 
 SIDE = 256
 DATABASE = "data.mdb"
+ITEMS = {"train": 3_033_042, "test": 300}
 
 _PUBLISHED: dict[str, Any] = {
     "kind": "lsun_bedroom",
@@ -49,25 +53,51 @@ ARCHIVES = {  # bytes and sha256 in tensorflow/datasets, url_checksums
 }
 
 
-def open_data(data: LsunBedroomData, archives: Path) -> DataSet:
-    located = {split: locate(ARCHIVES[split], archives) for split in data.splits}
-    return DataSet(
-        splits={split: ImageSplit(_images(file), crop, SIDE) for split, file in located.items()},
-        levels=data.levels,
-        provenance={
-            "archives": {file.path.name: file.sha256 for file in located.values()},
-            "crop": "boxes to a shorter edge of 256, centre",
-        },
-    )
+class LsunBedroomData(ArchivedData):
+    """Bedrooms without labels."""
+
+    shape: ClassVar[tuple[int, ...]] = (3, SIDE, SIDE)
+    classes: ClassVar[int] = 0
+    kind: Literal["lsun_bedroom"]
+    splits: Splits = ["train"]
+
+    def open(self, archives: Path) -> DataSet:
+        from ocm_core.datasets._images import ImageSplit
+
+        located = self.locate(archives)
+        return DataSet(
+            splits={
+                split: ImageSplit(_images(file), crop, SIDE) for split, file in located.items()
+            },
+            levels=self.levels,
+            provenance={
+                "archives": file_checksums(located.values()),
+                "crop": "boxes to a shorter edge of 256, centre",
+            },
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {split: ITEMS[split] for split in self.splits}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        return {split: ARCHIVES[split] for split in self.splits}
+
+
+PARAMS = LsunBedroomData
 
 
 def crop(image: Image.Image) -> Image.Image:
+    """Scale the shorter edge by boxes and crop the centre."""
+    from PIL.Image import Resampling
+
+    from ocm_core.datasets._images import centre, shrink_to
+
     return centre(shrink_to(image, SIDE, Resampling.BOX), SIDE)
 
 
-def _images(archive: Located) -> IndexedImages:
+def _images(archive: Located) -> IndexedMembers:
     folder = unpacked(archive, partial(_copy, archive.path))
-    return IndexedImages(archive.path, folder / DATABASE, load_index(folder))
+    return IndexedMembers(archive.path, folder / DATABASE, load_index(folder))
 
 
 def _copy(path: Path, folder: Path) -> None:
@@ -76,9 +106,9 @@ def _copy(path: Path, folder: Path) -> None:
         if not names:
             raise no_member(path, f"*/{DATABASE}")
         copy_out(path, opened, names[0], folder / DATABASE)
-    entries = lmdb_entries(
+    ranges = lmdb_ranges(
         folder / DATABASE, f"{path}: {DATABASE}", "remove the archive and fetch it again"
     )
-    if not entries:
+    if not ranges:
         raise no_member(path, f"*/{DATABASE} with images")
-    save_index(folder, entries)
+    save_index(folder, ranges)

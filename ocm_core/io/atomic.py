@@ -1,21 +1,33 @@
-"""Files and folders that more than one process may look at while they are written."""
+"""Files that are written whole or not at all, folders used by one process, room on the disk."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
+from ocm_core.errors import OcmError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_REMEDY = (
+    "free some space, check your quota or move the folder to another disk, and run again: finished"
+    " work is kept"
+)
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, whose content becomes the file when the block ends.
+    """Yield a temporary path beside `path` that replaces it when the block ends.
 
-    A reader sees the old file or the new one, also after a crash; if the block raises, the old one
-    stays. The temporary name is always the same, so that the next run overwrites what a killed one
-    left: two processes must not write the same file at the same time.
+    Readers see the old file or the new one, also after a crash; if the block raises, the old one
+    stays. The temporary name is always the same, so the next run overwrites what a killed one left:
+    two processes must not write the same file at the same time.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,19 +43,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Write a file whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8, whole or not at all."""
+    """Write a file in UTF-8, whole or not at all."""
     write_bytes(path, text.encode())
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in a block like this one with the same folder."""
+    """Wait until no other process is in such a block with the same folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -52,10 +64,55 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def check_space(path: Path, needed: int) -> None:
+    """Raise an error if `needed` bytes do not fit on the disk that holds `path`."""
+    place, free = _disk(path)
+    if needed > free:
+        raise OcmError(
+            f"{path}: {_size(needed)} are still to be written, and the disk of {place} has "
+            f"{_size(free)} free; {_REMEDY}"
+        )
+
+
+@contextmanager
+def room_for(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn a full disk into an error that names the disk, its free space and the file."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = _disk_full(error)
+        if reason is None:
+            raise
+        path = Path(getattr(error, "filename", None) or path)
+        place, free = _disk(path)
+        wanted = "" if needed is None else f"{_size(needed)} were to be written, and "
+        raise OcmError(
+            f"{path}: {reason}; {wanted}the disk of {place} has {_size(free)} free; {_REMEDY}"
+        ) from error
+
+
 def _ordinary_mode(path: Path) -> int:
-    """The permissions that a new file gets here: asking for the umask would change it."""
+    """Return the permissions of a new file; asking for the umask itself would change it."""
     path.unlink(missing_ok=True)
     path.touch()
     mode = path.stat().st_mode & 0o777
     path.unlink()
     return mode
+
+
+def _disk_full(error: OSError | SafetensorError) -> str | None:
+    """Return the system's message about a full disk; safetensors passes on its text only."""
+    if isinstance(error, OSError):
+        return error.strerror if error.errno in _FULL else None
+    codes = {f"(os error {code})" for code in _FULL}
+    return str(error) if any(code in str(error) for code in codes) else None
+
+
+def _disk(path: Path) -> tuple[Path, int]:
+    """Return the nearest folder that exists, and the free bytes on its disk."""
+    place = next(place for place in (path, *path.absolute().parents) if place.is_dir())
+    return place.resolve(), shutil.disk_usage(place).free
+
+
+def _size(count: int) -> str:
+    return f"{count:,} bytes ({count / 1e9:.1f} GB)"

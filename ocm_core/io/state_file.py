@@ -1,7 +1,6 @@
-"""The state of interrupted work: tensors and facts in one safetensors file that proves itself.
+"""The state of interrupted work: tensors and facts in one safetensors file with its own checksum.
 
-The digest of everything in it is part of its metadata. A state is replaced whole, again and again,
-and one that is damaged is no state: the work starts without it.
+A state is replaced whole, again and again. A damaged one counts as none, and the work starts anew.
 """
 
 from __future__ import annotations
@@ -18,46 +17,47 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.io.atomic import replacing
-from ocm_core.io.disk import room_for
+from ocm_core.io.atomic import replacing, room_for
 
 LOG = logging.getLogger("ocm")
-_FACTS, _DIGEST = "state", "sha256"
+_FACTS, _CHECKSUM = "state", "sha256"
 
 
 class State(NamedTuple):
+    """Tensors and JSON facts, as `save_state` was given them."""
+
     tensors: dict[str, Tensor]
     facts: Any  # JSON
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: Any) -> None:
+    """Replace the state in `path`."""
     text = json.dumps(facts)
-    held = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {_FACTS: text, _DIGEST: _digest(held, text)}
-    needed = sum(tensor.nbytes for tensor in held.values())
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    metadata = {_FACTS: text, _CHECKSUM: _checksum(contiguous, text)}
+    needed = sum(tensor.nbytes for tensor in contiguous.values())
     with room_for(path, needed), replacing(path) as temporary:
-        save_file(held, temporary, metadata=metadata)
+        save_file(contiguous, temporary, metadata=metadata)
 
 
 def load_state(path: Path) -> State | None:
-    """What was saved, bit by bit; None if there is nothing, or if it is damaged, which is said."""
+    """Load a state bit by bit; return None if there is none, or with a warning if it is damaged."""
     if not path.exists():
         return None
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        whole = metadata[_DIGEST] == _digest(tensors, metadata[_FACTS])
-        found = State(tensors, json.loads(metadata[_FACTS])) if whole else None
+        if metadata[_CHECKSUM] == _checksum(tensors, metadata[_FACTS]):
+            return State(tensors, json.loads(metadata[_FACTS]))
     except (SafetensorError, KeyError, ValueError):
-        found = None
-    if found is None:
-        LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
-    return found
+        pass
+    LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
+    return None
 
 
-def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
-    """Of names, types, shapes, values and facts."""
+def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """Return the sha256 of names, types, shapes, values and facts."""
     total = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())

@@ -1,4 +1,4 @@
-"""PyTorch files, opened by the restricted unpickler only.
+"""Open PyTorch files by the restricted unpickler only.
 
 A pickle can run any program when it is opened. What the restricted unpickler refuses is an error;
 there is no option to load it anyway.
@@ -16,13 +16,12 @@ from re import search
 import torch
 
 from ocm_core.errors import OcmError
-from ocm_core.io.download import refuse_web_page
-from ocm_core.io.formats import PICKLE, ZIP
-from ocm_core.io.reading import reason
+from ocm_core.io.fetch import refuse_web_page
+from ocm_core.io.reading import PICKLE, ZIP, reason
 
 
 def refuse_other_formats(path: Path, remedy: str) -> None:
-    """By the first bytes: a web page or half a download is no checkpoint."""
+    """Refuse a web page or half a download, by the first bytes."""
     refuse_web_page(path, "a PyTorch file", remedy)
     with path.open("rb") as file:
         head = file.read(8)
@@ -34,6 +33,7 @@ def refuse_other_formats(path: Path, remedy: str) -> None:
 
 
 def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:
+    """Load tensors in plain containers, and in the classes `allowed`, memory-mapped if possible."""
     refuse_other_formats(path, remedy)
     try:
         with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():

@@ -1,37 +1,91 @@
-"""The published network families, written afresh, and the covariance heads that fit them.
+"""Network families, each one file with `FAMILY`, `Config` and `build`, and the heads that fit them.
 
-`build` imports a family only when it is asked for: which files a pipeline stage depends on is read
-off the import statements, and an edit in one family, or a new one, must not make the others'
-results stale.
+A family is imported only when it is asked for: which files a pipeline stage depends on is read off
+the import statements, and an edit in one family must not make the others' results stale.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
+from safetensors import safe_open
+from torch import nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
-from ocm_core.networks.config import read_config
+from ocm_core.io.reading import reading
+from ocm_core.networks.config import Small, read_config
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:
+    """Build a network of the family with random weights."""
     network: ScoreNetwork = _module(family).build(config)
     return network
 
 
+def load(make: Callable[[], Network], file: Path, device: torch.device | str = "cpu") -> Network:
+    """Make a network without initial values and load its weights from a safetensors file.
+
+    No weight is drawn, and none is in memory twice: each is copied from the mapped file to its
+    place on the device. It is copied on a CPU, too, because results may depend on the alignment of
+    weights in their last digits.
+    """
+    with empty_parameters():
+        network = make()
+    with reading(file, f"weights of {type(network).__name__}", "run the job that writes it again"):
+        with safe_open(file, "pt") as weights:
+            state = {
+                name: weights.get_tensor(name).to(device, tensor.dtype, copy=True)
+                for name, tensor in network.state_dict().items()
+            }
+            if surplus := set(weights.keys()) - state.keys():
+                raise ValueError(f"unexpected {', '.join(sorted(surplus))}")
+        network.load_state_dict(state, assign=True)
+    return network.to(device)
+
+
+@contextmanager
+def empty_parameters() -> Iterator[None]:
+    """Put the parameters of new modules on the meta device; buffers keep their values."""
+    register = nn.Module.register_parameter
+
+    def register_empty(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None:
+            grad = parameter.requires_grad
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=grad)
+        register(module, name, parameter)
+
+    nn.Module.register_parameter = register_empty  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
 def configuration(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked by the family, with its defaults filled in, as plain values."""
+    """Return the configuration, checked by the family, with its defaults, as plain values."""
     checked = asdict(read_config(_module(family).Config, config, family))
     return {key: list(v) if isinstance(v, tuple) else v for key, v in checked.items()}
 
 
+def small(family: str) -> Small:
+    """Return the small configuration that a family declares."""
+    declared: Small = _module(family).SMALL
+    return declared
+
+
 def families() -> list[str]:
-    """The files of this folder that say so; all are imported to find out."""
-    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    """Return the families; all files of this folder are imported to find out."""
+    modules = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
     return [module.FAMILY for module in modules if hasattr(module, "FAMILY")]
 
 

@@ -1,13 +1,15 @@
-"""Layers that the families really have in common: attention, time angles, zeroed last layers."""
+"""Layers that several families share: attention, time encodings, the output of transformers."""
 
 import math
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Self, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.shapes import NetworkTimes
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -16,7 +18,7 @@ HeadTokens = Float[Tensor, "batch head token width"]
 
 
 class Attention(nn.Module):
-    """softmax(q kᵀ / √width) v. The fused kernel has no forward-mode derivative, hence the flag."""
+    """softmax(q kᵀ / √width) v; `fused` uses a kernel that has no forward-mode derivative."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,38 +33,73 @@ class Attention(nn.Module):
 
 
 def set_fused_attention(network: nn.Module, on: bool) -> None:
+    """Switch the fused attention kernel on or off in all layers."""
     for module in network.modules():
         if isinstance(module, Attention):
             module.fused = on
 
 
+class ModulatedOutput(nn.Module):
+    """Norm, shift and scale by the embedding, a linear map, and patches back to an image."""
+
+    def __init__(self, modulation: nn.Linear, linear: nn.Linear, patch_size: int) -> None:
+        super().__init__()
+        self.modulation, self.linear, self.patch_size = modulation, linear, patch_size
+        self.published_names: Mapping[str, str] = {}
+
+    @classmethod
+    def untrained(cls, width: int, patch_size: int, out_channels: int) -> Self:
+        """Make a layer that predicts zero."""
+        modulation = zeroed(nn.Linear(width, 2 * width))
+        return cls(modulation, zeroed(nn.Linear(width, patch_size**2 * out_channels)), patch_size)
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        tokens, embedding = features
+        shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
+        return self._unpatchify(self.linear(modulated_norm(tokens, shift, scale)))
+
+    def _unpatchify(self, tokens: Tensor) -> Tensor:
+        side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
+        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
+        return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(tokens), -1, side * patch, side * patch)
+
+
+def modulated_norm(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Normalise tokens, then scale and shift them (adaLN)."""
+    return F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+
 def map_to_tokens(pixels: Tensor, heads: int) -> HeadTokens:
-    """(batch, channel, height, width), or already flat, to tokens; heads are outermost."""
+    """Turn (batch, channel, height, width), flat or not, into tokens; heads are outermost."""
     batch, channels = pixels.shape[:2]
     return pixels.reshape(batch, heads, channels // heads, -1).transpose(-2, -1)
 
 
 def tokens_to_map(tokens: HeadTokens, shape: torch.Size) -> Tensor:
+    """Invert `map_to_tokens`."""
     return tokens.transpose(-2, -1).reshape(shape)
 
 
 def time_angles(time: NetworkTimes, half: int, steps: int) -> Encodings:
-    """time · 10000^(-i / steps), i < half; never below single precision, whatever the network's."""
+    """Return time · 10000^(-i / steps) for i < half, never below single precision."""
     dtype = torch.promote_types(time.dtype, torch.float32)
     indices = torch.arange(half, device=time.device, dtype=dtype)
     return time[:, None].to(dtype) * torch.exp(-math.log(10_000) / steps * indices)
 
 
 def cosine_first_encoding(time: NetworkTimes, width: int) -> Encodings:
+    """Encode the time by cosines, then sines."""
     angles = time_angles(time, width // 2, width // 2)
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
 
 def time_mlp(inputs: int, width: int) -> nn.Sequential:
+    """Make the two layers that turn an encoded time into an embedding."""
     return nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width))
 
 
 def zeroed(layer: Layer) -> Layer:
+    """Set all parameters of a layer to zero and return it."""
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
     return layer

@@ -24,16 +24,29 @@ from ocm_core.networks.config import (
     Channels,
     Multiplier,
     Probability,
+    Small,
     check_multiple,
     refuse_sizes,
 )
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 MakeAttention = Callable[[int], nn.Module]  # of so many channels
+SMALL_UNET = Small(
+    side=16,
+    config={
+        "base_channels": 8,
+        "channel_multipliers": [1, 2],
+        "blocks_per_level": 1,
+        "attention_levels": [1],
+        "norm_groups": 4,
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
+    """The sizes of a UNet."""
+
     in_channels: Channels
     base_channels: Annotated[int, Field(ge=4, le=2**12, multiple_of=2)]
     channel_multipliers: Annotated[  # finest first
@@ -62,7 +75,47 @@ class UNetConfig:
         return tuple(self.base_channels * multiplier for multiplier in self.channel_multipliers)
 
 
+class ResidualBlock(nn.Module):
+    """Norm, SiLU, convolution, twice; the embedding shifts (and scales) the second norm."""
+
+    norm_eps: ClassVar[float]
+    published_names: ClassVar[Mapping[str, str]]
+
+    def __init__(
+        self,
+        channels: tuple[int, int],
+        embedding: int,
+        groups: int,
+        dropout: float,
+        scale_shift: bool,
+    ) -> None:
+        super().__init__()
+        inputs, outputs = channels
+        self.scale_shift = scale_shift
+        self.norm_in = nn.GroupNorm(groups, inputs, eps=self.norm_eps)
+        self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.embed = nn.Linear(embedding, (2 if scale_shift else 1) * outputs)
+        self.norm_out = nn.GroupNorm(groups, outputs, eps=self.norm_eps)
+        self.dropout = nn.Dropout(dropout)
+        self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        hidden = self.conv_in(F.silu(self.norm_in(x)))
+        embedded = self.embed(F.silu(embedding))[:, :, None, None]
+        if self.scale_shift:
+            scale, shift = embedded.chunk(2, dim=1)
+            hidden = self.norm_out(hidden) * (1 + scale) + shift
+        else:
+            hidden = self.norm_out(hidden + embedded)
+        hidden = self.conv_out(self.dropout(F.silu(hidden)))
+        updated: Tensor = self.shortcut(x) + hidden
+        return updated
+
+
 class UNetLevel(nn.Module):
+    """A residual block, and attention after it at some levels."""
+
     def __init__(self, residual: nn.Module, attention: nn.Module | None) -> None:
         super().__init__()
         self.residual = residual
@@ -76,6 +129,8 @@ class UNetLevel(nn.Module):
 
 
 class Level(nn.Module):
+    """The blocks of one resolution, and the layer that changes it."""
+
     def __init__(self, stages: Sequence[UNetLevel], resample: nn.Module | None) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
@@ -83,8 +138,10 @@ class Level(nn.Module):
 
 
 class DownLevel(Level):
+    """A level on the way down."""
+
     def forward(self, hidden: Tensor, embedding: Tensor) -> list[Tensor]:
-        """Every state on the way; the last one leads on."""
+        """Return every state on the way; the next level continues from the last."""
         states = []
         for stage in self.stages:
             hidden = stage(hidden, embedding)
@@ -95,14 +152,18 @@ class DownLevel(Level):
 
 
 class UpLevel(Level):
+    """A level on the way up."""
+
     def forward(self, hidden: Tensor, embedding: Tensor, skips: list[Tensor]) -> Tensor:
-        """Takes the skips it joins off the end of the list."""
+        """Join skips, which are taken off the end of the list."""
         for stage in self.stages:
             hidden = stage(hidden, embedding, skips.pop())
         return hidden if self.resample is None else self.resample(hidden)
 
 
 class Upsample(nn.Module):
+    """Doubling by copies, and a convolution."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels, channels, 3, padding=1)
@@ -131,7 +192,10 @@ class OutputLayer(nn.Module):
 
 
 class UNet(ScoreNetwork):
+    """Encoder, middle and decoder; a family supplies blocks, attention and the time encoding."""
+
     head_kinds = ("simple", "complex")
+    residual_block: ClassVar[type[ResidualBlock]]
     published_heads: ClassVar[Mapping[str, Mapping[str, str]]]
 
     def __init__(self, config: UNetConfig) -> None:
@@ -147,11 +211,22 @@ class UNet(ScoreNetwork):
         self.output = self._output(config.in_channels * self.out_channels_per_input)
         self.published_names = self._published_names()
 
-    @abstractmethod
-    def norm(self, channels: int) -> nn.Module: ...
+    def norm(self, channels: int) -> nn.Module:
+        return nn.GroupNorm(self.config.norm_groups, channels, eps=self.residual_block.norm_eps)
 
-    @abstractmethod
-    def residual(self, in_channels: int, out_channels: int) -> nn.Module: ...
+    def residual(self, in_channels: int, out_channels: int) -> ResidualBlock:
+        return self.residual_block(
+            (in_channels, out_channels),
+            self.embedding_width,
+            self.config.norm_groups,
+            self.config.dropout,
+            self.scale_shift,
+        )
+
+    @property
+    def scale_shift(self) -> bool:
+        """Whether the embedding also scales the second norm of a residual block."""
+        return False
 
     @abstractmethod
     def attention(self, channels: int) -> nn.Module: ...
@@ -212,7 +287,7 @@ class UNet(ScoreNetwork):
         return UNetLevel(self.residual(in_channels, out_channels), made)
 
     def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
-        """The levels, finest first, and the width of every skip connection in order."""
+        """Return the levels, finest first, and the width of every skip connection in order."""
         channels = self.config.base_channels
         levels, skips = nn.ModuleList(), [channels]
         for level, width in enumerate(self.config.widths):
@@ -229,7 +304,7 @@ class UNet(ScoreNetwork):
         return nn.ModuleList([attending, UNetLevel(self.residual(width, width), None)])
 
     def _decoder(self, channels: int, skips: list[int]) -> nn.ModuleList:
-        """The levels, coarsest first; one block more than on the way down, for the skip from it."""
+        """Return the levels, coarsest first; each has one block more than on the way down."""
         levels = nn.ModuleList()
         for level, width in reversed(list(enumerate(self.config.widths))):
             inputs = [channels] + [width] * self.config.blocks_per_level

@@ -1,4 +1,4 @@
-"""Reading a network's configuration: every mistake is named, none is passed over.
+"""Read a network's configuration, and name every mistake in it.
 
 A family has a frozen dataclass with this library's names. `read_config` fills it from a mapping;
 `check_published` vets the constructor arguments of a published implementation before a family
@@ -7,7 +7,7 @@ translates them.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -29,16 +29,23 @@ MOST_LEVELS = 12  # each halves the image
 MOST_BLOCKS_PER_LEVEL = 16
 
 
+class Small(NamedTuple):
+    """A family's small configuration, for rehearsals: what differs from a published one."""
+
+    side: int  # of the images or latents that it takes
+    config: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class DiffusersSizes:
-    """What decides how long it takes to build a UNet or an autoencoder of diffusers."""
+    """The sizes that decide how long it takes to build a UNet or an autoencoder of diffusers."""
 
     block_out_channels: Annotated[list[Channels], Field(min_length=1, max_length=MOST_LEVELS)]
     layers_per_block: Annotated[int, Field(gt=0, le=MOST_BLOCKS_PER_LEVEL)] = 1
 
 
 def check_diffusers_sizes(config: Mapping[str, Any], where: object) -> None:
-    """Before anything is built; keys that are left out have diffusers' own small defaults."""
+    """Check the sizes before anything is built; missing keys have diffusers' small defaults."""
     given = {
         key: config[key] for key in ("block_out_channels", "layers_per_block") if key in config
     }
@@ -51,6 +58,7 @@ def check_diffusers_sizes(config: Mapping[str, Any], where: object) -> None:
 
 
 def read_config(kind: type[AnyConfig], values: Mapping[str, Any], family: str) -> AnyConfig:
+    """Validate the values as a configuration of the family."""
     valid = [field.name for field in fields(kind)]
     _refuse_unknown(values, valid, f"configuration key of {family}")
     try:
@@ -68,7 +76,7 @@ def check_published(
     family: str,
     optional: Collection[str] = (),
 ) -> None:
-    """Arguments in `fixed` may be absent, but no other value of theirs is implemented here."""
+    """Check constructor arguments; those in `fixed` may be absent, or have that value only."""
     known = {*needed, *fixed, *optional}
     _refuse_unknown(arguments, known, f"constructor argument of {family}")
     for name in needed:
@@ -89,6 +97,7 @@ def _refuse_unknown(values: Mapping[str, Any], valid: Collection[str], what: str
 
 
 def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> None:
+    """Refuse a size that is not a multiple of another."""
     if value % divisor:
         raise OcmError(
             f"{name}={value} is not a multiple of {divisor_name}={divisor}; change either"
@@ -96,6 +105,7 @@ def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> No
 
 
 def refuse_sizes(kind: str, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes for a head that takes its own from the network."""
     if sizes:
         raise OcmError(
             f"head kind {kind!r} takes its size from the network; leave out {', '.join(sizes)}"
@@ -103,7 +113,7 @@ def refuse_sizes(kind: str, sizes: Mapping[str, int]) -> None:
 
 
 def published_variance(arguments: Mapping[str, Any], name: str, family: str) -> bool:
-    """Whether the published output has the noise only, or an interpolation value after it."""
+    """Return whether the published output has an interpolation value after the noise."""
     inputs, outputs = arguments["in_channels"], arguments[name]
     if outputs not in (inputs, 2 * inputs):
         raise OcmError(

@@ -35,7 +35,7 @@ _TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
 
 
 class Converted(ScoreNetwork):
-    """Takes t itself; `features` and `readout` are the network's own, `evaluate` is converted."""
+    """A network that takes t and predicts ε; `features` and `readout` are not converted."""
 
     alpha_bar: Tensor
     b: Tensor
@@ -49,7 +49,7 @@ class Converted(ScoreNetwork):
         prediction: PredictionType,
         data_range: float,
     ) -> None:
-        """`schedule` is the one that the network was trained with."""
+        """Take the schedule that the network was trained with."""
         super().__init__()
         if network.learns_variance and data_range != 1.0:
             raise OcmError(
@@ -99,7 +99,7 @@ class Converted(ScoreNetwork):
 
     @staticmethod
     def _at(table: Tensor, time: NetworkTimes, like: Batch) -> Tensor:
-        """`table[t]`, linear between timesteps, shaped to multiply `like`."""
+        """Return `table[t]`, linear between timesteps, shaped to multiply `like`."""
         low, high = time.floor().long(), time.ceil().long()
         value = torch.lerp(table[low], table[high], (time - low).to(table.dtype))
         return value.to(like.dtype).view(-1, *(1,) * (like.ndim - 1))
@@ -109,7 +109,7 @@ class Converted(ScoreNetwork):
 
 
 def unconverted(network: ScoreNetwork) -> ScoreNetwork:
-    """The network with its own conventions."""
+    """Return the network with its own conventions."""
     return network.network if isinstance(network, Converted) else network
 
 
@@ -120,7 +120,7 @@ def denoiser_of(
     prediction: PredictionType = "epsilon",
     data_range: float = 1.0,
 ) -> Denoiser:
-    """On the schedule of data in [-1, 1]; `schedule` is the one of the network's training."""
+    """Wrap a network trained with `schedule` as an ε-predictor on data in [-1, 1]."""
     if prediction == "epsilon" and data_range == 1.0:
         return Denoiser(network, schedule, time)
     converted = Converted(network, schedule, time, prediction, data_range)

@@ -20,11 +20,12 @@ from ocm_core.networks._layers import (
     tokens_to_map,
     zeroed,
 )
-from ocm_core.networks._unet import UNet, UNetConfig
+from ocm_core.networks._unet import SMALL_UNET, ResidualBlock, UNet, UNetConfig
 from ocm_core.networks.config import check_published, published_variance, read_config
 from ocm_core.shapes import NetworkTimes
 
 FAMILY = "ddpm_unet"
+SMALL = SMALL_UNET
 NEEDED = (
     "in_channels",
     "out_ch",
@@ -40,10 +41,13 @@ OPTIONAL = ("resamp_with_conv",)
 
 @dataclass(frozen=True, kw_only=True)
 class Config(UNetConfig):
+    """The sizes of a UNet of DDPM."""
+
     resample_convs: bool = True  # False: the mean of four pixels on the way down, copies up
 
     @classmethod
     def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        """Translate the constructor arguments of the published code."""
         check_published(arguments, NEEDED, {}, FAMILY, OPTIONAL)
         sizes = [arguments["resolution"] >> level for level in range(len(arguments["ch_mult"]))]
         attended = arguments["attn_resolutions"]
@@ -60,7 +64,10 @@ class Config(UNetConfig):
         return read_config(cls, values, FAMILY)
 
 
-class DdpmResidualBlock(nn.Module):
+class DdpmResidualBlock(ResidualBlock):
+    """The embedding is added before the second norm."""
+
+    norm_eps = 1e-6
     published_names: ClassVar = {
         "norm_in": "norm1",
         "conv_in": "conv1",
@@ -70,31 +77,15 @@ class DdpmResidualBlock(nn.Module):
         "shortcut": "nin_shortcut",
     }
 
-    def __init__(self, channels: tuple[int, int], embedding: int, groups: int, dropout: float):
-        super().__init__()
-        inputs, outputs = channels
-        self.norm_in = _norm(inputs, groups)
-        self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.embed = nn.Linear(embedding, outputs)
-        self.norm_out = _norm(outputs, groups)
-        self.dropout = nn.Dropout(dropout)
-        self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
-        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
-
-    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        hidden = self.conv_in(F.silu(self.norm_in(x)))
-        hidden = hidden + self.embed(F.silu(embedding))[:, :, None, None]
-        hidden = self.conv_out(self.dropout(F.silu(self.norm_out(hidden))))
-        updated: Tensor = self.shortcut(x) + hidden
-        return updated
-
 
 class DdpmAttentionBlock(nn.Module):
+    """One head, with separate projections."""
+
     published_names: ClassVar = {"query": "q", "key": "k", "value": "v", "output": "proj_out"}
 
     def __init__(self, channels: int, groups: int) -> None:
         super().__init__()
-        self.norm = _norm(channels, groups)
+        self.norm = nn.GroupNorm(groups, channels, eps=DdpmResidualBlock.norm_eps)
         self.query = nn.Conv2d(channels, channels, 1)
         self.key = nn.Conv2d(channels, channels, 1)
         self.value = nn.Conv2d(channels, channels, 1)
@@ -110,6 +101,8 @@ class DdpmAttentionBlock(nn.Module):
 
 
 class Downsample(nn.Module):
+    """A convolution that halves; it pads right and bottom only."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels, channels, 3, stride=2)
@@ -120,19 +113,14 @@ class Downsample(nn.Module):
 
 
 class DdpmUNet(UNet):
+    """The UNet of DDPM."""
+
     config: Config
+    residual_block = DdpmResidualBlock
     published_heads: ClassVar = {
         "simple": {"norm": "norm_out2", "conv": "conv_out2"},
         "complex": {"residual": "before_out", "norm": "norm_out2", "conv": "conv_out2"},
     }
-
-    def norm(self, channels: int) -> nn.Module:
-        return _norm(channels, self.config.norm_groups)
-
-    def residual(self, in_channels: int, out_channels: int) -> nn.Module:
-        channels = (in_channels, out_channels)
-        groups, dropout = self.config.norm_groups, self.config.dropout
-        return DdpmResidualBlock(channels, self.embedding_width, groups, dropout)
 
     def attention(self, channels: int) -> nn.Module:
         return DdpmAttentionBlock(channels, self.config.norm_groups)
@@ -175,9 +163,6 @@ class DdpmUNet(UNet):
         return names
 
 
-def _norm(channels: int, groups: int) -> nn.GroupNorm:
-    return nn.GroupNorm(groups, channels, eps=1e-6)
-
-
 def build(config: Mapping[str, Any]) -> DdpmUNet:
+    """Build the network with random weights."""
     return DdpmUNet(read_config(Config, config, FAMILY))

@@ -10,41 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
+from torch import Tensor
 
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks._layers import zeroed
+from ocm_core.networks._layers import ModulatedOutput
 from ocm_core.networks.config import refuse_sizes
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel  # noqa: E402
-
-
-class ModulatedOutput(nn.Module):
-    """Norm, shift and scale by the embedding, a linear map, and patches back to an image."""
-
-    def __init__(self, modulation: nn.Linear, linear: nn.Linear, patch_size: int) -> None:
-        super().__init__()
-        self.modulation, self.linear, self.patch_size = modulation, linear, patch_size
-
-    def forward(self, features: TrunkFeatures) -> Tensor:
-        tokens, embedding = features
-        shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
-        normed = F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6)
-        return self._unpatchify(self.linear(normed * (1 + scale) + shift))
-
-    def _unpatchify(self, tokens: Tensor) -> Tensor:
-        side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
-        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
-        return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(tokens), -1, side * patch, side * patch)
-
 
 class DiffusersDiT(ScoreNetwork):
+    """A DiT of diffusers, cut before its last layer."""
+
     head_kinds = ("adaln",)
     conditional = True
 
@@ -78,7 +56,7 @@ class DiffusersDiT(ScoreNetwork):
         return TrunkFeatures(hidden, self.embedding(time, label))
 
     def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
-        """What the last layer is given; every block makes its own."""
+        """Return the embedding that the last layer is given; every block makes its own."""
         first = self.blocks[0]
         dtype = next(first.parameters()).dtype
         embedding: Tensor = first.get_submodule("norm1.emb")(time, label, hidden_dtype=dtype)
@@ -99,12 +77,9 @@ class DiffusersDiT(ScoreNetwork):
     def _build_head(self, kind: str, **sizes: int) -> ModulatedOutput:
         refuse_sizes(kind, sizes)
         width, patch = self.output.modulation.in_features, self.config["patch_size"]
-        return ModulatedOutput(
-            zeroed(nn.Linear(width, 2 * width)),
-            zeroed(nn.Linear(width, patch**2 * self.config["in_channels"])),
-            patch,
-        )
+        return ModulatedOutput.untrained(width, patch, self.config["in_channels"])
 
 
 def adapt(model: DiTTransformer2DModel) -> DiffusersDiT:
+    """Wrap the model; its parameters are shared."""
     return DiffusersDiT(model)

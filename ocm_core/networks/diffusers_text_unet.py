@@ -1,6 +1,6 @@
 """diffusers' `UNet2DConditionModel`, as Stable Diffusion has it: a UNet that also reads a text.
 
-Its labels are rows of a table of embeddings (`prompts.py`), which somebody has to give it.
+Its labels are rows of a table of embeddings (`Prompts` in diffusers.py), which it has to be given.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ OTHER_CONDITIONS = (
 
 
 class DiffusersTextUNet(DiffusersUNet):
+    """Stable Diffusion's UNet, whose labels are prompts."""
+
     model_kind = UNet2DConditionModel
     label_dropout = DROPPED
 
@@ -40,11 +42,11 @@ class DiffusersTextUNet(DiffusersUNet):
         return TrunkFeatures(hidden.contiguous(), self.embedding(time, None))
 
     def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
-        """Of the time alone: the text enters by attention."""
+        """Return the embedding of the time alone; the text enters by attention."""
         return super().embedding(time, None)
 
     def context(self, x: Images, label: Labels) -> Tensor:
-        """The embeddings of the prompts, or of the empty one."""
+        """Return the embeddings of the prompts, or of the empty one."""
         if self.prompts is None or self.null_label is None:
             raise OcmError(
                 "this UNet2DConditionModel takes text, and has been given no prompts; say which:"
@@ -66,4 +68,5 @@ class DiffusersTextUNet(DiffusersUNet):
 
 
 def adapt(model: UNet2DConditionModel) -> DiffusersTextUNet:
+    """Wrap the model; its parameters are shared."""
     return DiffusersTextUNet(model)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, ClassVar, cast
 
+from diffusers.models.resnet import ResnetBlock2D
+from diffusers.models.unets.unet_2d import UNet2DModel
 from torch import Tensor, nn
 
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import zeroed
@@ -19,15 +20,12 @@ from ocm_core.networks._unet import OutputLayer
 from ocm_core.networks.config import refuse_sizes
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.models.resnet import ResnetBlock2D  # noqa: E402
-from diffusers.models.unets.unet_2d import UNet2DModel  # noqa: E402
-
 OUTPUT_LAYERS = ("conv_norm_out", "conv_act", "conv_out")
 
 
 class DiffusersUNet(ScoreNetwork):
+    """A UNet of diffusers, cut before its output layers."""
+
     head_kinds = ("simple", "complex")
     model_kind: ClassVar[Any] = UNet2DModel
 
@@ -66,7 +64,7 @@ class DiffusersUNet(ScoreNetwork):
         return image
 
     def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
-        """What the trunk gives to its blocks and does not show."""
+        """Return the embedding that the trunk gives to its blocks and does not return."""
         encoded = self.trunk.time_proj(time).to(self.trunk.dtype)
         embedding: Tensor = self.trunk.time_embedding(encoded)
         return embedding if label is None else embedding + self.trunk.class_embedding(label)
@@ -100,7 +98,7 @@ class DiffusersUNet(ScoreNetwork):
         )
 
     def _residual(self, norm: nn.GroupNorm) -> ResnetBlock2D:
-        """One more block like those of the model; it begins by passing its input on."""
+        """Make one more block like those of the model; it begins by passing its input on."""
         block = ResnetBlock2D(
             in_channels=norm.num_channels,
             temb_channels=self.trunk.time_embedding.linear_2.out_features,
@@ -132,7 +130,7 @@ class DiffusersUNet(ScoreNetwork):
 
 
 def _within(label: Labels, classes: int) -> bool:
-    """Labels on a GPU are taken as they are: to look into them is to wait for it."""
+    """Return whether all labels are classes; on a GPU, where looking would wait, assume so."""
     if label is None or not label.is_cpu:
         return label is not None
     return 0 <= int(label.min()) <= int(label.max()) < classes
@@ -145,4 +143,5 @@ def _without_output(model: Any) -> Any:
 
 
 def adapt(model: UNet2DModel) -> DiffusersUNet:
+    """Wrap the model; its parameters are shared."""
     return DiffusersUNet(model)

@@ -17,12 +17,21 @@ from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks._layers import Attention, Layer, cosine_first_encoding, time_mlp, zeroed
+from ocm_core.networks._layers import (
+    Attention,
+    Layer,
+    ModulatedOutput,
+    cosine_first_encoding,
+    modulated_norm,
+    time_mlp,
+    zeroed,
+)
 from ocm_core.networks.config import (
     Blocks,
     Channels,
     Probability,
     Side,
+    Small,
     check_multiple,
     check_published,
     read_config,
@@ -31,6 +40,8 @@ from ocm_core.networks.config import (
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 FAMILY = "dit"
+_SMALL_SIZES = {"image_size": 8, "width": 32, "depth": 2, "attention_heads": 4, "num_classes": 3}
+SMALL = Small(8, _SMALL_SIZES)
 TIME_ENCODING_WIDTH = 256
 PUBLISHED_ARGUMENTS = {
     "input_size": "image_size",
@@ -48,6 +59,8 @@ PUBLISHED_ARGUMENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
+    """The sizes of a diffusion transformer."""
+
     image_size: Side
     patch_size: Side
     in_channels: Channels
@@ -69,12 +82,15 @@ class Config:
 
     @classmethod
     def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        """Translate the constructor arguments of the published code."""
         check_published(arguments, PUBLISHED_ARGUMENTS, {}, FAMILY)
         values = {ours: arguments[name] for name, ours in PUBLISHED_ARGUMENTS.items()}
         return read_config(cls, values, FAMILY)
 
 
 class SelfAttention(nn.Module):
+    """Attention of all patches to all patches."""
+
     published_names: ClassVar = {"output": "proj"}
 
     def __init__(self, width: int, heads: int) -> None:
@@ -92,6 +108,8 @@ class SelfAttention(nn.Module):
 
 
 class DitBlock(nn.Module):
+    """Attention and an MLP, each modulated by shift, scale and gate."""
+
     published_names: ClassVar = {
         "attention": "attn",
         "mlp.0": "mlp.fc1",
@@ -113,35 +131,14 @@ class DitBlock(nn.Module):
     def forward(self, tokens: Tensor, embedding: Tensor) -> Tensor:
         modulation = self.modulation(F.silu(embedding)).unsqueeze(1)
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = modulation.chunk(6, dim=-1)
-        tokens = tokens + gate * self.attention(_modulated_norm(tokens, shift, scale))
-        update: Tensor = mlp_gate * self.mlp(_modulated_norm(tokens, mlp_shift, mlp_scale))
+        tokens = tokens + gate * self.attention(modulated_norm(tokens, shift, scale))
+        update: Tensor = mlp_gate * self.mlp(modulated_norm(tokens, mlp_shift, mlp_scale))
         return tokens + update
 
 
-class FinalLayer(nn.Module):
-    """Modulated norm, linear map, patches back to an image; a head when given its own copy."""
-
-    def __init__(self, config: Config, out_channels: int) -> None:
-        super().__init__()
-        self.patch_size = config.patch_size
-        self.patches_per_side = config.patches_per_side
-        self.modulation = zeroed(nn.Linear(config.width, 2 * config.width))
-        self.linear = zeroed(nn.Linear(config.width, config.patch_size**2 * out_channels))
-        self.published_names = {"modulation": "adaLN_modulation.1"}
-
-    def forward(self, features: TrunkFeatures) -> Tensor:
-        tokens, embedding = features
-        shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
-        return self._unpatchify(self.linear(_modulated_norm(tokens, shift, scale)))
-
-    def _unpatchify(self, tokens: Tensor) -> Tensor:
-        side, patch = self.patches_per_side, self.patch_size
-        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
-        rows_by_columns = grid.permute(0, 5, 1, 3, 2, 4)
-        return rows_by_columns.reshape(len(tokens), -1, side * patch, side * patch)
-
-
 class DiT(ScoreNetwork):
+    """The diffusion transformer."""
+
     head_kinds = ("adaln",)
     published_names: ClassVar = {
         "patchify": "x_embedder.proj",
@@ -167,7 +164,7 @@ class DiT(ScoreNetwork):
         classes = config.num_classes + (self.null_label is not None)
         self.label_table = _drawn(nn.Embedding(classes, config.width), std=0.02)
         self.blocks = nn.ModuleList(DitBlock(config) for _ in range(config.depth))
-        self.output = FinalLayer(config, config.in_channels * self.out_channels_per_input)
+        self.output = self._final_layer(config.in_channels * self.out_channels_per_input, "")
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
@@ -190,18 +187,19 @@ class DiT(ScoreNetwork):
             return torch.full((len(x),), self.null_label, device=x.device)
         return label
 
-    def _build_head(self, kind: str, **sizes: int) -> FinalLayer:
+    def _final_layer(self, out_channels: int, prefix: str) -> ModulatedOutput:
+        layer = ModulatedOutput.untrained(self.config.width, self.config.patch_size, out_channels)
+        names = {"modulation": "adaLN_modulation.1", "linear": "linear"}
+        layer.published_names = {name: f"{prefix}{theirs}" for name, theirs in names.items()}
+        return layer
+
+    def _build_head(self, kind: str, **sizes: int) -> ModulatedOutput:
         refuse_sizes(kind, sizes)
-        head = FinalLayer(self.config, self.config.in_channels)
-        head.published_names = {
-            "modulation": "final_layer2.adaLN_modulation.1",
-            "linear": "final_layer2.linear",
-        }
-        return head
+        return self._final_layer(self.config.in_channels, "final_layer2.")
 
 
 def position_table(side: int, width: int) -> Tensor:
-    """Sines and cosines of the column, then of the row; row-major, shaped (1, side², width)."""
+    """Return sines and cosines of the column, then of the row, shaped (1, side², width)."""
     frequencies = 10_000 ** -(torch.arange(width // 4, dtype=torch.float64) / (width // 4))
     angles = torch.arange(side, dtype=torch.float64)[:, None] * frequencies
     axis = torch.cat([angles.sin(), angles.cos()], dim=-1)
@@ -210,7 +208,7 @@ def position_table(side: int, width: int) -> Tensor:
 
 
 def _drawn(layer: Layer, std: float | None = None) -> Layer:
-    """Weights normal with the given deviation, else Xavier uniform; biases zero."""
+    """Draw weights from a normal with the given deviation, else Xavier uniform; biases are zero."""
     for parameter in layer.parameters():
         if parameter.dim() == 1:
             nn.init.zeros_(parameter)
@@ -221,9 +219,6 @@ def _drawn(layer: Layer, std: float | None = None) -> Layer:
     return layer
 
 
-def _modulated_norm(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    return F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6) * (1 + scale) + shift
-
-
 def build(config: Mapping[str, Any]) -> DiT:
+    """Build the network with random weights."""
     return DiT(read_config(Config, config, FAMILY))

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
@@ -20,7 +19,7 @@ from ocm_core.networks._layers import (
     tokens_to_map,
     zeroed,
 )
-from ocm_core.networks._unet import UNet, UNetConfig
+from ocm_core.networks._unet import SMALL_UNET, ResidualBlock, UNet, UNetConfig
 from ocm_core.networks.config import (
     check_multiple,
     check_published,
@@ -30,6 +29,7 @@ from ocm_core.networks.config import (
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 FAMILY = "iddpm_unet"
+SMALL = SMALL_UNET
 NEEDED = (
     "in_channels",
     "out_channels",
@@ -50,6 +50,8 @@ OPTIONAL = ("num_classes", "num_heads_upsample", "use_scale_shift_norm")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(UNetConfig):
+    """The sizes of a UNet of improved DDPM."""
+
     attention_heads: PositiveInt = 4
     decoder_attention_heads: PositiveInt | None = None  # on the way up; None: as on the way down
     scale_shift: bool = True  # False: the embedding is added before the norm
@@ -65,6 +67,7 @@ class Config(UNetConfig):
 
     @classmethod
     def from_published(cls, arguments: Mapping[str, Any]) -> Self:
+        """Translate the constructor arguments of the published code."""
         check_published(arguments, NEEDED, FIXED, FAMILY, OPTIONAL)
         factors = [2**level for level in range(len(arguments["channel_mult"]))]
         attended = arguments["attention_resolutions"]
@@ -84,7 +87,10 @@ class Config(UNetConfig):
         return read_config(cls, values, FAMILY)
 
 
-class IddpmResidualBlock(nn.Module):
+class IddpmResidualBlock(ResidualBlock):
+    """The embedding scales and shifts the second norm, unless the configuration says otherwise."""
+
+    norm_eps = 1e-5
     published_names: ClassVar = {
         "norm_in": "in_layers.0",
         "conv_in": "in_layers.2",
@@ -94,45 +100,16 @@ class IddpmResidualBlock(nn.Module):
         "shortcut": "skip_connection",
     }
 
-    def __init__(
-        self,
-        channels: tuple[int, int],
-        embedding: int,
-        groups: int,
-        dropout: float,
-        scale_shift: bool = True,
-    ) -> None:
-        super().__init__()
-        inputs, outputs = channels
-        self.scale_shift = scale_shift
-        self.norm_in = _norm(inputs, groups)
-        self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.embed = nn.Linear(embedding, (2 if scale_shift else 1) * outputs)
-        self.norm_out = _norm(outputs, groups)
-        self.dropout = nn.Dropout(dropout)
-        self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
-        self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
-
-    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        hidden = self.conv_in(F.silu(self.norm_in(x)))
-        embedded = self.embed(F.silu(embedding))[:, :, None, None]
-        if self.scale_shift:
-            scale, shift = embedded.chunk(2, dim=1)
-            hidden = self.norm_out(hidden) * (1 + scale) + shift
-        else:
-            hidden = self.norm_out(hidden + embedded)
-        hidden = self.conv_out(self.dropout(F.silu(hidden)))
-        updated: Tensor = self.shortcut(x) + hidden
-        return updated
-
 
 class IddpmAttentionBlock(nn.Module):
+    """Several heads, whose query, key and value lie together head by head."""
+
     published_names: ClassVar = {"output": "proj_out"}
 
     def __init__(self, channels: int, heads: int, groups: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm = _norm(channels, groups)
+        self.norm = nn.GroupNorm(groups, channels, eps=IddpmResidualBlock.norm_eps)
         self.qkv = nn.Conv1d(channels, 3 * channels, 1)
         self.attend = Attention()
         self.output = zeroed(nn.Conv1d(channels, channels, 1))
@@ -146,7 +123,10 @@ class IddpmAttentionBlock(nn.Module):
 
 
 class IddpmUNet(UNet):
+    """The UNet of improved DDPM."""
+
     config: Config
+    residual_block = IddpmResidualBlock
     published_heads: ClassVar = {
         "simple": {"norm": "out2.0", "conv": "out2.2"},
         "complex": {"residual": "out2.0", "norm": "out2.1", "conv": "out2.3"},
@@ -162,14 +142,9 @@ class IddpmUNet(UNet):
         embedding = super().embed(x, time, label)
         return embedding if label is None else embedding + self.label_table(label)
 
-    def norm(self, channels: int) -> nn.Module:
-        return _norm(channels, self.config.norm_groups)
-
-    def residual(self, in_channels: int, out_channels: int) -> nn.Module:
-        channels = (in_channels, out_channels)
-        groups, dropout = self.config.norm_groups, self.config.dropout
-        shifted = self.config.scale_shift
-        return IddpmResidualBlock(channels, self.embedding_width, groups, dropout, shifted)
+    @property
+    def scale_shift(self) -> bool:
+        return self.config.scale_shift
 
     def attention(self, channels: int) -> nn.Module:
         return IddpmAttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
@@ -185,7 +160,7 @@ class IddpmUNet(UNet):
         return cosine_first_encoding(time, self.config.base_channels)
 
     def _published_names(self) -> dict[str, str]:
-        """Published blocks are numbered through all levels; a halving is a block of its own."""
+        """Number the published blocks through all levels; a halving is a block of its own."""
         names = {
             "time_mlp": "time_embed",
             "label_table": "label_emb",
@@ -217,9 +192,6 @@ def _stage_names(ours: str, theirs: str) -> dict[str, str]:
     return {f"{ours}.residual": f"{theirs}.0", f"{ours}.attention": f"{theirs}.1"}
 
 
-def _norm(channels: int, groups: int) -> nn.GroupNorm:
-    return nn.GroupNorm(groups, channels, eps=1e-5)
-
-
 def build(config: Mapping[str, Any]) -> IddpmUNet:
+    """Build the network with random weights."""
     return IddpmUNet(read_config(Config, config, FAMILY))

@@ -1,8 +1,8 @@
-"""The door between our parameter names and those of the published files.
+"""Translate between this library's parameter names and those of published files.
 
 A module whose published counterpart is named differently says so in `published_names`: a mapping
-from a path below it (a child, a parameter, or a dotted path) to the published path. What is not
-mentioned keeps its name.
+from a path below it (a child, a parameter, or a dotted path) to the published path. Other names
+stay as they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,12 @@ SHOWN = 3
 
 
 def published_keys(module: nn.Module) -> dict[str, str]:
-    """Our state-dict key -> the published one, for a network or for a head."""
+    """Map state-dict keys to published ones, for a network or for a head."""
     return {key: _published(module, key) for key in module.state_dict()}
 
 
 def export_published(module: nn.Module, head: nn.Module | None = None) -> dict[str, Tensor]:
+    """Return the weights under their published names."""
     exported: dict[str, Tensor] = {}
     for part in _parts(module, head):
         names = published_keys(part)
@@ -29,9 +30,16 @@ def export_published(module: nn.Module, head: nn.Module | None = None) -> dict[s
 
 
 def load_published(
-    module: nn.Module, state_dict: Mapping[str, Tensor], head: nn.Module | None = None
+    module: nn.Module,
+    state_dict: Mapping[str, Tensor],
+    head: nn.Module | None = None,
+    *,
+    assign: bool = False,
 ) -> None:
-    """Strict: the file holds exactly the module's tensors, and the head's if one is passed."""
+    """Load exactly the module's tensors, and the head's if one is passed.
+
+    With `assign` the module takes the tensors themselves, so that it may be on the meta device.
+    """
     problems = _differences(export_published(module, head), state_dict)
     if problems:
         raise OcmError(
@@ -40,22 +48,32 @@ def load_published(
         )
     for part in _parts(module, head):
         names = published_keys(part)
-        part.load_state_dict({key: state_dict[name] for key, name in names.items()})
+        part.load_state_dict({key: state_dict[name] for key, name in names.items()}, assign=assign)
 
 
 def count_values(module: nn.Module) -> int:
-    """As the papers count: everything in the file, fixed tables included."""
+    """Count values as the papers do: everything in the file, fixed tables included."""
     return sum(tensor.numel() for tensor in module.state_dict().values())
 
 
 def refuse_larger(empty: nn.Module, folder: Path) -> None:
-    """Before memory is taken: a value takes a byte at least, so files have room for so many."""
+    """Refuse a network with more values than the files have bytes, before memory is taken."""
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if (values := count_values(empty)) > size:
         raise OcmError(
             f"{folder}: weights of {size} bytes, and the configuration asks for {values} values;"
             " check that they belong together"
         )
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights with NaN or infinite values, by the name of the first such tensor."""
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise OcmError(
+                f"{key} has values that are not finite (NaN or infinite); the file is damaged, or"
+                " the training that wrote it diverged"
+            )
 
 
 def _parts(module: nn.Module, head: nn.Module | None) -> list[nn.Module]:

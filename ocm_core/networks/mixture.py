@@ -1,14 +1,14 @@
-"""The true score of a Gaussian mixture, as a network without parameters."""
+"""The exact score of a Gaussian mixture, as a network without parameters."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from ocm_core.datasets.mixture import MixtureData
 from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule, predict_eps
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.networks._plane import NoiseLevels, PlaneNetwork
-from ocm_core.schema.datasets import MixtureData
+from ocm_core.networks.mlp import NoiseLevels, PlaneNetwork
 
 
 class MixtureScore(PlaneNetwork):
@@ -25,5 +25,6 @@ class MixtureScore(PlaneNetwork):
         return predict_eps(x, mean, alpha_bar, b).to(features.hidden.dtype)
 
 
-def true_score(data: MixtureData, schedule: Schedule) -> MixtureScore:
+def exact_score(data: MixtureData, schedule: Schedule) -> MixtureScore:
+    """Return the exact score of the data at every noise level."""
     return MixtureScore(mixture(data), schedule)

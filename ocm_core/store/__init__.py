@@ -1,6 +1,7 @@
-"""The labelled Zarr store: what `encode` and `sample` write and every later stage reads.
+"""The labelled Zarr store that `encode` and `sample` write and every later stage reads.
 
-`layout` (what a store will hold, to the byte), `writer` (whole shards, resumable), `reader` (a
-split as one array, whatever the number of stores), `loader` (shuffled batches). `shards` and
-`shuffle` are their parts.
+- `layout`: variables, chunks, shards and exact bytes, known before anything is written.
+- `writer`: writes whole shards, and resumes.
+- `reader`: reads a split as one array, whatever the number of stores.
+- `loader`: shuffled batches.
 """

@@ -1,4 +1,4 @@
-"""What a store will hold, before anything is written: variables, chunks, shards and exact bytes.
+"""The layout of a store, known before it is written: variables, chunks, shards, exact bytes.
 
 A chunk is the unit of reading, a shard the unit of writing, resuming and hashing: one file each of
 `x` (and `std`, `label`), and of `index`, the item's place in its split, which names it for ever.
@@ -18,17 +18,19 @@ import numpy as np
 
 from ocm_core.errors import OcmError
 
-_INDEX_ENTRY, _CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and per shard
+INDEX_ENTRY, CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and per shard
 
 DType = Literal["uint8", "float16", "float32"]
 
 
 def store_path(folder: Path, name: str) -> Path:
-    """The store of a split, or of samples, among others in one folder."""
+    """Return the path of the store of a split or of samples in a folder."""
     return folder / f"{name}.zarr"
 
 
 class Variable(NamedTuple):
+    """An array of the store."""
+
     shape: tuple[int, ...]  # of one item
     dtype: str
     fill: float
@@ -36,7 +38,7 @@ class Variable(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreLayout:
-    """One store: a contiguous part of a split."""
+    """The layout of one store, which holds a contiguous part of a split."""
 
     items: range  # places in the split
     shape: tuple[int, ...]  # of one item
@@ -65,40 +67,42 @@ class StoreLayout:
 
     @property
     def variables(self) -> dict[str, Variable]:
-        """In the order of writing: a shard whose `index` is there has everything else."""
+        """The arrays in the order of writing: `index` comes last, so its shard marks the end."""
         fill = 0.0 if self.dtype == "uint8" else nan
-        found = {"x": Variable(self.shape, self.dtype, fill)}
+        variables = {"x": Variable(self.shape, self.dtype, fill)}
         if self.spread:
-            found["std"] = Variable(self.shape, self.dtype, fill)
+            variables["std"] = Variable(self.shape, self.dtype, fill)
         if self.labelled:
-            found["label"] = Variable((), "int64", -1)
-        return found | {"index": Variable((), "int64", -1)}
+            variables["label"] = Variable((), "int64", -1)
+        return variables | {"index": Variable((), "int64", -1)}
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Items per chunk and per shard in the file: a small store is one chunk of its own size."""
+        """The items per chunk and per shard; a small store is one chunk of its own size."""
         count = len(self.items)
         return (max(count, 1),) * 2 if count <= self.chunk else (self.chunk, self.shard)
 
     @property
     def shards(self) -> list[range]:
+        """The items of each shard."""
         starts = range(self.items.start, self.items.stop, self.shard)
         return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
 
     def file_bytes(self, name: str, shard: range) -> int:
-        """The exact size of one variable's shard: whole chunks, their index and its checksum."""
+        """Return the size of one variable's shard: whole chunks, their index and its checksum."""
         variable = self.variables[name]
         chunk, full = self.grid
         chunk_bytes = chunk * prod(variable.shape) * np.dtype(variable.dtype).itemsize
-        index_bytes = _INDEX_ENTRY * (full // chunk) + _CHECKSUM
+        index_bytes = INDEX_ENTRY * (full // chunk) + CHECKSUM
         return -(-len(shard) // chunk) * chunk_bytes + index_bytes
 
     def bytes_of(self, shards: Iterable[range]) -> int:
+        """Return the size of some shards, all variables together."""
         return sum(self.file_bytes(name, shard) for shard in shards for name in self.variables)
 
 
 def ranges(count: int, jobs: int, shard: int) -> list[range]:
-    """A split of `count` items cut for `jobs` writers: contiguous, at shards, as even as can be.
+    """Cut a split of `count` items for `jobs` writers at shards, as evenly as possible.
 
     A job beyond the number of shards gets nothing to write.
     """
@@ -111,6 +115,6 @@ def ranges(count: int, jobs: int, shard: int) -> list[range]:
 
 
 def share(part: str, count: int, shard: int) -> range:
-    """What the job `all`, or `2of3`, writes of a split."""
+    """Return the items of a split that the job `all`, or `2of3`, writes."""
     number, jobs = (1, 1) if part == "all" else map(int, part.split("of"))
     return ranges(count, jobs, shard)[number - 1]

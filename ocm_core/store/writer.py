@@ -1,10 +1,10 @@
-"""Writing the labelled Zarr store that every stage after `encode` reads, shard by shard.
+"""Write the labelled Zarr store that every stage after `encode` reads, shard by shard.
 
 Zarr writes a shard to a temporary file and renames it, so a killed writer leaves whole files or
-none. A file of a shard is sealed once it is on the disk for good, and counts as done as long as it
-is what was sealed, for the same layout. What else lies there is removed and written again: the
-bytes at the end are those of an uninterrupted run. Two writers in one shard would lose data: a
-shard has one writer, and a split has a store for each job, which `open_split` reads as one.
+none. Once a shard is on the disk for good, its checksum is recorded; it counts as done as long as
+checksum and layout are the same. Other files are removed and written again, so the bytes at the end
+are those of an uninterrupted run. Two writers in one shard would lose data: a shard has one writer,
+and a split has a store for each job, which `open_split` reads as one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from numpy import ndarray
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from ocm_core.ahead import WriteBehind
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import write_bytes
-from ocm_core.io.disk import check_space, room_for
-from ocm_core.io.seals import intact, mark, mark_of, pieces, seal
+from ocm_core.io.atomic import check_space, room_for, write_bytes
+from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_key, recorded_key
+from ocm_core.prefetch import WriteBehind
 from ocm_core.progress import Progress
 from ocm_core.store.layout import StoreLayout
 
@@ -44,19 +43,19 @@ def write(
     attrs: Mapping[str, Any],
     progress: Progress[range] = iter,
 ) -> None:
-    """Write what is not there yet, as long as all of it fits on the disk, and check the whole."""
+    """Write the missing shards, if they fit on the disk, and check the whole store."""
     begin(path, plan, attrs)
     write_shards(path, plan, missing(path, plan), read_shard, progress)
     verify(path, plan)
 
 
 def missing(path: Path, plan: StoreLayout) -> list[range]:
-    """The shards of which a file is not there as it was written."""
-    purpose = _purpose(path)
+    """Return the shards with a file that is missing or has changed."""
+    key = _key(path)
     return [
         shard
         for shard in plan.shards
-        if not all(intact(file, purpose) for file in _shard_files(path, plan, shard))
+        if not all(is_intact(file, key) for file in _shard_files(path, plan, shard))
     ]
 
 
@@ -67,9 +66,9 @@ def write_shards(
     read_shard: ReadShard,
     progress: Progress[range] = iter,
 ) -> None:
-    """Some of the shards; processes that share a store each take their own.
+    """Write some shards, each while the next one is read.
 
-    A shard is written while the next one is read.
+    Processes that share a store each take their own.
     """
     remaining = plan.bytes_of(shards)
     with WriteBehind() as behind:
@@ -80,7 +79,7 @@ def write_shards(
 
 
 def verify(path: Path, plan: StoreLayout) -> None:
-    """Every shard is there, and the items are the planned ones in their order."""
+    """Check that every shard exists and that the items are the planned ones in order."""
     planned = {
         shard_file(path, plan, name, shard): plan.file_bytes(name, shard)
         for shard in plan.shards
@@ -98,30 +97,31 @@ def verify(path: Path, plan: StoreLayout) -> None:
 
 
 def shard_file(path: Path, plan: StoreLayout, name: str, shard: range) -> Path:
+    """Return the file of one variable's shard."""
     number = (shard.start - plan.items.start) // plan.shard
     return path.joinpath(name, "c", str(number), *("0" for _ in plan.variables[name].shape))
 
 
 def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
-    """Make the store with its metadata, or tidy up what an interrupted run has left."""
+    """Make the store with its metadata, or tidy up after an interrupted run."""
     metadata = {path / name: content for name, content in _metadata(plan, attrs).items()}
     others = [f for f, content in metadata.items() if f.exists() and f.read_bytes() != content]
-    if others and mark_of(path) in (None, _purpose(path)):
+    if others and recorded_key(path) in (None, _key(path)):
         raise OcmError(f"{path}: holds something else than planned; delete it to start anew")
     for file in others:
-        LOG.warning("%s: not as an interrupted run has written it; it is written again", file)
+        LOG.warning("%s: has changed since an interrupted run wrote it; writing it again", file)
         file.unlink()
     shards = (file for shard in plan.shards for file in _shard_files(path, plan, shard))
-    for file in set(pieces(path)).difference(metadata, shards):
+    for file in set(data_files(path)).difference(metadata, shards):
         file.unlink()  # half-written, or of another origin
     for file, content in metadata.items():
         if not file.exists():
             write_bytes(file, content)
-    mark(path, _purpose(path))
+    record_key(path, _key(path))
 
 
 def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a store without shards, as Zarr writes them; the group's comes last."""
+    """Return the metadata files as Zarr writes them; the group's comes last."""
     held: dict[str, Buffer] = {}
     group = zarr.create_group(MemoryStore(held), zarr_format=3)
     coordinates = [name for name in ("index", "label") if name in plan.variables]
@@ -144,8 +144,8 @@ def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
     return {name: held[name].to_bytes() for name in sorted(held, reverse=True)}
 
 
-def _purpose(path: Path) -> str:
-    """What a store and its shards are for: a digest of its metadata."""
+def _key(path: Path) -> str:
+    """Return the sha256 of the metadata, which tells a store from one of another layout."""
     files = sorted([*path.glob("zarr.json"), *path.glob("*/zarr.json")])
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
@@ -165,18 +165,18 @@ def _planned_layout(plan: StoreLayout) -> dict[str, ArrayLayout]:
 def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
-    found = {**values, "index": np.arange(shard.start, shard.stop)}
-    if found.keys() != plan.variables.keys():
+    arrays = {**values, "index": np.arange(shard.start, shard.stop)}
+    if arrays.keys() != plan.variables.keys():
         raise OcmError(
-            f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(found)}"
+            f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(arrays)}"
         )
-    checked = {name: _checked(path, plan, name, shard, found[name]) for name in plan.variables}
-    purpose = _purpose(path)
+    checked = {name: _checked(path, plan, name, shard, arrays[name]) for name in plan.variables}
+    key = _key(path)
     with room_for(path, remaining):
         for name, array in checked.items():
             file = shard_file(path, plan, name, shard)
             _write_file(path / name, plan, shard, file, array)
-            seal(file, purpose)
+            record_checksum(file, key)
 
 
 def _write_file(folder: Path, plan: StoreLayout, shard: range, file: Path, values: ndarray) -> None:
@@ -189,7 +189,7 @@ def _write_file(folder: Path, plan: StoreLayout, shard: range, file: Path, value
 
 
 def _checked(path: Path, plan: StoreLayout, name: str, shard: range, values: ndarray) -> ndarray:
-    """The values in the planned type, or an error that names the first bad item."""
+    """Return the values in the planned type; raise an error that names the first bad item."""
     planned = plan.variables[name]
     if values.shape != (len(shard), *planned.shape):
         raise OcmError(

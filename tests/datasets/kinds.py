@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
-from ocm_core.schema.block import Params
-from ocm_core.schema.datasets import (
-    Celeba64Data,
-    Cifar10Data,
-    DigitsData,
-    FolderData,
-    GeneratedData,
-    GridLayout,
-    Imagenet64Data,
-    Imagenet256Data,
-    LsunBedroomData,
-    MixtureData,
-    MlxtendMnistData,
-    OriginalMnistData,
-)
+from ocm_core import datasets
+from ocm_core.datasets.base import DataParams
+from ocm_core.datasets.celeba64 import Celeba64Data
+from ocm_core.datasets.cifar10 import Cifar10Data
+from ocm_core.datasets.digits import DigitsData
+from ocm_core.datasets.folder import FolderData
+from ocm_core.datasets.generated import GeneratedData
+from ocm_core.datasets.imagenet64 import Imagenet64Data
+from ocm_core.datasets.imagenet256 import Imagenet256Data
+from ocm_core.datasets.lsun_bedroom import LsunBedroomData
+from ocm_core.datasets.mixture import GridLayout, MixtureData
+from ocm_core.datasets.mnist import MlxtendMnistData, OriginalMnistData
 
 from . import files
 
@@ -145,7 +145,7 @@ def write_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    block: Params
+    block: DataParams
     write: Callable[[Path], None]
     sizes: tuple[int, int]
 
@@ -189,3 +189,15 @@ KINDS = {
         LsunBedroomData(kind="lsun_bedroom", splits=BOTH), write_lsun_bedroom, (3, 2)
     ),
 }
+
+
+def _with_defaults() -> Iterator[Kind]:
+    """Yield the other data sets that need no archive and have a default for every parameter."""
+    for file in iter_modules(datasets.__path__):
+        with suppress(ValidationError):  # it is no kind, or a parameter has no default
+            block = TypeAdapter(datasets.Data).validate_python({"kind": file.name})
+            if not block.archived and file.name not in KINDS:
+                yield Kind(block, write_nothing, tuple(block.count_items().values()))
+
+
+KINDS |= {kind.block.kind: kind for kind in _with_defaults()}

@@ -16,9 +16,9 @@ import pytest
 
 from ocm_core.errors import OcmError
 from ocm_core.io import archives as library
-from ocm_core.io.archives import Archive, Located, locate
-from ocm_core.io.lock import FileRecord, Lock
-from ocm_core.io.packed import unpacked
+from ocm_core.io.archives import Archive, Located, locate, unpacked
+from ocm_core.io.checksums import FileRecord
+from ocm_core.io.fetch import Lock
 
 from ..checkpoints.server import Served, serve
 from .conftest import ARCHIVED
@@ -125,8 +125,8 @@ def test_a_file_is_read_whole_once(
     archives: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    whole = library._digests
-    monkeypatch.setattr(library, "_digests", lambda path: (read.append(path), whole(path))[1])
+    whole = library._checksums
+    monkeypatch.setattr(library, "_checksums", lambda path: (read.append(path), whole(path))[1])
     put(path)
     first = locate(SOME, archives)
     assert locate(SOME, archives) == first and len(read) == 1

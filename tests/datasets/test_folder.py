@@ -14,12 +14,10 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from ocm_core.datasets import _checked
-from ocm_core.datasets.folder import open_data
-from ocm_core.datasets.interface import DataSet
+from ocm_core.datasets.base import DataSet
+from ocm_core.datasets.folder import FolderData
 from ocm_core.errors import OcmError
 from ocm_core.io import image_files
-from ocm_core.schema.datasets import FolderData
 
 from ..chaos.mutations import of_bytes
 from . import files
@@ -44,7 +42,7 @@ def put(folder: Path, content: Mapping[str, bytes]) -> Path:
 
 def opened(path: Path, archives: Path, **changes: object) -> DataSet:
     tree = PLAIN.model_dump() | {"path": str(path)} | changes
-    return open_data(FolderData.model_validate(tree), archives)
+    return FolderData.model_validate(tree).open(archives)
 
 
 def everything(data: DataSet) -> np.ndarray:
@@ -165,10 +163,10 @@ def test_bombs(
     zeros = files.zip_(tmp_path / "zeros.zip", {"a.png": bytes(100 << 20)}, compression=8)
     with pytest.raises(OcmError, match=r"zeros\.zip: would unpack to 104857600 bytes"):
         opened(zeros, archives)
-    monkeypatch.setattr(_checked, "MOST_PIXELS", 63)
+    monkeypatch.setattr(image_files, "MOST_PIXELS", 63)
     with pytest.raises(OcmError, match=r"00\.png: 8×8 pixels, more than 63"):
         opened(folder, archives)
-    monkeypatch.setattr(_checked, "MOST_BYTES", 10)
+    monkeypatch.setattr(image_files, "MOST_BYTES", 10)
     with pytest.raises(OcmError, match=r"00\.png: \d+ bytes, more than 10"):
         opened(folder, archives / "fresh")
 

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
-from ocm_core.datasets import digits, generated, mixture, mnist
-from ocm_core.datasets._permutation import permutation, recorded
-from ocm_core.datasets.generated import SHAPES
-from ocm_core.datasets.interface import DataSet
-from ocm_core.schema.datasets import DigitsData
+from ocm_core.datasets.base import DataSet, permutation, recorded
+from ocm_core.datasets.digits import DigitsData
+from ocm_core.datasets.generated import shapes
 
 from .kinds import GENERATED, MIXTURE, MNIST
 
@@ -46,7 +44,7 @@ def test_the_permutation_never_changes() -> None:
 
 
 def test_digits_are_all_there_in_the_recorded_order() -> None:
-    values, labels = joined(digits.open_data(BLOCK, NOWHERE))
+    values, labels = joined(BLOCK.open(NOWHERE))
     order = permutation(1797, BLOCK.seed)
     bundle = load_digits()
     np.testing.assert_array_equal(values[:, 0], bundle.images[order])
@@ -55,8 +53,8 @@ def test_digits_are_all_there_in_the_recorded_order() -> None:
 
 
 def test_another_seed_divides_otherwise() -> None:
-    first = digits.open_data(BLOCK, NOWHERE)
-    second = digits.open_data(BLOCK.model_copy(update={"seed": 1}), NOWHERE)
+    first = BLOCK.open(NOWHERE)
+    second = BLOCK.model_copy(update={"seed": 1}).open(NOWHERE)
     assert first.provenance["sha256"] == second.provenance["sha256"]
     assert first.provenance["permutation"] != second.provenance["permutation"]
     assert (joined(first)[0] != joined(second)[0]).any()
@@ -69,7 +67,7 @@ def test_neither_split_may_be_empty(share: float) -> None:
 
 
 def test_mnist_has_a_border_and_every_class() -> None:
-    opened = mnist.open_data(MNIST, NOWHERE)
+    opened = MNIST.open(NOWHERE)
     values, labels = joined(opened)
     np.testing.assert_array_equal(np.bincount(labels), [500] * 10)
     assert values.max() == 255
@@ -79,19 +77,19 @@ def test_mnist_has_a_border_and_every_class() -> None:
 
 
 def test_mixture_points_are_those_of_the_mixture() -> None:
-    opened = mixture.open_data(MIXTURE, NOWHERE)
+    opened = MIXTURE.open(NOWHERE)
     points = opened.splits["train"].read(range(50))
     assert np.abs(points - 3 * np.rint(points / 3)).max() < 0.5  # five standard deviations
     assert opened.splits["train"].labels is None
 
 
 def test_an_image_is_a_function_of_its_index() -> None:
-    short = generated.open_data(GENERATED.model_copy(update={"train_size": 5}), NOWHERE)
-    long = generated.open_data(GENERATED, NOWHERE)
+    short = GENERATED.model_copy(update={"train_size": 5}).open(NOWHERE)
+    long = GENERATED.open(NOWHERE)
     np.testing.assert_array_equal(
         short.splits["train"].read(range(5)), long.splits["train"].read(range(40))[:5]
     )
-    other = generated.open_data(GENERATED.model_copy(update={"seed": 4}), NOWHERE)
+    other = GENERATED.model_copy(update={"seed": 4}).open(NOWHERE)
     images = [
         opened.splits[split].read(range(5)).tobytes()
         for opened in (long, other)
@@ -103,7 +101,7 @@ def test_an_image_is_a_function_of_its_index() -> None:
 def test_the_class_decides_shape_and_hue() -> None:
     """Averages of a class: inside the shape is its hue, far from it the gradients' grey."""
     block = GENERATED.model_copy(update={"classes": 3, "train_size": 300, "side": 16})
-    split = generated.open_data(block, NOWHERE).splits["train"]
+    split = block.open(NOWHERE).splits["train"]
     values, labels = split.read(range(300)).astype(float), split.labels
     assert labels.tolist() == [i % 3 for i in range(300)]
     for channel in range(3):  # hue k / 3 is red, green or blue
@@ -112,7 +110,7 @@ def test_the_class_decides_shape_and_hue() -> None:
         assert middle[channel] > rest + (20 if channel != 2 else 5)  # class 2 is a thin ring
 
 
-@pytest.mark.parametrize("outline", SHAPES)
+@pytest.mark.parametrize("outline", shapes())
 def test_shapes_have_an_inside_and_fit(outline: object) -> None:
     axis = np.linspace(-1.5, 1.5, 61)
     distance = outline(*np.meshgrid(axis, axis))

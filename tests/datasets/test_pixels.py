@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 from numpy import ndarray
 from PIL import Image
 
-from ocm_core.datasets import cifar10, imagenet256, lsun_bedroom
-from ocm_core.datasets._permutation import permutation
-from ocm_core.datasets.interface import DataSet, Split
+from ocm_core.datasets import _images, cifar10, imagenet256, lsun_bedroom
+from ocm_core.datasets.base import DataSet, Split, permutation
 
 from . import files
 from .kinds import KINDS, TRUTH, WNIDS
@@ -27,7 +25,7 @@ def opened(archives: Path) -> Callable[[str], DataSet]:
     def open_kind(name: str) -> DataSet:
         kind = KINDS[name]
         kind.write(archives / kind.block.kind)
-        return import_module(f"ocm_core.datasets.{kind.block.kind}").open_data(kind.block, archives)
+        return kind.block.open(archives)
 
     return open_kind
 
@@ -57,7 +55,7 @@ def test_the_authors_archive_comes_first(opened: Callable[[str], DataSet], archi
     opened("cifar10_package")
     assert list(opened("cifar10").provenance["archives"]) == [cifar10.BINARY]
     (archives / "cifar10" / cifar10.BINARY).unlink()
-    again = cifar10.open_data(KINDS["cifar10"].block, archives)
+    again = KINDS["cifar10"].block.open(archives)
     assert list(again.provenance["archives"]) == [cifar10.PACKAGE]
 
 
@@ -65,8 +63,8 @@ def test_sheets_are_decoded_once(
     opened: Callable[[str], DataSet], archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = opened("cifar10_package").splits["train"]
-    monkeypatch.setattr(cifar10, "decode", None)
-    again = cifar10.open_data(KINDS["cifar10_package"].block, archives).splits["train"]
+    monkeypatch.setattr(_images, "decode", None)
+    again = KINDS["cifar10_package"].block.open(archives).splits["train"]
     np.testing.assert_array_equal(whole(again), whole(first))
     assert all(isinstance(batch, np.memmap) for batch in again.batches)
 
@@ -146,7 +144,7 @@ def test_imagenet256_without_its_validation_archive(archives: Path) -> None:
     for file in ("ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"):
         (archives / "imagenet256" / file).unlink()
     block = kind.block.model_copy(update={"splits": ["train"]})
-    opened = imagenet256.open_data(block, archives)
+    opened = block.open(archives)
     assert set(opened.splits) == {"train"} and len(opened.splits["train"]) == 6
 
 
@@ -189,5 +187,5 @@ def test_every_colour_mode_becomes_red_green_blue(mode: str, archives: Path) -> 
     inner = files.tar_bytes({"n01440764_0.JPEG": file.getvalue()})
     files.tar(archives / "imagenet256/ILSVRC2012_img_train.tar", {"n01440764.tar": inner})
     block = KINDS["imagenet256"].block.model_copy(update={"splits": ["train"]})
-    read = whole(imagenet256.open_data(block, archives).splits["train"])
+    read = whole(block.open(archives).splits["train"])
     np.testing.assert_array_equal(read, planes([np.asarray(Image.open(file).convert("RGB"))]))

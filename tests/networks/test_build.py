@@ -1,11 +1,22 @@
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import ocm_core.networks
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks import build, families
+from ocm_core.networks import build, families, load
+from ocm_core.networks.diffusers import build as build_diffusers
+from ocm_core.networks.mlp import MlpScore
+
+from .diffusers_cases import PLAIN
+from .golden import golden
+from .test_diffusers_dit import SMALL
 
 TINY = {
     "in_channels": 1,
@@ -56,3 +67,48 @@ def test_the_package_imports_no_family() -> None:
         tree = ast.parse((folder / f"{name}.py").read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert not imported & {f"ocm_core.networks.{family}" for family in families()}
+
+
+MAKERS: dict[str, Callable[[], ScoreNetwork]] = {
+    "ddpm_unet": lambda: build("ddpm_unet", TINY),
+    "iddpm_unet": lambda: build("iddpm_unet", TINY),
+    "dit": golden("dit_learn_sigma").fresh,
+    "mlp": lambda: MlpScore(schedule.linear(1000), 2.0, 8, 2, "gaussian"),
+    "diffusers_unet": lambda: build_diffusers({**PLAIN, "_class_name": "UNet2DModel"}),
+    "diffusers_dit": lambda: build_diffusers({**SMALL, "_class_name": "DiTTransformer2DModel"}),
+}
+
+
+@pytest.mark.parametrize("family", MAKERS)
+def test_loading_draws_nothing_and_gives_the_saved_network(family: str, tmp_path: Path) -> None:
+    saved, file = MAKERS[family](), tmp_path / "score.safetensors"
+    save_file({name: tensor.clone() for name, tensor in saved.state_dict().items()}, file)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    network = load(MAKERS[family], file)
+    assert torch.equal(torch.get_rng_state(), before)
+    named = {**dict(saved.named_parameters()), **dict(saved.named_buffers())}
+    loaded = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    assert loaded.keys() == named.keys()
+    for name, tensor in named.items():
+        assert torch.equal(loaded[name], tensor) and loaded[name].dtype == tensor.dtype
+        assert loaded[name].requires_grad == tensor.requires_grad
+        assert not loaded[name].is_meta
+    assert all(parameter.data_ptr() % 64 == 0 for parameter in network.parameters())
+    assert not torch.nn.Linear(1, 1).weight.is_meta
+
+
+@pytest.mark.parametrize("change", ["missing", "surplus", "misshapen", "truncated"])
+def test_a_file_of_another_network_is_refused(change: str, tmp_path: Path) -> None:
+    state, file = build("ddpm_unet", TINY).state_dict(), tmp_path / "score.safetensors"
+    if change == "missing":
+        del state["stem.weight"]
+    elif change == "surplus":
+        state["other"] = torch.zeros(1)
+    elif change == "misshapen":
+        state["stem.weight"] = torch.zeros(1)
+    save_file(state, file)
+    if change == "truncated":
+        file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(OcmError, match=r"score\.safetensors: expected weights of DdpmUNet"):
+        load(MAKERS["ddpm_unet"], file)

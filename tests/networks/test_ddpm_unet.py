@@ -5,7 +5,7 @@ from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 
 from .contract import NetworkContract, assert_same
-from .golden import Golden, golden
+from .golden import Golden
 
 
 class TestDdpmUNet(NetworkContract):
@@ -28,19 +28,3 @@ class TestDdpmUNet(NetworkContract):
         evaluated = network(*first.inputs)
         assert not torch.allclose(network.train()(*first.inputs), evaluated)
         assert torch.equal(network.eval()(*first.inputs), evaluated)
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_compiled_network_agrees(backend: str) -> None:
-    case = golden("ddpm_unet_complex")
-    network, head = case.load()
-    assert head is not None
-
-    @torch.no_grad()
-    def both(*inputs: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        features = network.features(*inputs)
-        return network.readout(features), head(features)
-
-    eps, second = torch.compile(both, fullgraph=True, backend=backend)(*case.inputs)
-    assert_same(eps, case.arrays["eps"])
-    assert_same(second, case.arrays["head"])

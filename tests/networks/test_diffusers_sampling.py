@@ -14,9 +14,9 @@ from torch.testing import assert_close
 from ocm_core import api
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.rng.noise import SampleNoise
+from tests.init.folders import write_stable_diffusion
 from tests.networks.diffusers_cases import CONFIGS, model
 from tests.networks.test_diffusers_dit import tiny_dit
-from tests.starting.folders import write_stable_diffusion
 
 from diffusers import DDIMScheduler, DDPMScheduler, UNet2DConditionModel  # isort: skip
 from diffusers.schedulers import scheduling_ddpm  # isort: skip
@@ -70,9 +70,9 @@ def test_delta_is_their_ddim(case: Case) -> None:
     with torch.no_grad():
         for t in scheduler.timesteps:
             x = scheduler.step(forward(x, t), t, x).prev_sample
-    chain = tuple(int(t) + 1 for t in reversed(scheduler.timesteps))
-    walk = {"sampler": "ddim", "chain": chain, "count": 2, "seed": 3, "labels": LABELS}
-    assert_close(api.sample(denoiser, shape, "delta", **walk), x, atol=2e-5, rtol=0)
+    timesteps = tuple(int(t) + 1 for t in reversed(scheduler.timesteps))
+    recipe = {"sampler": "ddim", "timesteps": timesteps, "count": 2, "seed": 3, "labels": LABELS}
+    assert_close(api.sample(denoiser, shape, "delta", **recipe), x, atol=2e-5, rtol=0)
 
 
 def test_beta_tilde_is_their_ddpm(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +83,5 @@ def test_beta_tilde_is_their_ddpm(case: Case, monkeypatch: pytest.MonkeyPatch) -
     with torch.no_grad():
         for t in scheduler.timesteps:
             x = scheduler.step(forward(x, t), t, x).prev_sample
-    walk = {"steps": STEPS, "count": 2, "seed": 3, "labels": LABELS}
-    assert_close(api.sample(denoiser, shape, "beta_tilde", **walk), x, atol=5e-5, rtol=0)
+    recipe = {"steps": STEPS, "count": 2, "seed": 3, "labels": LABELS}
+    assert_close(api.sample(denoiser, shape, "beta_tilde", **recipe), x, atol=5e-5, rtol=0)

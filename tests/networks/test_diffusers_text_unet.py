@@ -14,11 +14,10 @@ from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import read_model
 from ocm_core.errors import OcmError
-from ocm_core.networks.diffusers import build
+from ocm_core.networks.diffusers import Prompts, build
 from ocm_core.networks.diffusers_text_unet import DiffusersTextUNet, UNet2DConditionModel
 from ocm_core.networks.keys import export_published, load_published
-from ocm_core.networks.prompts import Prompts
-from tests.starting.folders import write_stable_diffusion
+from tests.init.folders import write_stable_diffusion
 
 from diffusers import StableDiffusionPipeline  # isort: skip
 

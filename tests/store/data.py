@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy import ndarray
 
-from ocm_core.io.seals import pieces
+from ocm_core.io.checksums import data_files
 from ocm_core.store.layout import DType, StoreLayout, ranges
 from ocm_core.store.writer import ReadShard, write
 
@@ -71,5 +71,5 @@ def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: i
 def digests(folder: Path) -> dict[str, str]:
     return {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in pieces(folder)
+        for file in data_files(folder)
     }

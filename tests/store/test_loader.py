@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from ocm_core.errors import OcmError
 from ocm_core.rng.batches import BatchRng
-from ocm_core.store.loader import HeldInBuffer, HeldInMemory, open_items
+from ocm_core.store.loader import HeldInBuffer, HeldInMemory, ShuffledOrder, open_items
 from ocm_core.store.reader import StoredSplit, open_split
-from ocm_core.store.shuffle import ShuffledOrder
 
 from .data import plan, values, write_jobs
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocm_core.errors import OcmError
-from ocm_core.io.disk import check_space
-from ocm_core.io.seals import pieces
+from ocm_core.io.atomic import check_space
+from ocm_core.io.checksums import data_files
 from ocm_core.store.layout import ranges
 from ocm_core.store.writer import write
 
@@ -35,7 +35,7 @@ def test_bytes_are_known_exactly_beforehand(count: int, dtype: str, tmp_path: Pa
     whole = plan(range(count), dtype=dtype, spread=dtype != "uint8")  # type: ignore[arg-type]
     data = values(count, whole.shape, whole.dtype)
     (folder,) = write_jobs(tmp_path, whole, data, 1)
-    files = [file for file in pieces(folder) if file.name != "zarr.json"]
+    files = [file for file in data_files(folder) if file.name != "zarr.json"]
     assert sum(file.stat().st_size for file in files) == whole.bytes_of(whole.shards)
 
 
@@ -77,7 +77,7 @@ def test_a_disk_that_fills_up_stops_the_writer_between_shards_and_it_goes_on_lat
     free = iter([10**9, 0])
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(free)))
     path = tmp_path / "train.zarr"
-    with pytest.raises(OcmError, match="what is finished is kept"):
+    with pytest.raises(OcmError, match="finished work is kept"):
         write(path, whole, reader(whole, data), ATTRS)
     done: list[range] = []
     monkeypatch.undo()

@@ -246,7 +246,7 @@ def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
     data = values(8, whole.shape, "float32")
     writer.begin(path, whole, ATTRS)
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OcmError, match=r"Disk quota exceeded; .*; make room") as said:
+    with pytest.raises(OcmError, match=r"Disk quota exceeded; .*; free some space") as said:
         writer.write_shards(path, whole, whole.shards, reader(whole, data))
     assert f"{path}: " in str(said.value)
     assert f"{whole.bytes_of(whole.shards)} bytes (0.0 GB) were to be written" in str(said.value)

@@ -1,0 +1,204 @@
+"""The interface of a data set: what its parameters declare, and the splits that it gives.
+
+Splits are read by ranges, so that no data set has to fit in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+
+from pydantic import Field
+
+from ocm_core.schema.block import Params
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Int64, UInt8
+    from numpy import ndarray
+    from torch import Tensor
+
+    RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
+    ItemLabels = Int64[ndarray, " item"] | None
+    Captions = Sequence[str] | None
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Splits = Annotated[list[Literal["train", "test"]], Field(min_length=1, max_length=2)]
+
+
+class Split(Protocol):
+    """The training or the test items of a data set."""
+
+    @property
+    def labels(self) -> ItemLabels:
+        """The class of every item, or None where the data set has none."""
+
+    @property
+    def captions(self) -> Captions:
+        """The caption of every item, or None where the data set has none."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, rows: range) -> RawValues:
+        """Read the items at these places."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The splits of a data set, and where they come from."""
+
+    splits: Mapping[str, Split]  # "train", "test"
+    levels: int | None  # how many grey levels; None for points
+    provenance: Mapping[str, Any]  # JSON values: checksums of the archives, permutation, crop
+
+
+class DataParams(Params):
+    """The parameters of a data set, and the facts that follow from them."""
+
+    levels: ClassVar[int | None] = 256  # grey levels 0 … levels - 1; None for points
+    archived: ClassVar[bool] = False  # whether it has to be fetched first
+
+    if TYPE_CHECKING:  # fields, class variables or properties of each kind
+        kind: str
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """The shape of one item: channels, rows, columns; or the dimensions of a point."""
+
+        @property
+        def classes(self) -> int:
+            """The number of classes; 0 without labels."""
+
+    def open(self, archives: Path) -> DataSet:
+        """Open the data set; `archives` is the folder of the published files."""
+        raise NotImplementedError
+
+    def count_items(self) -> dict[str, int]:
+        """Count the items of each split without opening the data set."""
+        raise NotImplementedError
+
+    def needed_archives(self) -> Mapping[str, Any]:
+        """Return the published files that `open` reads, by name (see archived.py)."""
+        return {}
+
+    def user_files(self) -> dict[str, Path]:
+        """Return the user's own files that `open` reads, by the key that names them."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ArraySplit:
+    """A split in memory, or in a memory map."""
+
+    values: RawValues
+    labels: ItemLabels = None
+    captions: Captions = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self, rows: range) -> RawValues:
+        return self.values[rows]  # indices, unlike a slice, refuse rows that do not exist
+
+
+@dataclass(frozen=True)
+class JoinedSplit:
+    """A split of several arrays one after another, in memory or in memory maps."""
+
+    batches: Sequence[UInt8[ndarray, "_ values"]]
+    labels: Int64[ndarray, " item"]
+    shape: tuple[int, ...]
+    captions: None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
+        import numpy as np
+
+        ends = np.cumsum([len(batch) for batch in self.batches])
+        batch_of = np.searchsorted(ends, rows, side="right")
+        values = np.empty((len(rows), *self.shape), np.uint8)
+        for batch in np.unique(batch_of):
+            here = batch_of == batch
+            within = np.asarray(rows)[here] - (ends[batch - 1] if batch else 0)
+            values[here] = self.batches[batch][within].reshape(-1, *self.shape)
+        return values
+
+
+@dataclass(frozen=True)
+class EightBitSplit:
+    """A split as feature spaces take it: uint8 tensors, whatever the number of grey levels."""
+
+    split: Split
+    levels: int
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, rows: slice) -> UInt8[Tensor, "n channel height width"]:
+        import torch
+
+        values = self.split.read(range(*rows.indices(len(self.split))))
+        return eight_bit(torch.from_numpy(values).double(), self.levels)
+
+
+def eight_bit(values: Tensor, levels: int) -> UInt8[Tensor, "n channel height width"]:
+    """Spread grey levels 0 … levels - 1 over 0 … 255."""
+    import torch
+
+    return (values * (255 / (levels - 1))).round().to(torch.uint8)
+
+
+def distinct(captions: Iterable[str]) -> list[str]:
+    """Return the different captions, in the order in which they are numbered as classes."""
+    return sorted(set(captions))
+
+
+def permutation(count: int, seed: int, split: int = 0) -> Int64[ndarray, " count"]:
+    """Return a permutation that depends on the seed and the split alone."""
+    import numpy as np
+
+    from ocm_core.rng.streams import dataset_stream
+
+    # NumPy promises that a generator's raw words never change; of `permutation` it does not
+    words = dataset_stream(seed, split).bit_generator.random_raw(count)
+    return np.argsort(words, kind="stable").astype(np.int64)
+
+
+def recorded(order: Int64[ndarray, " count"], seed: int) -> dict[str, int | str]:
+    """Return the seed and the checksum of a permutation, for the provenance."""
+    return {"seed": seed, "sha256": hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()}
+
+
+def divided_sizes(count: int, test_share: float) -> dict[str, int]:
+    """Return how many of `count` items are for training and for testing."""
+    test = ceil(test_share * count)
+    return {"train": count - test, "test": test}
+
+
+def divided(
+    values: UInt8[ndarray, "n c h w"],
+    labels: Int64[ndarray, " n"],
+    *,
+    levels: int | None,
+    test_share: float,
+    seed: int,
+    source: str,
+) -> DataSet:
+    """Divide items in memory by a recorded permutation: first for training, then for testing."""
+    order = permutation(len(values), seed)
+    count = divided_sizes(len(values), test_share)["train"]
+    parts = {"train": order[:count], "test": order[count:]}
+    return DataSet(
+        splits={split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
+        levels=levels,
+        provenance={
+            "source": source,
+            "sha256": hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest(),
+            "permutation": recorded(order, seed),
+        },
+    )

@@ -1,4 +1,4 @@
-# `make report` makes the active experiment's report; `make test` runs every check. Both make .venv.
+# `make report` makes the reports of the active experiments; `make test` checks. Both make .venv.
 PYTHON ?= python3
 # Hundreds of short processes run this code: let the first one compile it for the others.
 unexport PYTHONDONTWRITEBYTECODE
@@ -6,6 +6,8 @@ BIN := .venv/bin
 TORCH := 2.13.0
 # uv does not read pip's find-links: pass on where wheels lie on this machine, if anywhere.
 LINKS = $$($(BIN)/python -m pip config get global.find-links 2>/dev/null | sed 's/[^ ][^ ]*/--find-links &/g')
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(LINKS)
+PYTEST = $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
 # Names what was found in place of a Python that will do, and one that will, if it is on the PATH.
 define CHECK_PYTHON
 found=$$($(PYTHON) --version 2>&1) || found="no such command"; \
@@ -15,36 +17,43 @@ case "$$found" in "Python 3.11."*|"Python 3.12."*|"Python 3.13."*) ;; *) \
     "make PYTHON=$$name $(MAKECMDGOALS)" >&2; exit 1;; esac
 endef
 
-.PHONY: help env browser report site pictures test lint bench chaos cluster clean pins
+.PHONY: help env browser report site pictures test test-all lint bench chaos cluster clean pins
 
 help:
-	@echo "make env      make .venv with the pinned requirements"
+	@echo "make env      make .venv for development; make report installs only what runs"
 	@echo "make browser  install Chromium for the tests of the pages, where it is missing (as root)"
 	@echo "make report   run the active experiments (params/active.yaml) and write reports/"
-	@echo "make site     the documentation and the kept reports as site/index.html, links checked"
-	@echo "make pictures the README's pictures, from the kept reports (needs a browser)"
-	@echo "make test     lint, types, tests"
-	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint, generated files"
+	@echo "make site     the documentation and all reports as site/index.html, links checked"
+	@echo "make pictures the README's pictures, from the reports (needs a browser)"
+	@echo "make test     lint, types, tests; make test-all also the slow ones"
+	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint"
 	@echo "make bench    measure speed and memory against their targets; ONLY=name for one"
-	@echo "make chaos    kills, flips, races and damaged inputs; writes docs/reliability.md"
+	@echo "make chaos    kills, flips, races and damaged inputs, counted"
 	@echo "make cluster  SLURM with two nodes on this host (as root, with apt): killed, cancelled, shared jobs"
-	@echo "make pins     resolve requirements.txt again from pyproject.toml, with hashes"
+	@echo "make pins     resolve requirements*.txt again from pyproject.toml, with hashes"
 	@echo "make clean    remove results, logs and caches; .venv and DVC's cache stay"
 
-env: .venv/.made
+# The environment that runs experiments, and the one that also tests, lints and documents. The lock
+# files are whole but for torchvision, which clean-fid names and what we use of it does not need.
+env: .venv/.dev
 
-.venv/.made: requirements.txt pyproject.toml
+.venv/.run: requirements.txt pyproject.toml
 	@test -x $(BIN)/python || { $(CHECK_PYTHON); }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(LINKS) -r requirements.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(INSTALL) --no-deps -r requirements.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c "from diffusers import UNet2DModel" || { echo "make env: diffusers does not" \
+	  "import; remove .venv (an earlier environment may have left a package that does not fit" \
+	  "torch, such as torchvision) and run make again" >&2; exit 1; }
 	@touch $@
 
-report: env
+.venv/.dev: .venv/.run requirements-dev.txt
+	$(INSTALL) --no-deps -r requirements-dev.txt
+	@touch $@
+
+report: .venv/.run
 	$(BIN)/snakemake --cores all
-	$(BIN)/ocm sync
-	$(BIN)/ocm keep
 	$(BIN)/ocm index
 
 site: env
@@ -65,7 +74,10 @@ browser:
 
 # In the order of tests/conftest.py, not of the number of tests in a file. A third worker, as many tests wait.
 test: lint browser
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
+	$(PYTEST) -m "not slow"
+
+test-all: test
+	$(PYTEST) -m slow
 
 lint: env
 	$(BIN)/ruff check
@@ -73,7 +85,6 @@ lint: env
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python workflow/lint.py
-	$(BIN)/ocm params --check
 
 bench: env
 	$(BIN)/python -m benchmarks $(ONLY)
@@ -92,7 +103,12 @@ clean:
 	rm -rf artifacts logs site .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f reports/*.html
 
+pins: COMPILE = $(BIN)/uv pip compile --quiet --extra slurm --extra text --no-annotate --no-header \
+  --generate-hashes --no-emit-package torchvision --python-version 3.11 $(LINKS) pyproject.toml
 pins:
-	echo "torch==$(TORCH)" | $(BIN)/uv pip compile --quiet --extra dev --no-annotate --no-header \
-	  --generate-hashes --python-version 3.11 $(LINKS) --constraint - pyproject.toml > .resolved
-	awk -f workflow/pins.awk .resolved > .pins && mv .pins requirements.txt && rm .resolved
+	echo "torch==$(TORCH)" | $(COMPILE) --extra dev --constraint - > .resolved
+	awk -f workflow/pins.awk .resolved > .pins
+	$(COMPILE) --constraint .pins > .resolved
+	awk -f workflow/pins.awk .resolved > requirements.txt
+	{ echo "-r requirements.txt"; grep -vxFf requirements.txt .pins; } > requirements-dev.txt
+	rm .pins .resolved

@@ -1,14 +1,14 @@
-"""`fetch`: from a published file to safetensors with this project's keys, every step checked.
+"""Convert a published checkpoint to safetensors with this project's keys, every step checked.
 
-A file that is there is taken, any other downloaded; then its first bytes and digest are checked,
-the restricted unpickler opens it, its layout is undone, and keys, shapes and dtypes are compared
-with the network. A download that fails a check is removed; a file put there by hand is not.
+After the digests, the restricted unpickler opens the file, its layout is undone, and keys, shapes,
+dtypes and values are compared with what the network expects.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,11 @@ from ocm_core.checkpoints.registry import Checkpoint, CheckpointSource
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
-from ocm_core.io.digests import digests_of, sha256_of
-from ocm_core.io.download import ByteProgress, download
-from ocm_core.io.fetched import removed_if_refused
-from ocm_core.io.formats import refuse_damaged_zip
-from ocm_core.io.lock import FileRecord, Lock
+from ocm_core.io.checksums import FileRecord
+from ocm_core.io.fetch import Lock, fetched, on_trust, redacted
+from ocm_core.io.reading import refuse_damaged_zip
 from ocm_core.io.unpickle import open_restricted, refuse_other_formats
-from ocm_core.io.urls import redacted
-from ocm_core.networks.keys import load_published, published_keys
+from ocm_core.networks.keys import load_published, published_keys, refuse_not_finite
 
 WEIGHTS = "weights.safetensors"
 PROVENANCE = "provenance"  # the metadata entry of the safetensors file
@@ -39,54 +36,48 @@ CheckpointProvenance = dict[str, str | int | bool | None]
 def fetch(
     checkpoint: Checkpoint,
     folder: Path,
-    lock: Lock,
+    lock: Lock | None,
     *,
     network: ScoreNetwork | None = None,
     file: str | None = None,
     url: str | None = None,
     origin: str | None = None,
     target: Path | None = None,
-    expect: str | None = None,
-    progress: ByteProgress | None = None,
+    sha256: str | None = None,
 ) -> CheckpointProvenance:
-    """Write the weights to `target`, and return where they come from.
+    """Write the weights to `target`, and return their provenance.
 
-    `file` picks one of several published files, `url` is another address of it, and `origin` what
-    is said of an address that will be another one tomorrow; `expect` is the sha256 that the file
-    must have, where the caller knows it and the authors have published none. Keys and shapes must
-    be those of `network`: the published one unless another is given. A file that is in `folder`
-    already is not downloaded, and the provenance that is returned is the same then.
+    The file is taken from `folder` if it is there, and downloaded if not; the provenance is the
+    same.
+
+    Args:
+        network: whose keys and shapes the file must have; by default the published one
+        file: one of several published files
+        url: another address of the file
+        origin: what the provenance says in place of the address
+        sha256: the digest that the file must have, if the caller knows it
     """
     source = checkpoint.source(file or (None if url else _placed(checkpoint, folder)))
+    source = replace(source, sha256=sha256 or source.sha256)
     path = folder / source.file
-    by_hand = path.exists()
-    if path.is_dir():
-        raise OcmError(f"{path}: expected a file, found a folder; {source.remedy(path)}")
-    sha256 = sha256_of(path) if by_hand else _download(source, path, url, progress)
-    found = FileRecord(sha256, path.stat().st_size)
-    with removed_if_refused([] if by_hand else [path]):
-        content = _opened(checkpoint, source, path, found, lock, expect)
+    with fetched(source, path, lock, url) as record:
+        content = _opened(source, path, on_trust(source, path, lock))
         weights = _checked(network or empty_network(checkpoint), source, path, content)
-    address = origin or url or source.url
-    provenance = _provenance(checkpoint, source, found, address and redacted(address))
-    _write(weights, target or folder / WEIGHTS, provenance)
-    lock.record(_key(checkpoint, source), found)
+        address = origin or url or source.url
+        provenance = _provenance(checkpoint, source, record, address and redacted(address))
+        with replacing(target or folder / WEIGHTS) as temporary:
+            save_file(weights, temporary, metadata={PROVENANCE: json.dumps(provenance)})
     return provenance
 
 
-def without_digest(checkpoint: Checkpoint, lock: Lock) -> set[str]:
-    """Its files of which no digest is known, neither published nor recorded."""
-    return {source.file for source in checkpoint.sources if _on_trust(checkpoint, source, lock)}
-
-
 def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
-    """The published network on the meta device, without memory for its weights."""
+    """Return the published network on the meta device, without memory for its weights."""
     with torch.device("meta"):
         return checkpoint.network()
 
 
 def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> StateDict:
-    """The tensors under this project's keys; all published ones must be there, and no others."""
+    """Return the tensors under this project's keys; refuse any that do not fit the network."""
     empty = network.to("meta")
     load_published(empty, {key: tensor.to("meta") for key, tensor in state.items()})
     expected = empty.state_dict()
@@ -97,7 +88,15 @@ def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> State
                 f"{name} is {state[name].dtype} instead of {expected[key].dtype};"
                 " check that the file is the published one"
             )
+    refuse_not_finite(state)
     return {key: state[name].contiguous() for key, name in names.items()}
+
+
+def describe(provenance: Mapping[str, Any]) -> str:
+    """Return digest, address and licence in a line."""
+    where = provenance["url"] or provenance["page"]
+    licence = provenance["licence"] or "none found"
+    return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"
 
 
 def _placed(checkpoint: Checkpoint, folder: Path) -> str | None:
@@ -105,34 +104,11 @@ def _placed(checkpoint: Checkpoint, folder: Path) -> str | None:
     return next((file for file in files if (folder / file).exists()), None)
 
 
-def _download(
-    source: CheckpointSource, path: Path, url: str | None, progress: ByteProgress | None
-) -> str:
-    address = url or source.url
-    if address is None:
-        raise OcmError(f"{path}: no direct address is known; {source.remedy(path)}")
-    return download(address, path, source.remedy(path), progress)
-
-
-def _opened(
-    checkpoint: Checkpoint,
-    source: CheckpointSource,
-    path: Path,
-    found: FileRecord,
-    lock: Lock,
-    expect: str | None,
-) -> object:
-    """Check the digests, then open the file with the restricted unpickler.
-
-    A file of which nobody knows the digest must at least agree with its own CRCs.
-    """
+def _opened(source: CheckpointSource, path: Path, trusted: bool) -> object:
+    """Open the file; one with no known digest must at least agree with its own CRCs."""
     remedy = source.remedy(path)
     refuse_other_formats(path, remedy)
-    if expect not in (None, found.sha256):
-        raise OcmError(f"{path}: expected sha256 {expect}, found {found.sha256}; {remedy}")
-    _check_published_digests(source, path, found)
-    lock.check(_key(checkpoint, source), found, path, remedy)
-    if _on_trust(checkpoint, source, lock):
+    if trusted:
         refuse_damaged_zip(path, remedy)
     return open_restricted(path, remedy, layout_named(source.layout).allowed)
 
@@ -148,52 +124,17 @@ def _checked(
         raise OcmError(f"{path}: {error}; {remedy}") from None
 
 
-def _check_published_digests(source: CheckpointSource, path: Path, found: FileRecord) -> None:
-    facts: list[tuple[str, object, object]] = [
-        ("bytes", source.bytes, found.bytes),
-        ("sha256", source.sha256, found.sha256),
-        ("md5", source.md5, digests_of(path, "md5")[0] if source.md5 else None),
-    ]
-    for what, expected, value in facts:
-        if expected is not None and expected != value:
-            raise OcmError(
-                f"{path}: expected {what} {expected} as published, found {value};"
-                f" {source.remedy(path)}"
-            )
-
-
-def _write(tensors: StateDict, target: Path, provenance: CheckpointProvenance) -> None:
-    with replacing(target) as temporary:
-        save_file(tensors, temporary, metadata={PROVENANCE: json.dumps(provenance)})
-
-
 def _provenance(
-    checkpoint: Checkpoint, source: CheckpointSource, found: FileRecord, url: str | None
+    checkpoint: Checkpoint, source: CheckpointSource, record: FileRecord, url: str | None
 ) -> CheckpointProvenance:
     return {
         "checkpoint": checkpoint.name,
         "file": source.file,
-        "sha256": found.sha256,
-        "bytes": found.bytes,
+        "sha256": record.sha256,
+        "bytes": record.bytes,
         "layout": source.layout,
         "ema": source.ema,
         "licence": source.licence,
         "page": source.page,
         "url": url,
     }
-
-
-def _on_trust(checkpoint: Checkpoint, source: CheckpointSource, lock: Lock) -> bool:
-    published = source.sha256 or source.md5
-    return published is None and lock.recorded(_key(checkpoint, source)) is None
-
-
-def _key(checkpoint: Checkpoint, source: CheckpointSource) -> str:
-    return f"{checkpoint.name}/{source.file}"
-
-
-def describe(provenance: Mapping[str, Any]) -> str:
-    """Digest, address and licence in a line."""
-    where = provenance["url"] or provenance["page"]
-    licence = provenance["licence"] or "none found"
-    return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"

@@ -1,42 +1,82 @@
-"""A folder that diffusers wrote, described: what model is in it, and how it was trained.
+"""Describe a folder that diffusers wrote: what model is in it, and how it was trained.
 
 Both layouts are read: parts in folders of their own (`unet/`, `scheduler/`, …) as in a pipeline,
 and all files in one folder as in the first published models. Nothing is loaded: configurations are
-JSON, and the heads of safetensors files say how many values there are.
+JSON, and the headers of safetensors files say how many values there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
-from typing import Any
+from re import finditer
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import safe_open
 
-from ocm_core.checkpoints.text_folder import TextDescription, describe_text
-from ocm_core.checkpoints.weight_files import CONFIG, SAVE_AGAIN, digest_of, weight_files
 from ocm_core.errors import OcmError
+from ocm_core.io.checksums import sha256_of
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.networks.config import check_diffusers_sizes
+from ocm_core.networks.config import Blocks, check_diffusers_sizes
+from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
 from ocm_core.schema.experiment import SchedulerSchedule
 
-SCHEDULER_CONFIG = "scheduler_config.json"
+CONFIG, SCHEDULER_CONFIG = "config.json", "scheduler_config.json"
+MODEL_WEIGHTS, TEXT_WEIGHTS = "diffusion_pytorch_model", "model"  # as diffusers and transformers
+SAVE_AGAIN = "save it again with save_pretrained(folder, safe_serialization=True)"
 PARTS = ("unet", "transformer", "model", "")  # where the model may be
+ENCODER, TOKENIZER = "text_encoder", "tokenizer"
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
-TEXT_MODEL = "UNet2DConditionModel"
+TEXT_MODEL, TEXT_CLASS = "UNet2DConditionModel", "CLIPTextModel"
 CLASSES_KEY = {
     "UNet2DModel": "num_class_embeds",
     "DiTTransformer2DModel": "num_embeds_ada_norm",
     TEXT_MODEL: "num_class_embeds",
 }
+Size = Annotated[int, Field(gt=0, le=2**16)]
+
+
+@dataclass(frozen=True)
+class TextSizes:
+    """The sizes that decide how long it takes to build a text encoder, as transformers has them."""
+
+    hidden_size: Annotated[int, Field(gt=0, le=2**13)] = 512
+    intermediate_size: Size = 2048
+    num_hidden_layers: Blocks = 12
+    num_attention_heads: Size = 8
+    max_position_embeddings: Annotated[int, Field(gt=0, le=2**12)] = 77
+    vocab_size: Annotated[int, Field(gt=0, le=2**20)] = 49408
+
+
+@dataclass(frozen=True)
+class TextDescription:
+    """The text encoder and tokenizer of a Stable-Diffusion pipeline."""
+
+    folder: Path  # of the pipeline
+    tokens: int  # of every prompt, padded or cut
+    width: int  # of a token's embedding
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that the digest covers."""
+        encoder, tokenizer = self.folder / ENCODER, self.folder / TOKENIZER
+        words = sorted(file for file in tokenizer.iterdir() if file.is_file())
+        return [encoder / CONFIG, *weight_files(encoder, TEXT_WEIGHTS), *words]
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.folder, self.files)
 
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What a folder holds, in the words of an experiment's parameters."""
+    """A model of diffusers, in the words of an experiment's parameters."""
 
     folder: Path
     place: Path  # the part of the folder that holds the model
@@ -48,7 +88,7 @@ class ModelDescription:
     learns_variance: bool
     prediction: str
     schedule: Mapping[str, Any]  # `schedule` of an experiment
-    zero_snr: bool  # the last timestep is pure noise, and outside every chain
+    zero_snr: bool  # the last timestep is pure noise, and is left out
     clips: bool  # whether its scheduler limits x̂_0 (to [-1, 1], or more)
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
@@ -57,7 +97,7 @@ class ModelDescription:
 
     @property
     def files(self) -> list[Path]:
-        """What the digest is of."""
+        """The files that the digest covers."""
         return [self.place / CONFIG, *weight_files(self.place)]
 
     @property
@@ -70,8 +110,8 @@ class ModelDescription:
 
 
 def describe(folder: str | Path) -> ModelDescription:
-    """Refuses what cannot be used: other kinds of model, of prediction, and of schedule."""
-    folder = existing_folder(folder)
+    """Describe the model in `folder`; refuse other kinds of model, prediction or schedule."""
+    folder = model_folder(Path(folder))
     place = _model_place(folder)
     config = read_json_object(place / CONFIG, SAVE_AGAIN)
     kind = str(config.get("_class_name"))
@@ -96,28 +136,13 @@ def describe(folder: str | Path) -> ModelDescription:
         clips=bool(scheduler.get("clip_sample", True)),
         parameters=sum(_values(file) for file in weight_files(place)),
         vae=_part_config(folder, "vae"),
-        text=describe_text(folder, config) if kind == TEXT_MODEL else None,
+        text=_describe_text(folder, config) if kind == TEXT_MODEL else None,
         licence=_licence(folder),
     )
 
 
-def existing_folder(folder: str | Path) -> Path:
-    path = Path(folder)
-    if path.is_dir():
-        return path
-    if path.is_file():
-        raise OcmError(f"{path}: a file; expected the folder that save_pretrained wrote")
-    if not path.is_absolute() and len(path.parts) == 2:
-        name = path.as_posix()
-        raise OcmError(
-            f"{name}: no such folder; if it is a model on the Hugging Face hub, download it first: "
-            f"`hf download {name} --local-dir {path.name}`, then give the folder {path.name}"
-        )
-    raise OcmError(f"{path}: no such folder; expected one that save_pretrained wrote")
-
-
 def read_scheduler_config(folder: Path) -> dict[str, Any]:
-    """Whatever its class: only the noise schedule of training and the prediction are used."""
+    """Read the noise schedule of training and the prediction from a scheduler of any class."""
     file = _scheduler_file(folder)
     config = read_json_object(file, SAVE_AGAIN)
     check_scheduler(config, file)
@@ -136,6 +161,7 @@ def _scheduler_file(folder: Path) -> Path:
 
 
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:
+    """Refuse a scheduler without betas, or of a prediction or variance that is not supported."""
     name, predicted = config.get("_class_name"), config.get("prediction_type", "epsilon")
     if "FlowMatch" in str(name) or config.get("use_flow_sigmas"):
         raise OcmError(
@@ -165,7 +191,7 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
 
 
 def schedule_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`schedule` of an experiment, with diffusers' defaults for what the scheduler leaves out."""
+    """Return `schedule` of an experiment, with diffusers' defaults for what is left out."""
     rescaled = bool(config.get("rescale_betas_zero_snr", False))
     trained = config.get("trained_betas")
     return {
@@ -222,16 +248,87 @@ def _part_config(folder: Path, part: str) -> dict[str, Any] | None:
 
 
 def _licence(folder: Path) -> str | None:
-    """Of the model card's head, `license: …`."""
+    """Return `license: …` of the model card's head."""
     card = folder / "README.md"
-    if not card.is_file():
-        return None
-    return next(_licences(card.read_text(encoding="utf-8", errors="replace")), None)
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    head = text.split("---")[1] if text.startswith("---") else ""
+    return next(
+        (found[1] for found in finditer(r"(?m)^[ \t]*licen[sc]e[ \t]*:[ \t]*(.*\S)", head)), None
+    )
 
 
-def _licences(card: str) -> Iterator[str]:
-    head = card.split("---")[1] if card.startswith("---") else ""
-    for line in head.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("license", "licence") and value.strip():
-            yield value.strip()
+def weight_files(place: Path, stem: str = MODEL_WEIGHTS) -> list[Path]:
+    """Return the shards that the index names, the one file, or the only variant that there is."""
+    index = place / f"{stem}.safetensors.index.json"
+    if index.is_file():
+        with reading(index, "an index of safetensors files", SAVE_AGAIN):
+            named = read_json_object(index, SAVE_AGAIN)["weight_map"].values()
+            files = [place / name for name in sorted(set(named))]
+    else:
+        whole = place / f"{stem}.safetensors"
+        files = [whole] if whole.is_file() else sorted(place.glob("*.safetensors"))[:1]
+    if not files:
+        raise OcmError(f"{place}: no file named *.safetensors; {SAVE_AGAIN}")
+    for file in files:
+        if not file.is_file():
+            raise OcmError(f"{file}: no such file, and {index.name} names it; {SAVE_AGAIN}")
+    return files
+
+
+def digest_of(place: Path, files: list[Path]) -> str:
+    """Return one digest of several files and their names."""
+    sums = {file.relative_to(place).as_posix(): sha256_of(file) for file in files}
+    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
+
+
+def _describe_text(folder: Path, model: Mapping[str, Any]) -> TextDescription:
+    """Describe the text encoder; `model` is the configuration of the UNet that it serves."""
+    _refuse_xl(folder, model)
+    sizes = _text_sizes(folder / ENCODER / CONFIG)
+    tokens = _tokens(folder / TOKENIZER / "tokenizer_config.json", sizes)
+    expected = model.get("cross_attention_dim", 1280)
+    if sizes.hidden_size != expected:
+        raise OcmError(
+            f"{folder / ENCODER / CONFIG}: hidden_size: {sizes.hidden_size}, and the model's"
+            f" cross_attention_dim is {expected!r:.100}; expected parts of one pipeline"
+        )
+    return TextDescription(folder, tokens, sizes.hidden_size)
+
+
+def _refuse_xl(folder: Path, model: Mapping[str, Any]) -> None:
+    if (folder / f"{ENCODER}_2").is_dir() or model.get("addition_embed_type") == "text_time":
+        raise OcmError(
+            f"{folder}: a Stable-Diffusion XL pipeline, whose model takes two texts and the sizes"
+            " of images; expected one with a single text encoder (Stable Diffusion 1 or 2)"
+        )
+
+
+def _text_config(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise OcmError(
+            f"{file}: no such file, and the model takes text; expected the whole folder that"
+            " StableDiffusionPipeline.save_pretrained wrote"
+        )
+    return read_json_object(file, SAVE_AGAIN)
+
+
+def _text_sizes(file: Path) -> TextSizes:
+    config = _text_config(file)
+    if (classes := config.get("architectures")) != [TEXT_CLASS]:
+        raise OcmError(f"{file}: architectures: {classes!r:.100}; expected a {TEXT_CLASS}")
+    given = {key.name: config[key.name] for key in fields(TextSizes) if key.name in config}
+    try:
+        return TypeAdapter(TextSizes).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise OcmError(f"{file}: {first['loc'][0]}: {first['msg']}; {SAVE_AGAIN}") from None
+
+
+def _tokens(file: Path, sizes: TextSizes) -> int:
+    length, most = _text_config(file).get("model_max_length"), sizes.max_position_embeddings
+    if not isinstance(length, int) or not 1 <= length <= most:
+        raise OcmError(
+            f"{file}: model_max_length: {length!r:.100}; expected a number up to the text encoder's"
+            f" max_position_embeddings: {most}"
+        )
+    return length

@@ -1,61 +1,160 @@
-"""The model in a folder that diffusers wrote, without running what is inside.
+"""Load the model and the text encoder in a folder that diffusers wrote, running nothing inside.
 
-diffusers replaces missing weights by random ones; here a folder whose weights do not fit its
-configuration is refused. Half precision is read into float32.
+diffusers and transformers replace missing weights by random ones; here a folder whose weights do
+not fit its configuration is refused. Half precision is read into float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor
 
-from ocm_core.checkpoints.diffusers_folder import ModelDescription
-from ocm_core.checkpoints.weight_files import SAVE_AGAIN, WEIGHTS, weight_files
+from ocm_core.checkpoints.diffusers_folder import (
+    ENCODER,
+    MODEL_WEIGHTS,
+    SAVE_AGAIN,
+    TEXT_CLASS,
+    TEXT_WEIGHTS,
+    TOKENIZER,
+    ModelDescription,
+    weight_files,
+)
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.networks.diffusers import model_class, new_model, wrapped
-from ocm_core.networks.keys import refuse_larger
+from ocm_core.networks.diffusers import PromptEmbeddings, model_class, new_model, wrapped
+from ocm_core.networks.keys import refuse_larger, refuse_not_finite
 from ocm_core.schema.experiment import SchedulerSchedule
 
 TIME = TimeConvention(shift=1)  # theirs begins at 0
 
 
 def read_model(described: ModelDescription) -> Any:
-    """diffusers' own object, in float32."""
-    place, kind = described.place, described.kind
-    files = weight_files(place)
-    for file in files:  # each by name: diffusers does not say which one is damaged
-        with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
-            opened.keys()
+    """Load diffusers' own object, in float32."""
     with torch.device("meta"):
         empty = new_model(described.config)
-    refuse_larger(empty, place)
-    variant = files[0].name.removeprefix(WEIGHTS).removesuffix(".safetensors").strip(".") or None
-    with reading(place, f"a {kind}", SAVE_AGAIN):
-        model, report = model_class(kind).from_pretrained(
-            place,
-            use_safetensors=True,
-            local_files_only=True,
-            low_cpu_mem_usage=False,
-            output_loading_info=True,
-            variant=variant if len(files) == 1 else None,
-        )
-        problems = [f"{what}: {keys[:3]}" for what, keys in report.items() if keys]
-        if problems:
-            raise ValueError(f"the weights do not fit config.json: {'; '.join(problems)}")
-    return model.float()
+    kind, place = model_class(described.kind), described.place
+    return _read(kind, empty, place, MODEL_WEIGHTS, low_cpu_mem_usage=False)
 
 
 def read_network(described: ModelDescription, null_class: int | None = None) -> ScoreNetwork:
+    """Load the model as a score network."""
     return wrapped(read_model(described), null_class)
 
 
 def denoiser_of_folder(network: ScoreNetwork, described: ModelDescription) -> Denoiser:
-    """With the schedule and the prediction of the folder's scheduler."""
+    """Return a denoiser with the schedule and the prediction of the folder's scheduler."""
     schedule = schedules.of_params(SchedulerSchedule.model_validate(described.schedule))
     return denoiser_of(network, schedule, TIME, described.prediction)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings.
+
+    It is transformers' own, which is an extra of this package (`text`).
+    """
+
+    model: Any  # transformers' CLIPTextModel
+    tokenizer: Any
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> TextEncoder:
+        """Load it from the folder of the pipeline, in float32."""
+        transformers = _transformers(folder)
+        place, words = Path(folder) / ENCODER, Path(folder) / TOKENIZER
+        with reading(words, "a tokenizer of CLIP", SAVE_AGAIN):
+            tokenizer = transformers.CLIPTokenizer.from_pretrained(words, local_files_only=True)
+        with reading(place, f"a {TEXT_CLASS}", SAVE_AGAIN), torch.device("meta"):
+            config = transformers.CLIPTextConfig.from_pretrained(place, local_files_only=True)
+            empty = transformers.CLIPTextModel(config)
+        kind = transformers.CLIPTextModel
+        model = _read(kind, empty, place, TEXT_WEIGHTS, may_have_more=True)
+        return cls(model.eval().requires_grad_(False).to(device), tokenizer)
+
+    @torch.no_grad()
+    def __call__(self, prompts: Sequence[str]) -> PromptEmbeddings:
+        """Embed each prompt, padded or cut to the length that the model was trained with."""
+        words = self.tokenizer(
+            list(prompts),
+            padding="max_length",
+            max_length=self.tokenizer.model_max_length,
+            truncation=True,
+            return_tensors="pt",
+        )
+        used = getattr(self.model.config, "use_attention_mask", None)
+        mask = words["attention_mask"].to(self.model.device) if used else None
+        tokens = self._checked(words["input_ids"]).to(self.model.device)
+        embeddings: Tensor = self.model(tokens, mask)[0]
+        return embeddings.float()
+
+    def cut(self, prompts: Sequence[str]) -> int:
+        """Count the prompts that are longer than the model reads."""
+        lengths = map(len, self.tokenizer(list(prompts), verbose=False)["input_ids"])
+        return sum(length > self.tokenizer.model_max_length for length in lengths)
+
+    def _checked(self, tokens: Tensor) -> Tensor:
+        most = self.model.config.vocab_size
+        if int(tokens.min()) < 0 or int(tokens.max()) >= most:
+            raise OcmError(
+                f"{TOKENIZER}: gives the number {int(tokens.max())}, and the text encoder knows"
+                f" words up to {most - 1}; expected parts of one pipeline"
+            )
+        return tokens
+
+
+def _read(
+    kind: Any, empty: Any, place: Path, stem: str, may_have_more: bool = False, **options: Any
+) -> Any:
+    """Load weights that fit the configuration; `empty` is the model on the meta device.
+
+    A text encoder's file may have more tensors: older ones hold tables that are computed now.
+    """
+    files = weight_files(place, stem)
+    for file in files:  # each by name: the libraries do not say which one is damaged
+        _check_values(file)
+    refuse_larger(empty, place)
+    variant = files[0].name.removeprefix(stem).removesuffix(".safetensors").strip(".") or None
+    with reading(place, f"a {kind.__name__}", SAVE_AGAIN):
+        model, report = kind.from_pretrained(
+            place,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            variant=variant if len(files) == 1 else None,
+            **options,
+        )
+        if may_have_more:
+            report = {what: report[what] for what in ("missing_keys", "mismatched_keys")}
+        if problems := [f"{what}: {list(keys)[:3]}" for what, keys in report.items() if keys]:
+            raise ValueError(f"the weights do not fit config.json: {'; '.join(problems)}")
+    return model.float()
+
+
+def _check_values(file: Path) -> None:
+    with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
+        for key in opened.keys():  # noqa: SIM118  # not a dict
+            try:
+                refuse_not_finite({key: opened.get_tensor(key)})
+            except OcmError as error:
+                raise OcmError(f"{file}: {error}") from None
+
+
+def _transformers(folder: str | Path) -> Any:
+    if find_spec("transformers") is None:
+        raise OcmError(
+            f"{folder}: its text encoder needs the package transformers: "
+            "`pip install 'ocm-core[text]'`"
+        )
+    return import_module("transformers")

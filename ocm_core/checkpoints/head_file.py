@@ -44,6 +44,7 @@ Links = dict[str, Annotated[str, AfterValidator(_known)]]  # by label
 
 
 def save_heads(denoiser: Denoiser, path: str | Path) -> None:
+    """Write all heads of the denoiser to one file."""
     heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
     if not heads:
         raise OcmError(f"{path}: this denoiser has no heads to save; train one first")
@@ -60,7 +61,7 @@ def save_heads(denoiser: Denoiser, path: str | Path) -> None:
 
 
 def weights_digest(network: ScoreNetwork) -> str:
-    """Of the weights rounded to bfloat16, so that a model in either precision has the same one."""
+    """Return a digest of the weights in bfloat16, the same for a model in either precision."""
     digest = hashlib.sha256()
     for key, tensor in sorted(export_published(unconverted(network)).items()):
         rounded = tensor.detach().to("cpu", torch.bfloat16).contiguous().view(torch.int16)
@@ -70,16 +71,10 @@ def weights_digest(network: ScoreNetwork) -> str:
 
 
 def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
-    """The denoiser with the heads of the file added to its own, if they were trained on it."""
+    """Return the denoiser with the heads of the file added, if they were trained on it."""
     path = Path(path)
     links, model, tensors = _read(path)
-    if model is not None and model != (present := weights_digest(denoiser.network)):
-        kind = type(unconverted(denoiser.network)).__name__
-        raise OcmError(
-            f"{path}: its heads were trained on the weights {model[:16]}…, and this {kind} has "
-            f"{present[:16]}…: the file was written for another network; load the model that they "
-            "were trained on, or train heads on this one"
-        )
+    _check_model(denoiser, model, path)
     if strays := [key for key in tensors if key.partition(".")[0] not in links]:
         raise OcmError(f"{path}: {strays[0]} belongs to no head of {', '.join(links)}; {_AGAIN}")
     heads: dict[str, nn.Module] = dict(denoiser.heads)
@@ -96,13 +91,28 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
 
 def _read(path: Path) -> tuple[dict[str, str], str | None, dict[str, Tensor]]:
     with reading(path, "a file of heads", _AGAIN), safe_open(path, "pt") as file:
-        said = file.metadata() or {}
-        links = TypeAdapter(Links).validate_json(said[_LINKS])
-        return links, said.get(_MODEL), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        metadata = file.metadata() or {}
+        links = TypeAdapter(Links).validate_json(metadata[_LINKS])
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        return links, metadata.get(_MODEL), tensors
+
+
+def _check_model(denoiser: Denoiser, trained_on: str | None, path: Path) -> None:
+    if trained_on is None:
+        return
+    digest = weights_digest(denoiser.network)
+    if trained_on == digest:
+        return
+    kind = type(unconverted(denoiser.network)).__name__
+    raise OcmError(
+        f"{path}: its heads were trained on the weights {trained_on[:16]}…, and this {kind}"
+        f" has {digest[:16]}…: the file was written for another network; load the model that they"
+        " were trained on, or train heads on this one"
+    )
 
 
 def _baseline(table: Tensor | None, denoiser: Denoiser, path: Path) -> Tensor | None:
-    """c̄_t for t = 0 … T."""
+    """Check c̄_t for t = 0 … T."""
     expected = (denoiser.schedule.steps + 1,)
     if table is not None and (table.shape != expected or not table.is_floating_point()):
         raise OcmError(
@@ -113,11 +123,11 @@ def _baseline(table: Tensor | None, denoiser: Denoiser, path: Path) -> Tensor | 
 
 
 def _fitting(network: ScoreNetwork, tensors: Mapping[str, Tensor], path: Path) -> nn.Module:
-    """A new head of the kind whose tensors have these names and shapes."""
-    found = {key.removeprefix(_NET): value.shape for key, value in tensors.items()}
+    """Return a new head of the kind whose tensors have these names and shapes."""
+    shapes = {key.removeprefix(_NET): value.shape for key, value in tensors.items()}
     for kind in network.head_kinds:
         net = network.make_head(kind)
-        if _shapes(net) == found:
+        if _shapes(net) == shapes:
             return net
     raise OcmError(
         f"{path}: no head of {type(network).__name__} ({', '.join(network.head_kinds)}) has these"
@@ -126,7 +136,7 @@ def _fitting(network: ScoreNetwork, tensors: Mapping[str, Tensor], path: Path) -
 
 
 def kind_of(network: ScoreNetwork, net: nn.Module) -> str:
-    """The kind of head of this network that has such tensors."""
+    """Return the kind of head of this network that has such tensors."""
     kinds = (k for k in network.head_kinds if _shapes(network.make_head(k)) == _shapes(net))
     kind = next(kinds, None)
     if kind is None:

@@ -1,8 +1,4 @@
-"""How published files nest their weights: from the content of a file to a state dict, and back.
-
-`take` gets the object that the restricted unpickler returned, and raises if it does not have that
-layout; `give` nests a state dict the same way, for experiments that make their own checkpoint.
-"""
+"""How published files nest their weights, from the content of a file to a state dict and back."""
 
 from __future__ import annotations
 
@@ -23,89 +19,74 @@ StateDict = dict[str, Tensor]
 
 
 class LayoutError(Exception):
-    def __init__(self, expected: str, found: object) -> None:
-        super().__init__(f"expected {expected}, found {_described(found)}")
+    """The content of a file does not have the layout."""
+
+    def __init__(self, expected: str, content: object) -> None:
+        super().__init__(f"expected {expected}, found {_described(content)}")
 
 
 class CheckpointLayout(NamedTuple):
-    take: Callable[[object], StateDict]
-    give: Callable[[StateDict], object]
+    """Where the weights are, and how to nest a state dict the same way for a dummy checkpoint."""
+
+    place: tuple[str | int, ...]  # keys of dicts; -1 is the end of a list
+    nest: Callable[[StateDict], object]
     allowed: tuple[type, ...] = ()  # classes that the file holds beside tensors and containers
 
 
-def flat(content: object) -> StateDict:
-    return _state(content, "a flat dict of tensors")
-
-
-def models_states(content: object) -> StateDict:
-    return _nested(content, "models_states", NETWORK)
-
-
-def ema_models_states(content: object) -> StateDict:
-    return _nested(content, "ema_models_states", NETWORK)
-
-
-def list_with_ema_last(content: object) -> StateDict:
-    """[model with `module.` before every key, optimiser, epoch, step, moving average]."""
-    what = "a list that ends in the moving average, a flat dict of tensors"
-    if not isinstance(content, Sequence) or isinstance(content, str) or len(content) < 2:
-        raise LayoutError(what, content)
-    return _state(content[-1], what)
-
-
-def training_with_ema(content: object) -> StateDict:
-    """{model, ema, opt, args}."""
-    return _nested(content, "ema")
-
-
-def _as_ddim(state: StateDict) -> object:
+def _ddim(state: StateDict) -> object:
+    """Nest as [model with `module.` before every key, optimiser, epoch, step, moving average]."""
     prefixed = {f"module.{key}": tensor for key, tensor in state.items()}
     return [prefixed, {"state": {}, "param_groups": []}, 1, 1, state]
 
 
 LAYOUTS: dict[str, CheckpointLayout] = {
-    "flat": CheckpointLayout(flat, give=lambda state: state),
+    "flat": CheckpointLayout((), lambda state: state),
     "models_states": CheckpointLayout(
-        models_states, give=lambda state: {"models_states": {NETWORK: state}}
+        ("models_states", NETWORK), lambda state: {"models_states": {NETWORK: state}}
     ),
     "ema_models_states": CheckpointLayout(
-        ema_models_states,
-        give=lambda state: {
-            "models_states": {NETWORK: state},
-            "ema_models_states": {NETWORK: state},
-        },
+        ("ema_models_states", NETWORK),
+        lambda state: {key: {NETWORK: state} for key in ("models_states", "ema_models_states")},
     ),
-    "list_with_ema_last": CheckpointLayout(list_with_ema_last, give=_as_ddim),
+    "list_with_ema_last": CheckpointLayout((-1,), _ddim),
     "training_with_ema": CheckpointLayout(
-        training_with_ema,
-        give=lambda state: {"model": state, "ema": state, "opt": {}, "args": Namespace()},
-        allowed=(Namespace,),
+        ("ema",),
+        lambda state: {"model": state, "ema": state, "opt": {}, "args": Namespace()},
+        (Namespace,),
     ),
 }
 
 
 def layout_named(name: str) -> CheckpointLayout:
+    """Return the layout of that name."""
     if name not in LAYOUTS:
         raise OcmError(f"checkpoint layout: {unknown(name, LAYOUTS)}")
     return LAYOUTS[name]
 
 
 def extract(name: str, content: object, path: Path, remedy: str) -> StateDict:
+    """Return the weights in what the restricted unpickler read from the file `path`."""
+    place = layout_named(name).place
     try:
-        return layout_named(name).take(content)
+        for depth, key in enumerate(place):
+            content = _item(content, key, _shown(place[:depth]))
+        return _state(content, f"a flat dict of tensors in {_shown(place)}")
     except LayoutError as error:
         raise OcmError(f"{path}: not of layout {name!r}: {error}; {remedy}") from None
 
 
-def _nested(content: object, *keys: str) -> StateDict:
-    inner = content
-    for depth, key in enumerate(keys):
-        place = "".join(f"[{outer!r}]" for outer in keys[:depth]) or "the file"
-        if not isinstance(inner, Mapping) or key not in inner:
-            raise LayoutError(f"the key {key!r} in {place}", inner)
-        inner = inner[key]
-    place = "".join(f"[{key!r}]" for key in keys)
-    return _state(inner, f"a flat dict of tensors at {place}")
+def _shown(place: tuple[str | int, ...]) -> str:
+    return "".join(f"[{key!r}]" for key in place) or "the file"
+
+
+def _item(content: object, key: str | int, place: str) -> object:
+    if isinstance(key, int):
+        if not isinstance(content, Sequence) or isinstance(content, str) or len(content) < 2:
+            raise LayoutError(f"a list that ends in the moving average in {place}", content)
+        return content[key]
+    if not isinstance(content, Mapping) or key not in content:
+        raise LayoutError(f"the key {key!r} in {place}", content)
+    return content[key]
 
 
 def _state(content: object, expected: str) -> StateDict:
@@ -122,14 +103,14 @@ def _state(content: object, expected: str) -> StateDict:
     return {str(key): tensor for key, tensor in content.items()}
 
 
-def _described(found: object) -> str:
-    if isinstance(found, Mapping):
-        keys = [str(key) for key in found]
+def _described(content: object) -> str:
+    if isinstance(content, Mapping):
+        keys = [str(key) for key in content]
         more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
         return f"a dict of {', '.join(keys[:SHOWN]) or 'nothing'}{more}"
-    if isinstance(found, list | tuple):
-        kinds = [type(item).__name__ for item in found[:SHOWN]]
-        return f"a {type(found).__name__} of {len(found)}: {', '.join(kinds)}"
-    if isinstance(found, Tensor):
+    if isinstance(content, list | tuple):
+        kinds = [type(item).__name__ for item in content[:SHOWN]]
+        return f"a {type(content).__name__} of {len(content)}: {', '.join(kinds)}"
+    if isinstance(content, Tensor):
         return "a tensor that is nested, sparse, quantised or without values"
-    return f"a {type(found).__name__}"
+    return f"a {type(content).__name__}"

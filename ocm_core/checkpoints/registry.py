@@ -7,18 +7,21 @@ A network may have several sources, one file each: the first is downloaded, unle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import torch
+
 from ocm_core.diffusion.denoiser import TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
-from ocm_core.io.download import google_drive
+from ocm_core.io.fetch import PublishedFile, google_drive
 from ocm_core.networks import build
+from ocm_core.networks.keys import count_values
 
 FOLDER = Path("checkpoints")
 ANALYTIC = "https://github.com/baofff/Analytic-DPM"
@@ -27,51 +30,46 @@ OPENAI = "https://github.com/openai/improved-diffusion"
 CONVERTED = "https://github.com/pesser/pytorch_diffusion"
 DDIM = "https://github.com/ermongroup/ddim"
 DIT = "https://github.com/facebookresearch/DiT"
+_FROM_ZERO = TimeConvention(shift=1, scale=1.0)  # the network's first timestep is 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointSource:
-    file: str
-    layout: str
-    page: str  # where the authors point to the file
-    licence: str | None  # of the weights or of the page; None: none was found
-    ema: bool | None  # None: not stated
-    url: str | None = None  # None: not known, or no direct one
-    bytes: int | None = None
-    sha256: str | None = None
-    md5: str | None = None
-    note: str = ""
+class CheckpointSource(PublishedFile):
+    """One published file of a network."""
 
-    def remedy(self, path: Path) -> str:
-        """What a user can do when the file at `path` will not do."""
-        note = f" ({self.note})" if self.note else ""
-        address = f"{self.url}, linked from {self.page}" if self.url else self.page
-        return f"fetch it by hand from {address}{note}, and put it at {path}"
+    layout: str = "flat"
+    licence: str | None = None  # of the weights or of the page; None: none was found
+    ema: bool | None = None  # None: not stated
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
+    """A published network: its architecture, how it was trained, and where its files are."""
+
     name: str
     family: str
     arguments: Mapping[str, Any]  # of the published constructor
     head: str
     schedule: Literal["linear", "cosine"]
-    steps: int
-    time: TimeConvention
+    steps: int = 1000
+    time: TimeConvention = _FROM_ZERO
     paper_millions: float
     paper_millions_with_head: float
     sources: tuple[CheckpointSource, ...]
 
     @property
     def config(self) -> dict[str, Any]:
+        """The arguments under this project's names."""
         family = import_module(f"ocm_core.networks.{self.family}")
         values: dict[str, Any] = vars(family.Config.from_published(self.arguments))
         return values
 
     def network(self) -> ScoreNetwork:
+        """Build the network with new weights."""
         return build(self.family, self.config)
 
     def source(self, file: str | None = None) -> CheckpointSource:
+        """Return the source of that file, or the first one."""
         by_file = {source.file: source for source in self.sources}
         if file is None:
             return self.sources[0]
@@ -81,15 +79,8 @@ class Checkpoint:
 
 
 def _extended(name: str, file_id: str) -> CheckpointSource:
-    """Extended-Analytic-DPM's conversions, which the paper's own README links to as well."""
-    return CheckpointSource(
-        file=f"{name}.pth",
-        layout="flat",
-        page=EXTENDED,
-        licence=None,
-        ema=None,
-        url=google_drive(file_id),
-    )
+    """Return Extended-Analytic-DPM's conversion, to which the paper's own README links as well."""
+    return CheckpointSource(file=f"{name}.pth", page=EXTENDED, url=google_drive(file_id))
 
 
 def _analytic_cifar10(file: str) -> CheckpointSource:
@@ -97,63 +88,50 @@ def _analytic_cifar10(file: str) -> CheckpointSource:
         file=file,
         layout="ema_models_states",
         page=ANALYTIC,
-        licence=None,
         ema=True,
         note="its README has one link for both schedules, Google Drive"
         " 1WyoUFDQeJUJblAT85Tc1ntbqklvqMP3J, and does not say what is behind it",
     )
 
 
-_CIFAR10_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "in_channels": 3,
-        "out_channels": 3,
-        "model_channels": 128,
-        "channel_mult": [1, 2, 2, 2],
-        "num_res_blocks": 3,
-        "attention_resolutions": [2, 4],
-        "num_heads": 4,
-        "dropout": 0.3,
-    }
-)
+def _cifar10(schedule: Literal["linear", "cosine"], *sources: CheckpointSource) -> Checkpoint:
+    return Checkpoint(
+        name=f"cifar10_{schedule[0]}s",
+        family="iddpm_unet",
+        arguments={
+            "in_channels": 3,
+            "out_channels": 3,
+            "model_channels": 128,
+            "channel_mult": [1, 2, 2, 2],
+            "num_res_blocks": 3,
+            "attention_resolutions": [2, 4],
+            "num_heads": 4,
+            "dropout": 0.3,
+        },
+        head="simple",
+        schedule=schedule,
+        time=TimeConvention(shift=0, scale=1.0),
+        paper_millions=52.54,
+        paper_millions_with_head=52.55,
+        sources=sources,
+    )
 
-_CIFAR10_LS = Checkpoint(
-    name="cifar10_ls",
-    family="iddpm_unet",
-    arguments=_CIFAR10_ARGUMENTS,
-    head="simple",
-    schedule="linear",
-    steps=1000,
-    time=TimeConvention(shift=0, scale=1.0),
-    paper_millions=52.54,
-    paper_millions_with_head=52.55,
-    sources=(
+
+_ALL = (
+    _cifar10(
+        "linear",
         _extended("cifar10_ls", "1rhZBWUDK3_q37Iac3sXq6WnxR_OHhPyI"),
         _analytic_cifar10("400000.ckpt.pth"),
     ),
-)
-
-_CIFAR10_CS = Checkpoint(
-    name="cifar10_cs",
-    family="iddpm_unet",
-    arguments=_CIFAR10_ARGUMENTS,
-    head="simple",
-    schedule="cosine",
-    steps=1000,
-    time=TimeConvention(shift=0, scale=1.0),
-    paper_millions=52.54,
-    paper_millions_with_head=52.55,
-    sources=(
+    _cifar10(
+        "cosine",
         _extended("cifar10_cs", "1ONNLpqPDLr4NesC0TfVZ3dCyaVBu7Xw0"),
         _analytic_cifar10("160000.ckpt.pth"),
     ),
-)
-
-_CELEBA64 = Checkpoint(
-    name="celeba64",
-    family="ddpm_unet",
-    arguments=MappingProxyType(
-        {
+    Checkpoint(
+        name="celeba64",
+        family="ddpm_unet",
+        arguments={
             "in_channels": 3,
             "out_ch": 3,
             "ch": 128,
@@ -162,40 +140,34 @@ _CELEBA64 = Checkpoint(
             "attn_resolutions": [16],
             "resolution": 64,
             "dropout": 0.1,
-        }
-    ),
-    head="simple",
-    schedule="linear",
-    steps=1000,
-    time=TimeConvention(shift=1, scale=1.0),
-    paper_millions=78.70,
-    paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
-    sources=(
-        _extended("celeba64", "1bGQGTsFOnqQ2z3FN5rdkj1FPN1_5nYF4"),
-        CheckpointSource(
-            file="ema_celeba.pth",
-            layout="flat",
-            page=ANALYTIC,
-            licence="MIT",  # DDIM's, where the weights come from
-            ema=True,
-            url=google_drive("1R_H-fJYXSH79wfSKs9D-fuKQVan5L-GR"),
-        ),
-        CheckpointSource(
-            file="ddim_celeba64.pth",
-            layout="list_with_ema_last",
-            page=DDIM,
-            licence="MIT",
-            ema=True,
-            note="its README links the Google Drive folder 1si6Gn3U2ZrggnfYXOESWVFIwcNbyfh5o",
+        },
+        head="simple",
+        schedule="linear",
+        paper_millions=78.70,
+        paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
+        sources=(
+            _extended("celeba64", "1bGQGTsFOnqQ2z3FN5rdkj1FPN1_5nYF4"),
+            CheckpointSource(
+                file="ema_celeba.pth",
+                page=ANALYTIC,
+                licence="MIT",  # DDIM's, where the weights come from
+                ema=True,
+                url=google_drive("1R_H-fJYXSH79wfSKs9D-fuKQVan5L-GR"),
+            ),
+            CheckpointSource(
+                file="ddim_celeba64.pth",
+                layout="list_with_ema_last",
+                page=DDIM,
+                licence="MIT",
+                ema=True,
+                note="its README links the Google Drive folder 1si6Gn3U2ZrggnfYXOESWVFIwcNbyfh5o",
+            ),
         ),
     ),
-)
-
-_IMAGENET64 = Checkpoint(
-    name="imagenet64",
-    family="iddpm_unet",
-    arguments=MappingProxyType(
-        {
+    Checkpoint(
+        name="imagenet64",
+        family="iddpm_unet",
+        arguments={
             "in_channels": 3,
             "out_channels": 6,
             "model_channels": 128,
@@ -204,33 +176,27 @@ _IMAGENET64 = Checkpoint(
             "attention_resolutions": [4, 8],
             "num_heads": 4,
             "dropout": 0.0,
-        }
-    ),
-    head="complex",
-    schedule="cosine",
-    steps=4000,
-    time=TimeConvention(shift=1, scale=0.25),
-    paper_millions=121.06,
-    paper_millions_with_head=121.49,
-    sources=(
-        CheckpointSource(
-            file="imagenet64_uncond_100M_1500K.pt",
-            layout="flat",
-            page=OPENAI,
-            licence=None,
-            ema=None,
-            url="https://openaipublic.blob.core.windows.net/diffusion/march-2021/"
-            "imagenet64_uncond_100M_1500K.pt",
+        },
+        head="complex",
+        schedule="cosine",
+        steps=4000,
+        time=TimeConvention(shift=1, scale=0.25),
+        paper_millions=121.06,
+        paper_millions_with_head=121.49,
+        sources=(
+            CheckpointSource(
+                file="imagenet64_uncond_100M_1500K.pt",
+                page=OPENAI,
+                url="https://openaipublic.blob.core.windows.net/diffusion/march-2021/"
+                "imagenet64_uncond_100M_1500K.pt",
+            ),
+            _extended("imagenet64", "1evlXbMOg55y2BIjiALcD6Smbm07k7XGW"),
         ),
-        _extended("imagenet64", "1evlXbMOg55y2BIjiALcD6Smbm07k7XGW"),
     ),
-)
-
-_LSUN_BEDROOM = Checkpoint(
-    name="lsun_bedroom",
-    family="ddpm_unet",
-    arguments=MappingProxyType(
-        {
+    Checkpoint(
+        name="lsun_bedroom",
+        family="ddpm_unet",
+        arguments={
             "in_channels": 3,
             "out_ch": 3,
             "ch": 128,
@@ -239,34 +205,28 @@ _LSUN_BEDROOM = Checkpoint(
             "attn_resolutions": [16],
             "resolution": 256,
             "dropout": 0.0,
-        }
-    ),
-    head="complex",
-    schedule="linear",
-    steps=1000,
-    time=TimeConvention(shift=1, scale=1.0),
-    paper_millions=113.67,
-    paper_millions_with_head=114.04,
-    sources=(
-        CheckpointSource(
-            file="model-2388000.ckpt",
-            layout="flat",
-            page=CONVERTED,
-            licence="MIT",
-            ema=True,
-            url="https://heibox.uni-heidelberg.de/f/b95206528f384185889b/?dl=1",
-            md5="1921fa46b66a3665e450e42f36c2720f",
-            note="the one in ema_diffusion_lsun_bedroom_model",
+        },
+        head="complex",
+        schedule="linear",
+        paper_millions=113.67,
+        paper_millions_with_head=114.04,
+        sources=(
+            CheckpointSource(
+                file="model-2388000.ckpt",
+                page=CONVERTED,
+                licence="MIT",
+                ema=True,
+                url="https://heibox.uni-heidelberg.de/f/b95206528f384185889b/?dl=1",
+                md5="1921fa46b66a3665e450e42f36c2720f",
+                note="the one in ema_diffusion_lsun_bedroom_model",
+            ),
+            _extended("lsun_bedroom", "1fVxn3C5uaXdZM4cc8WnQ6GXexS5-274k"),
         ),
-        _extended("lsun_bedroom", "1fVxn3C5uaXdZM4cc8WnQ6GXexS5-274k"),
     ),
-)
-
-_IMAGENET256 = Checkpoint(
-    name="imagenet256",
-    family="dit",
-    arguments=MappingProxyType(
-        {
+    Checkpoint(
+        name="imagenet256",
+        family="dit",
+        arguments={
             "input_size": 32,
             "patch_size": 2,
             "in_channels": 4,
@@ -277,50 +237,64 @@ _IMAGENET256 = Checkpoint(
             "class_dropout_prob": 0.1,
             "num_classes": 1000,
             "learn_sigma": True,
-        }
-    ),
-    head="adaln",
-    schedule="linear",
-    steps=1000,
-    time=TimeConvention(shift=1, scale=1.0),
-    paper_millions=675.13,
-    paper_millions_with_head=677.80,
-    sources=(
-        CheckpointSource(
-            file="DiT-XL-2-256x256.pt",
-            layout="flat",
-            page=DIT,
-            licence="CC-BY-NC",
-            ema=None,
-            url="https://dl.fbaipublicfiles.com/DiT/models/DiT-XL-2-256x256.pt",
-        ),
-        CheckpointSource(
-            file="training.pt",
-            layout="training_with_ema",
-            page=DIT,
-            licence=None,
-            ema=True,
-            note="none is published: this is a file that DiT's training script has written",
+        },
+        head="adaln",
+        schedule="linear",
+        paper_millions=675.13,
+        paper_millions_with_head=677.80,
+        sources=(
+            CheckpointSource(
+                file="DiT-XL-2-256x256.pt",
+                page=DIT,
+                licence="CC-BY-NC",
+                url="https://dl.fbaipublicfiles.com/DiT/models/DiT-XL-2-256x256.pt",
+            ),
+            CheckpointSource(
+                file="training.pt",
+                layout="training_with_ema",
+                page=DIT,
+                ema=True,
+                note="none is published: this is a file that DiT's training script has written",
+            ),
         ),
     ),
 )
 
-CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
-    {
-        checkpoint.name: checkpoint
-        for checkpoint in (
-            _CIFAR10_LS,
-            _CIFAR10_CS,
-            _CELEBA64,
-            _IMAGENET64,
-            _LSUN_BEDROOM,
-            _IMAGENET256,
-        )
-    }
-)
+CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType({entry.name: entry for entry in _ALL})
 
 
 def checkpoint_named(name: str) -> Checkpoint:
+    """Return the published network of that name."""
     if name not in CHECKPOINTS:
         raise OcmError(f"checkpoint: {unknown(name, CHECKPOINTS)}")
     return CHECKPOINTS[name]
+
+
+def counts(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Count the parameters without and with the head, beside the millions that the paper states."""
+    with torch.device("meta"):
+        network = checkpoint.network()
+        head = network.make_head(checkpoint.head)
+    without = count_values(network)
+    total = without + count_values(head)
+    return {
+        "name": checkpoint.name,
+        "family": checkpoint.family,
+        "head": checkpoint.head,
+        "parameters": without,
+        "parameters_with_head": total,
+        "millions": round(without / 1e6, 2),
+        "millions_with_head": round(total / 1e6, 2),
+        "paper_millions": checkpoint.paper_millions,
+        "paper_millions_with_head": checkpoint.paper_millions_with_head,
+    }
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Format the counts as text."""
+    line = (
+        "{name:<14}{family:<12}{head:<9}{millions:>8.2f}{paper_millions:>8.2f}"
+        "{millions_with_head:>9.2f}{paper_millions_with_head:>8.2f}"
+    )
+    head = f"{'':<14}{'family':<12}{'head':<9}{'M':>8}{'paper':>8}{'+ head':>9}{'paper':>8}"
+    return "\n".join([head, *(line.format(**row) for row in rows)])

@@ -16,10 +16,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ocm_core.ahead import moved
 from ocm_core.errors import OcmError
 from ocm_core.features.interface import FeatureVectors, UInt8Images
 from ocm_core.io.atomic import replacing
+from ocm_core.prefetch import moved
 
 WIDTH = 16
 _SMALLEST_SIDE = 4
@@ -48,6 +48,7 @@ class ClassifierNetwork(nn.Module):
         self.readout = nn.Linear(self.dimension, classes)
 
     def features(self, images: UInt8Images) -> FeatureVectors:
+        """Return the last hidden layer."""
         expected = (self.sizes["channels"], self.sizes["side"], self.sizes["side"])
         if images.shape[1:] != expected:
             raise OcmError(
@@ -68,6 +69,8 @@ def _convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
 
 @dataclass(frozen=True)
 class Classifier:
+    """The feature space of a trained network."""
+
     network: ClassifierNetwork
     device: str
     name: str = "classifier"
@@ -82,17 +85,17 @@ class Classifier:
 
 
 def save(path: Path, network: ClassifierNetwork) -> None:
-    """Weights, and the sizes as metadata, in one safetensors file."""
+    """Write the weights to a safetensors file, with the sizes as metadata."""
     tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={_SIZES: json.dumps(network.sizes)})
 
 
 def build(path: Path, device: str) -> Classifier:
-    """Read the file that `save` wrote."""
+    """Load the file that `save` wrote."""
     if not path.exists():
         raise OcmError(f"{path}: no such file; train the classifier first")
-    with safe_open(path, "pt") as file:
+    with safe_open(path, "pt") as file, torch.device("meta"):
         network = ClassifierNetwork(**json.loads(file.metadata()[_SIZES]))
-    network.load_state_dict(load_file(path))
+    network.load_state_dict(load_file(path), assign=True)
     return Classifier(network.to(device).eval().requires_grad_(False), device)

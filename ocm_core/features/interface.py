@@ -1,4 +1,4 @@
-"""The interface of feature spaces, and how many images are run through one."""
+"""The interface of feature spaces, and how sets of images are resized for one and run through."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Protocol
 
+import numpy as np
 import torch
+from cleanfid.resize import make_resizer
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
-from ocm_core.ahead import ahead, pinned, to_host
 from ocm_core.errors import OcmError
+from ocm_core.prefetch import moved, pinned, prefetch, to_host
 
 UInt8Images = UInt8[Tensor, "n channel height width"]  # grey or RGB
 FeatureVectors = Float32[Tensor, "n d"]
 
 
 class FeatureSpace(Protocol):
+    """A network that maps images to vectors, in which sets of images are compared."""
+
     @property
     def name(self) -> str: ...
 
@@ -29,7 +33,7 @@ class FeatureSpace(Protocol):
     def device(self) -> str: ...
 
     def features(self, images: UInt8Images) -> FeatureVectors:
-        """One vector per image; it depends on that image alone."""
+        """Return one vector per image, which depends on that image alone."""
         ...
 
 
@@ -47,9 +51,9 @@ def feature_batches(
     batch_size: int,
     progress: Callable[[range], Iterable[int]] = iter,
 ) -> Iterator[FeatureVectors]:
-    """The features of all images in order, on the CPU, a batch at a time.
+    """Yield the features of all images in order, on the CPU, a batch at a time.
 
-    Images are read ahead, and features come back while those of the next batch are computed.
+    Images are prefetched, and features come back while those of the next batch are computed.
     """
 
     def read(first: int) -> UInt8Images:
@@ -58,7 +62,7 @@ def feature_batches(
         return pinned(batch, space.device)
 
     coming: deque[Callable[[], FeatureVectors]] = deque()
-    with closing(ahead(read, progress(range(0, len(images), batch_size)))) as batches:
+    with closing(prefetch(read, progress(range(0, len(images), batch_size)))) as batches:
         for batch in batches:
             coming.append(to_host(space.features(batch)))
             if len(coming) > 1:
@@ -72,8 +76,21 @@ def extract(
     batch_size: int,
     progress: Callable[[range], Iterable[int]] = iter,
 ) -> FeatureVectors:
-    """The same as one tensor."""
+    """Return the features of all images as one tensor."""
     return torch.cat(list(feature_batches(space, images, batch_size, progress)))
+
+
+def resized(
+    images: UInt8Images, side: int, device: str = "cpu"
+) -> Float32[Tensor, "n 3 side side"]:
+    """Resize as clean-fid does: antialiased, not rounded; other ways change FID.
+
+    Return RGB images with values 0 … 255, resized on the host; grey is repeated to RGB.
+    """
+    resize = make_resizer("PIL", False, "bicubic", (side, side))
+    colour = images.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).cpu().numpy()
+    done = torch.from_numpy(np.stack([resize(image) for image in colour])).permute(0, 3, 1, 2)
+    return moved(pinned(done, device), device)
 
 
 def _check(images: UInt8Images) -> None:

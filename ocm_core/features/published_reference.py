@@ -17,10 +17,9 @@ from numpy import ndarray
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.features.interface import UInt8Images
-from ocm_core.io.archives import Archive, locate
-from ocm_core.io.packed import no_member, unpacked
+from ocm_core.io.archives import Archive, locate, unpacked
+from ocm_core.io.members import copy_out, no_member, open_zip
 from ocm_core.io.reading import reading
-from ocm_core.io.zips import copy_out, open_zip
 from ocm_core.metrics.frechet import Statistics
 
 IMAGES = "arr_0.npy"
@@ -52,25 +51,27 @@ class ImageBatch:
 
 @dataclass(frozen=True)
 class PublishedReference:
+    """A reference set of guided diffusion's evaluator."""
+
     statistics: Statistics
     images: ImageBatch
     provenance: dict[str, str]
 
 
 def reference_named(name: str) -> Archive:
+    """Return the archive of that reference set."""
     if name not in REFERENCES:
         raise OcmError(f"evaluate.features.reference: {unknown(name, REFERENCES)}")
     return REFERENCES[name]
 
 
 def open_reference(name: str, archives: Path) -> PublishedReference:
-    """From `<archives>/references/`; it is downloaded if it is not there."""
-    found = locate(reference_named(name), archives)
-    folder = unpacked(found, lambda target: _copy_images(found.path, target))
-    provenance = {"file": found.path.name, "sha256": found.sha256}
-    return PublishedReference(
-        Statistics.load(found.path), _open(folder / IMAGES, found.path), provenance
-    )
+    """Open the file in `<archives>/references/`, downloaded if it is not there."""
+    archive = locate(reference_named(name), archives)
+    folder = unpacked(archive, lambda target: _copy_images(archive.path, target))
+    images = _open(folder / IMAGES, archive.path)
+    provenance = {"file": archive.path.name, "sha256": archive.sha256}
+    return PublishedReference(Statistics.load(archive.path), images, provenance)
 
 
 def _copy_images(path: Path, target: Path) -> None:

@@ -1,6 +1,6 @@
-"""Images to latents, as the stage `encode` stores them.
+"""Encode images to latents, as the stage `encode` stores them.
 
-Of the autoencoder's posterior, `mean` stores the mean; `sample` one sample, whose noise depends on
+`mean` stores the mean of the autoencoder's posterior; `sample` one sample, whose noise depends on
 seed and index only; `keep` mean and standard deviation, so that training draws a new sample each
 time. All of them are scaled.
 """
@@ -16,9 +16,9 @@ import torch
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from ocm_core.ahead import moved, pinned
 from ocm_core.latents.vae import Vae, VaeLatents
-from ocm_core.rng.streams import Purpose, stream
+from ocm_core.prefetch import moved, pinned
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.store.layout import DType
 
 Posterior = Literal["mean", "sample", "keep"]
@@ -26,6 +26,8 @@ Posterior = Literal["mean", "sample", "keep"]
 
 @dataclass(frozen=True)
 class LatentEncoding:
+    """The encoding of a store of images."""
+
     vae: Vae
     image_levels: int  # grey levels of the images
     posterior: Posterior
@@ -36,7 +38,7 @@ class LatentEncoding:
 
     @property
     def levels(self) -> None:
-        """A latent has no grey levels."""
+        """None: a latent has no grey levels."""
 
     @property
     def spread(self) -> bool:
@@ -52,7 +54,7 @@ class LatentEncoding:
         }
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
-        """`rows` are the indices of the images in their split."""
+        """Return the arrays to store; `rows` are the indices of the images in their split."""
         parts = zip(*self._batches(images), strict=True)
         mean, std = (torch.cat(part).cpu().numpy() for part in parts)
         if self.posterior == "mean":
@@ -60,7 +62,7 @@ class LatentEncoding:
         if self.posterior == "keep":
             return {"x": mean, "std": std}
         for place, row in enumerate(rows):
-            noise = stream(Purpose.STORE_ITEM, self.seed, row).standard_normal(
+            noise = stream(Stream.STORE_ITEM, self.seed, row).standard_normal(
                 mean.shape[1:], dtype=np.float32
             )
             mean[place] += std[place] * noise
@@ -69,7 +71,7 @@ class LatentEncoding:
     def _batches(
         self, images: UInt8[ndarray, "n c h w"]
     ) -> Iterator[tuple[VaeLatents, VaeLatents]]:
-        """On the device, where the grey levels are made pixels: they travel as they are stored."""
+        """Encode on the device; grey levels travel as they are stored and are scaled there."""
         device = self.vae.model.device
         for start in range(0, len(images), self.batch_size):
             stored = torch.tensor(images[start : start + self.batch_size])

@@ -1,9 +1,7 @@
-"""The published autoencoders at pinned revisions, fetched and checked.
+"""Fetch the published autoencoders at pinned revisions, and check them.
 
-A file that is there is taken, any other downloaded; then digest, keys and shapes are checked, and
-both files copied. A download that fails a check is removed; a file that was put there by hand is
-not. Revisions and digests are copied from public projects that pin these files; where none states a
-digest it is None, and the lock file records it at the first fetch.
+Revisions and digests are copied from public projects that pin these files; where none states a
+digest it is None.
 """
 
 from __future__ import annotations
@@ -11,19 +9,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ocm_core.checkpoints.weight_files import digest_of, weight_files
+from ocm_core.checkpoints.diffusers_folder import digest_of, weight_files
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import replacing
-from ocm_core.io.digests import sha256_of
-from ocm_core.io.download import ByteProgress, download, refuse_web_page
-from ocm_core.io.fetched import removed_if_refused
-from ocm_core.io.lock import FileRecord, Lock
-from ocm_core.io.urls import redacted
+from ocm_core.io.checksums import sha256_of
+from ocm_core.io.fetch import Lock, PublishedFile, fetched, redacted
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae, save_folder
 
 _HUB = "https://huggingface.co"
@@ -32,18 +28,27 @@ VaeProvenance = dict[str, str | dict[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedVae:
+    """A published autoencoder: two files at a revision of a repository."""
+
     name: str
     repository: str
     revision: str
     licence: str
-    sha256: dict[str, str | None]  # of each file, where it is known
+    sha256: dict[str, str | None]  # by file; None where it is not published
 
     @property
     def address(self) -> str:
+        """The folder of the files."""
         return f"{_HUB}/{self.repository}/resolve/{self.revision}"
 
-    def remedy(self, path: Path) -> str:
-        return f"fetch it by hand from {self.address}/{path.name} and put it at {path}"
+    @property
+    def files(self) -> list[PublishedFile]:
+        """Configuration and weights."""
+        page = f"{_HUB}/{self.repository}"
+        return [
+            PublishedFile(file=file, page=page, url=f"{self.address}/{file}", sha256=sha256)
+            for file, sha256 in self.sha256.items()
+        ]
 
 
 VAES = MappingProxyType(
@@ -73,6 +78,7 @@ VAES = MappingProxyType(
 
 
 def vae_named(name: str) -> PublishedVae:
+    """Return the autoencoder of that name."""
     if name not in VAES:
         raise OcmError(f"autoencoder: {unknown(name, VAES)}")
     return VAES[name]
@@ -81,49 +87,39 @@ def vae_named(name: str) -> PublishedVae:
 def fetch_vae(
     vae: PublishedVae,
     folder: Path,
-    lock: Lock,
+    lock: Lock | None,
     *,
     target: Path,
     expected: Mapping[str, Any],
     url: str | None = None,
-    progress: ByteProgress | None = None,
 ) -> VaeProvenance:
-    """Copy configuration and weights to `target`; `url` is another address of the two files.
+    """Copy configuration and weights to `target`, and return their provenance.
 
-    `expected` are the configuration keys of the experiment, with which the file must agree. Files
-    that are in `folder` already are not downloaded, and the provenance that is returned is the same
-    then.
+    Files in `folder` are taken, others downloaded, from the folder `url` if it is given. The
+    configuration must agree with the keys `expected` by the experiment.
     """
-    paths = [folder / CONFIG, folder / WEIGHTS]
-    downloaded = [path for path in paths if not path.exists()]
-    address = url or vae.address
-    with removed_if_refused(downloaded):
-        for path in downloaded:
-            download(f"{address}/{path.name}", path, vae.remedy(path), progress)
-        found = {path.name: _checked(vae, path, lock) for path in paths}
+    address, sha256 = url or vae.address, {}
+    with ExitStack() as files:
+        for source in vae.files:
+            path = folder / source.file
+            opened = fetched(source, path, lock, f"{address}/{source.file}")
+            sha256[source.file] = files.enter_context(opened).sha256
         _check_config(Vae.load(folder), expected, folder / CONFIG)
-    for path in paths:
-        with replacing(target / path.name) as temporary:
-            shutil.copyfile(path, temporary)
-        lock.record(_key(vae, path), found[path.name])
+    for file in sha256:
+        with replacing(target / file) as temporary:
+            shutil.copyfile(folder / file, temporary)
     return {
         "autoencoder": vae.name,
         "repository": vae.repository,
         "revision": vae.revision,
         "licence": vae.licence,
         "url": redacted(address),
-        "sha256": {name: recorded.sha256 for name, recorded in found.items()},
+        "sha256": sha256,
     }
 
 
-def without_digest(vae: PublishedVae, lock: Lock) -> list[str]:
-    """Its files of which no digest is known, neither published nor recorded."""
-    unpublished = (name for name, sha256 in vae.sha256.items() if sha256 is None)
-    return [name for name in unpublished if lock.recorded(_key(vae, Path(name))) is None]
-
-
 def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
-    """The autoencoder of a pipeline that diffusers wrote, in float32."""
+    """Copy the autoencoder of a pipeline that diffusers wrote, in float32."""
     place = Path(folder) / "vae"
     files = [place / CONFIG, *weight_files(place)]
     if digest_of(place, files) != digest:
@@ -133,33 +129,15 @@ def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
         )
     vae = Vae.load(place)
     save_folder(vae.model, target, vae.scaling_factor)
-    found = {file.name: sha256_of(file) for file in files}
-    return {"autoencoder": Path(folder).name, "url": folder, "sha256": found}
-
-
-def _checked(vae: PublishedVae, path: Path, lock: Lock) -> FileRecord:
-    """The file's digest, if it is the published one and that of the lock file."""
-    refuse_web_page(path, "a file of the autoencoder", vae.remedy(path))
-    found = FileRecord.of(path)
-    expected = vae.sha256[path.name]
-    if expected not in (None, found.sha256):
-        raise OcmError(
-            f"{path}: expected sha256 {expected} as published, found {found.sha256};"
-            f" {vae.remedy(path)}"
-        )
-    lock.check(_key(vae, path), found, path, vae.remedy(path))
-    return found
+    sha256 = {file.name: sha256_of(file) for file in files}
+    return {"autoencoder": Path(folder).name, "url": folder, "sha256": sha256}
 
 
 def _check_config(vae: Vae, expected: Mapping[str, Any], path: Path) -> None:
-    found = json.loads(json.dumps(dict(vae.model.config)))
+    config = json.loads(json.dumps(dict(vae.model.config)))
     for key, value in expected.items():
-        if found.get(key) != value:
+        if config.get(key) != value:
             raise OcmError(
-                f"{path}: {key} is {found.get(key)}, and the experiment expects {value}; make its "
+                f"{path}: {key} is {config.get(key)}, and the experiment expects {value}; make its "
                 "parameters those of the published autoencoder"
             )
-
-
-def _key(vae: PublishedVae, path: Path) -> str:
-    return f"{vae.name}/{path.name}"

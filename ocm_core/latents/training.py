@@ -1,4 +1,4 @@
-"""Training a small autoencoder, for experiments that have no published one.
+"""Train a small autoencoder, for experiments that have no published one.
 
 The loss of an image x is ‖x - x̂‖² + w KL(q(z|x) ‖ N(0, I)), with x̂ decoded from a sample of q.
 """
@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from torch import nn
 
 from ocm_core.diffusion.gaussian import sum_dims
-from ocm_core.latents.autoencoder import AutoencoderKL, downsampling
+from ocm_core.latents.vae import downsampling
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items
@@ -23,6 +24,8 @@ ImagesAndNoise = tuple[Batch, Batch]
 
 @dataclass(frozen=True)
 class VaeFitting(Objective[ImagesAndNoise]):
+    """The loss above, with noise of the posterior drawn by index."""
+
     model: AutoencoderKL
     items: Items  # images in [-1, 1]
     kl_weight: float
@@ -47,7 +50,7 @@ class VaeFitting(Objective[ImagesAndNoise]):
 
 @torch.no_grad()
 def measured_scaling(model: AutoencoderKL, images: Batch, batch_size: int) -> float:
-    """1 / standard deviation of z ~ q(z|x) over images, channels and pixels.
+    """Return 1 / standard deviation of z ~ q(z|x) over images, channels and pixels.
 
     Var z = Var m + E s², with mean m and standard deviation s of the posterior.
     """

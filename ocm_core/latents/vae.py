@@ -1,4 +1,4 @@
-"""A trained autoencoder in diffusers' folder format, as a map between images and scaled latents.
+"""diffusers' `AutoencoderKL` as a map between images and scaled latents.
 
 With mean m and standard deviation s of the posterior, latents are (m - shift) · scale with standard
 deviation s · scale, so that the data of the diffusion model have about unit variance.
@@ -10,22 +10,28 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from jaxtyping import Float32
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import replacing, write_text
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.latents.autoencoder import CLASS, AutoencoderKL, downsampling, new_autoencoder
-from ocm_core.networks.keys import load_published, refuse_larger
+from ocm_core.networks.config import check_diffusers_sizes
+from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_finite
 from ocm_core.precision import set_precision
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
+CLASS = "AutoencoderKL"
+_FOLDER_EXPECTED = "no such file; expected a folder in diffusers' format"
+_NORMALISING = ("latents_mean", "latents_std")
+_BLOCKS = {"down_block_types": "DownEncoderBlock2D", "up_block_types": "UpDecoderBlock2D"}
 # how diffusers named the layers of the attention block when the first autoencoders were published
 _FORMER_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
@@ -36,23 +42,26 @@ VaePrecision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Vae:
+    """A trained autoencoder."""
+
     model: AutoencoderKL
     precision: VaePrecision = "float32"
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", precision: VaePrecision = "float32") -> Vae:
-        """The folder must hold exactly the tensors that its own configuration asks for.
+        """Load a folder that holds exactly the tensors that its configuration asks for.
 
-        On a GPU it runs in TF32, until somebody asks for another precision.
+        The weights stay memory-mapped on the CPU. On a GPU the model runs in TF32, until another
+        precision is asked for.
         """
         set_precision()
-        config, where = _read_config(folder / CONFIG), str(folder / CONFIG)
-        weights = _read_weights(folder / WEIGHTS)
+        config, weights = _read_config(folder / CONFIG), _read_weights(folder / WEIGHTS)
         with torch.device("meta"):
-            refuse_larger(new_autoencoder(config, where), folder)
-        model = new_autoencoder(config, where)
+            model = new_autoencoder(config, str(folder / CONFIG))
+        refuse_larger(model, folder)
         try:
-            load_published(model, weights)
+            refuse_not_finite(weights)
+            load_published(model, weights, assign=True)
         except OcmError as error:
             raise OcmError(f"{folder / WEIGHTS}: {error}") from None
         model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
@@ -72,12 +81,11 @@ class Vae:
 
     @property
     def channels(self) -> int:
-        """Of a latent."""
         return int(self.model.config["latent_channels"])
 
     @torch.no_grad()
     def encode(self, images: VaeImages) -> tuple[VaeLatents, VaeLatents]:
-        """Mean and standard deviation of the posterior, scaled."""
+        """Return mean and standard deviation of the posterior, scaled."""
         self._check(images, int(self.model.config["in_channels"]), self.downsampling)
         with self._autocast():
             (posterior,) = self.model.encode(images.to(self.model.device), return_dict=False)
@@ -86,7 +94,7 @@ class Vae:
 
     @torch.no_grad()
     def decode(self, latents: VaeLatents) -> VaeImages:
-        """Not clipped: some values are a little outside [-1, 1]."""
+        """Return images that are not clipped: some values lie a little outside [-1, 1]."""
         self._check(latents, self.channels, 1)
         z = latents.to(self.model.device) / self.scaling_factor + self.shift_factor
         with self._autocast():
@@ -108,8 +116,35 @@ class Vae:
             )
 
 
+def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
+    """Build the model from a configuration that is checked key by key.
+
+    diffusers ignores keys that it does not know; a misspelt one would change the network silently.
+    The types of the blocks may be left out: diffusers' own default has one level only. Keys that
+    begin with _ are notes; `where` names the file or the parameter in messages.
+    """
+    if config.get("_class_name", CLASS) != CLASS:
+        raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
+    check_diffusers_sizes(config, where)
+    arguments = {key: value for key, value in config.items() if not key.startswith("_")}
+    _check_keys(arguments, where)
+    levels = len(arguments.get("block_out_channels", [None]))
+    for key, block in _BLOCKS.items():
+        types = arguments.setdefault(key, [block] * levels)
+        if not isinstance(types, list | tuple) or len(types) != levels:
+            raise OcmError(f"{where}: {key} has not as many entries as block_out_channels")
+    with reading(where, f"a configuration of {CLASS}", "compare it with diffusers' documentation"):
+        model: AutoencoderKL = AutoencoderKL(**arguments)
+    return model
+
+
+def downsampling(config: Mapping[str, Any]) -> int:
+    """Return the side of an image over that of its latents: every level but the last halves it."""
+    return int(2 ** (len(config["block_out_channels"]) - 1))
+
+
 def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> None:
-    """In the format that `Vae.load` and diffusers read, the same bytes for the same weights."""
+    """Write the format that `Vae.load` and diffusers read; the same weights give the same bytes."""
     arguments = {key: value for key, value in model.config.items() if not key.startswith("_")}
     config = {"_class_name": CLASS, **arguments, "scaling_factor": scaling_factor}
     write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -118,9 +153,21 @@ def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> No
         save_file(tensors, temporary)
 
 
+def _check_keys(arguments: Mapping[str, Any], where: str) -> None:
+    valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
+    for key, value in arguments.items():
+        if key not in valid:
+            raise OcmError(f"{where}: {unknown(key, valid)}")
+        if key in _NORMALISING and value is not None:
+            raise OcmError(
+                f"{where}: {key} is set; expected one scaling factor for all channels "
+                "(scaling_factor, shift_factor)"
+            )
+
+
 def _read_config(file: Path) -> Mapping[str, Any]:
     if not file.exists():
-        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format")
+        raise OcmError(f"{file}: {_FOLDER_EXPECTED}")
     return read_json_object(file, "get it again")
 
 
@@ -132,10 +179,10 @@ def _read_weights(file: Path) -> dict[str, Tensor]:
             "instead, which the authors publish beside it"
         )
     if not file.exists():
-        raise OcmError(f"{file}: no such file; expected a folder in diffusers' format")
+        raise OcmError(f"{file}: {_FOLDER_EXPECTED}")
     with reading(file, "a whole safetensors file", "get it again"):
         tensors = load_file(file)
-    return {_present_name(key): tensor for key, tensor in tensors.items()}
+    return {_present_name(key): tensor.float() for key, tensor in tensors.items()}
 
 
 def _present_name(key: str) -> str:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.io.lock import Lock
+from ocm_core.io.fetch import Lock
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ class Served:
     status: int = 200
     ranges: bool = True
     length: str | None = None  # what it says instead of the true one
-    misplaced: int = 0  # how far off the range is that it says it sends
+    content_range: str = "bytes {start}-{last}/*"  # what it says of the range that it sends
     sent: list[int] = field(default_factory=list)
     asked: list[Message] = field(default_factory=list)  # the headers of each request
     url: str = ""
@@ -43,8 +43,8 @@ def serve(served: Served) -> Iterator[Served]:
             self.send_header("Content-Length", served.length or str(len(body)))
             self.send_header("ETag", served.version)
             if start:
-                first = start + served.misplaced
-                self.send_header("Content-Range", f"bytes {first}-{len(served.body) - 1}/*")
+                places = {"start": start, "after": start + 1, "last": len(served.body) - 1}
+                self.send_header("Content-Range", served.content_range.format(**places))
             self.end_headers()
             body = body[: served.break_after]
             served.sent.append(len(body))

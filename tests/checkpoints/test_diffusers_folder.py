@@ -9,6 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from diffusers import (
+    AutoencoderKL,
+    DDIMScheduler,
+    DDPMPipeline,
+    DDPMScheduler,
+    DiTPipeline,
+    EulerDiscreteScheduler,
+)
 
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import denoiser_of_folder, read_model, read_network
@@ -17,10 +25,6 @@ from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import SchedulerSchedule
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, model
 from tests.networks.test_diffusers_dit import tiny_dit
-
-# after the library, which makes torchvision importable where it is not
-from diffusers import AutoencoderKL, DDIMScheduler, DDPMPipeline  # isort: skip
-from diffusers import DDPMScheduler, DiTPipeline, EulerDiscreteScheduler  # isort: skip
 
 
 def written(folder: Path, name: str = "plain", **scheduler: Any) -> Path:
@@ -38,6 +42,27 @@ def test_a_unet_is_described(tmp_path: Path) -> None:
     assert (found.prediction, found.null_class, found.vae) == ("v_prediction", None, None)
     assert found.parameters == sum(p.numel() for p in model(CONFIGS["classes"]).parameters())
     assert found.schedule["steps"] == 1000 and not found.learns_variance
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\ntags: [x]\nlicense: mit \n---\n# A model", "mit"),
+        ("---\nlicence : CC-BY-NC 4.0\n---", "CC-BY-NC 4.0"),
+        ("---\nlicense:\ntags: x\n---", None),
+        ("---\nlicense_name: other\n---", None),
+        ("# A model\nlicense: mit", None),
+        (None, None),
+    ],
+)
+def test_the_licence_is_that_of_the_model_card(
+    card: str | None, licence: str | None, tmp_path: Path
+) -> None:
+    written(tmp_path)
+    (tmp_path / "README.md").unlink(missing_ok=True)
+    if card is not None:
+        (tmp_path / "README.md").write_text(card)
+    assert describe(tmp_path).licence == licence
 
 
 def test_a_transformer_is_described_with_its_autoencoder(tmp_path: Path) -> None:
@@ -99,6 +124,14 @@ def test_shards_are_read_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     shard.unlink()
     with pytest.raises(OcmError, match=rf"{shard.name}: no such file, and .*index\.json names it"):
         describe(tmp_path)
+
+
+def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
+    own = model(CONFIGS["plain"])
+    own.conv_in.bias.data[0] = torch.nan
+    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path)
+    with pytest.raises(OcmError, match=r"\.safetensors: conv_in\.bias has values .* not finite"):
+        read_model(describe(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from ocm_core.errors import OcmError
-from ocm_core.io.download import CHUNK, download
+from ocm_core.io.fetch import download
 
 from .server import Served, serve
 
-BODY = bytes(range(251)) * (3 * CHUNK // 251)
+BODY = bytes(range(251)) * 5000
 HALF = len(BODY) // 2
 
 
 def interrupted(server: Served, path: Path) -> None:
     server.break_after = HALF
-    with pytest.raises(OcmError, match=f"ended after {HALF} of {len(BODY)} bytes; run it again"):
+    with pytest.raises(OcmError, match=r"could not be had from 127\.0\.0\.1:\d+ .*run it again"):
         download(server.url, path, "do this")
     server.break_after = None
     assert not path.exists()
@@ -28,10 +27,10 @@ def test_a_download_resumes_with_the_missing_bytes_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "x.pt"
     with serve(Served(BODY)) as server:
         interrupted(server, path)
-        digest = download(server.url, path, "do this")
-        assert server.sent == [HALF, len(BODY) - HALF]
+        kept = path.with_name("x.pt.part").stat().st_size
+        download(server.url, path, "do this")
+        assert server.sent == [HALF, len(BODY) - kept] and HALF / 2 < kept <= HALF
     assert path.read_bytes() == BODY
-    assert digest == hashlib.sha256(BODY).hexdigest()
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -45,46 +44,53 @@ def test_a_changed_file_or_a_server_without_ranges_starts_anew(
         server.body = other
         for name, value in change.items():
             setattr(server, name, value)
-        assert download(server.url, path, "do this") == hashlib.sha256(other).hexdigest()
+        download(server.url, path, "do this")
         assert server.sent == [HALF, len(other)]
     assert path.read_bytes() == other
 
 
-def test_a_range_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sent",
+    ["bytes {after}-{last}/*", "bytes {start}-{last}/9999999", "bytes {start}-", "", "bytes 1-2/9"],
+)
+def test_a_range_that_is_not_the_rest_is_refused(sent: str, tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
-    with serve(Served(BODY, misplaced=1)) as server:
+    with serve(Served(BODY, content_range=sent)) as server:
         interrupted(server, path)
-        with pytest.raises(OcmError, match=rf"bytes from {HALF} on, got bytes {HALF + 1}-"):
+        with pytest.raises(OcmError, match=r"asked for the bytes from \d+ on, got"):
             download(server.url, path, "do this")
     assert not path.exists()
+
+
+def test_a_part_where_the_whole_was_asked_for_is_refused(tmp_path: Path) -> None:
+    with serve(Served(BODY, status=206)) as server, pytest.raises(OcmError, match="from 0 on"):
+        download(server.url, tmp_path / "x.pt", "do this")
 
 
 def test_a_part_that_is_too_long_starts_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     path.with_name("x.pt.part").write_bytes(BODY + b"more")
+    path.with_name("x.pt.part.version").write_text('"first"')
     with serve(Served(BODY)) as server:
         download(server.url, path, "do this")
         assert server.sent == [0, len(BODY)]
     assert path.read_bytes() == BODY
 
 
-def test_progress_counts_all_bytes(tmp_path: Path) -> None:
-    seen: list[tuple[int, int | None]] = []
+def test_a_part_of_an_unnamed_version_starts_anew(tmp_path: Path) -> None:
+    (tmp_path / "x.pt.part").write_bytes(BODY[:HALF])
     with serve(Served(BODY)) as server:
-        interrupted(server, tmp_path / "x.pt")
-        download(server.url, tmp_path / "x.pt", "", lambda *step: seen.append(step))
-    assert seen[0] == (HALF, len(BODY)) and seen[-1] == (len(BODY), len(BODY))
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert len(seen) > 2
+        download(server.url, tmp_path / "x.pt", "do this")
+        assert server.sent == [len(BODY)]
+    assert (tmp_path / "x.pt").read_bytes() == BODY
 
 
 def test_a_local_file_is_copied_whatever_part_lies_there(tmp_path: Path) -> None:
     source = tmp_path / "source.pt"
     source.write_bytes(BODY)
     (tmp_path / "x.pt.part").write_bytes(b"of something else")
-    digest = download(source.as_uri(), tmp_path / "x.pt", "")
+    download(source.as_uri(), tmp_path / "x.pt", "")
     assert (tmp_path / "x.pt").read_bytes() == BODY
-    assert digest == hashlib.sha256(BODY).hexdigest()
     assert not (tmp_path / "x.pt.part").exists()
 
 
@@ -112,5 +118,8 @@ def test_user_and_password_are_sent_as_a_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "9" * 400, "\xff"])
 def test_a_length_that_is_no_number(length: str, tmp_path: Path) -> None:
-    with serve(Served(BODY, length=length)) as server, pytest.raises(OcmError, match="a length of"):
+    with (
+        serve(Served(BODY, length=length)) as server,
+        pytest.raises(OcmError, match="could not be had"),
+    ):
         download(server.url, tmp_path / "x.pt", "do this")

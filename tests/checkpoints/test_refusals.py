@@ -17,7 +17,8 @@ from ocm_core.checkpoints.convert import WEIGHTS, fetch
 from ocm_core.checkpoints.layouts import LAYOUTS, extract
 from ocm_core.checkpoints.registry import Checkpoint
 from ocm_core.errors import OcmError
-from ocm_core.io.lock import FileRecord, Lock
+from ocm_core.io.checksums import FileRecord
+from ocm_core.io.fetch import Lock
 from ocm_core.io.unpickle import open_restricted
 
 from .files import WRITERS, StateDict, tiny, weights, write
@@ -61,7 +62,7 @@ def refused(checkpoint: Checkpoint, body: bytes, folder: Path, lock: Lock, match
 def test_another_digest_than_the_recorded_one(
     checkpoint: Checkpoint, state: StateDict, folder: Path, tmp_path: Path, lock: Lock
 ) -> None:
-    lock.record("celeba64/celeba64.pth", FileRecord("0" * 64, 5))
+    lock.record("some/celeba64.pth", FileRecord("0" * 64, 5))
     message = refused(
         checkpoint, body_of(checkpoint, state, tmp_path), folder, lock, "expected sha256 0{64}"
     )
@@ -71,7 +72,7 @@ def test_another_digest_than_the_recorded_one(
 def test_the_digest_is_checked_before_the_file_is_opened(
     checkpoint: Checkpoint, folder: Path, lock: Lock
 ) -> None:
-    lock.record("celeba64/celeba64.pth", FileRecord("0" * 64, 5))
+    lock.record("some/celeba64.pth", FileRecord("0" * 64, 5))
     refused(checkpoint, b"\x80\x02no pickle at all", folder, lock, "expected sha256 0{64}")
 
 
@@ -82,7 +83,7 @@ def test_another_digest_than_the_published_one(
     wrong = {"md5": "1" * 32, "sha256": "1" * 64, "bytes": 11}[what]
     checkpoint = replace(checkpoint, sources=(replace(checkpoint.source(), **{what: wrong}),))
     body = body_of(checkpoint, state, tmp_path)
-    refused(checkpoint, body, folder, lock, f"expected {what} {wrong} as published")
+    refused(checkpoint, body, folder, lock, f"expected {what} {wrong}, found")
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -167,6 +168,22 @@ def test_another_dtype_is_refused(
     refused(checkpoint, body, folder, lock, r"conv_in\.bias is torch\.float16 instead of torch\.fl")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_not_finite_are_refused(
+    value: float,
+    checkpoint: Checkpoint,
+    state: StateDict,
+    folder: Path,
+    tmp_path: Path,
+    lock: Lock,
+) -> None:
+    state["mid.attn_1.q.weight"].view(-1)[7] = value
+    body = body_of(checkpoint, state, tmp_path)
+    refused(
+        checkpoint, body, folder, lock, r"mid\.attn_1\.q\.weight has values that are not finite"
+    )
+
+
 @pytest.mark.parametrize("written", WRITERS)
 @pytest.mark.parametrize("expected", LAYOUTS)
 def test_each_layout_takes_its_own_and_no_other(written: str, expected: str) -> None:
@@ -197,7 +214,7 @@ def test_no_network(checkpoint: Checkpoint, folder: Path, lock: Lock) -> None:
             fetch(checkpoint, folder, lock, url=url)
     assert str(checkpoint.source().url) in str(error.value)
     assert f"put it at {folder / checkpoint.source().file}" in str(error.value)
-    assert not folder.exists()
+    assert not (folder / checkpoint.source().file).exists()
 
 
 def test_no_such_address(checkpoint: Checkpoint, folder: Path, lock: Lock, tmp_path: Path) -> None:
@@ -207,14 +224,14 @@ def test_no_such_address(checkpoint: Checkpoint, folder: Path, lock: Lock, tmp_p
         fetch(checkpoint, folder, lock, url=(tmp_path / "absent.pt").as_uri())
     with pytest.raises(OcmError, match=r"ftp://x/y: expected a URL that begins with file, http"):
         fetch(checkpoint, folder, lock, url="ftp://x/y")
-    assert not folder.exists()
+    assert not (folder / checkpoint.source().file).exists()
 
 
 def test_a_source_without_an_address_says_where_to_look(
     checkpoint: Checkpoint, folder: Path, lock: Lock
 ) -> None:
     path = re.escape(str(folder / "ddim_celeba64.pth"))
-    message = rf"{path}: no direct address.*github\.com/ermongroup/ddim.*put it at {path}"
+    message = rf"{path}: no such file, .* address.*github\.com/ermongroup/ddim.*put it at {path}"
     with pytest.raises(OcmError, match=message):
         fetch(checkpoint, folder, lock, file="ddim_celeba64.pth")
 
@@ -233,7 +250,7 @@ def test_a_refused_file_leaves_earlier_weights_alone(
 
 def test_a_broken_lock_is_named(checkpoint: Checkpoint, state: StateDict, folder: Path, lock: Lock):
     write(checkpoint.source(), state, folder / checkpoint.source().file)
-    for text in (b"{", b'{"celeba64/celeba64.pth": {"sha256": "0"}}', b"\xff\xfe\x00"):
+    for text in (b"{", b'{"some/celeba64.pth": {"sha256": "0"}}', b"\xff\xfe\x00"):
         lock.path.write_bytes(text)
         with pytest.raises(OcmError, match=r"checkpoints\.lock\.json: expected .* from git"):
             fetch(checkpoint, folder, lock)
@@ -263,5 +280,5 @@ def test_another_digest_than_the_expected_one(
     path = write(checkpoint.source(), state, folder / checkpoint.source().file)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(OcmError, match=f"expected sha256 {'0' * 64}, found {found}"):
-        fetch(checkpoint, folder, lock, expect="0" * 64)
-    assert fetch(checkpoint, folder, lock, expect=found)["sha256"] == found
+        fetch(checkpoint, folder, lock, sha256="0" * 64)
+    assert fetch(checkpoint, folder, lock, sha256=found)["sha256"] == found

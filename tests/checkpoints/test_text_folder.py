@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ocm_core import api
-from ocm_core.checkpoints import text_encoder
+from ocm_core.checkpoints import diffusers_models
 from ocm_core.checkpoints.diffusers_folder import describe
-from ocm_core.checkpoints.text_encoder import TextEncoder
+from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.errors import OcmError
-from tests.starting.folders import write_model, write_stable_diffusion
+from tests.init.folders import write_model, write_stable_diffusion
 
 from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
 
@@ -130,10 +130,28 @@ def test_damaged_weights_are_named(folder: Path) -> None:
         TextEncoder.load(folder)
 
 
+def test_tensors_beyond_those_of_the_encoder_are_left_alone(made: Path, folder: Path) -> None:
+    """The first published files hold the table `position_ids`, which is computed now."""
+    file = folder / "text_encoder/model.safetensors"
+    weights = load_file(file)
+    save_file({**weights, "text_model.more": torch.zeros(3)}, file, {"format": "pt"})
+    assert torch.equal(TextEncoder.load(folder)(PROMPTS), TextEncoder.load(made)(PROMPTS))
+
+
+def test_weights_that_are_not_finite_are_named(folder: Path) -> None:
+    file = folder / "text_encoder/model.safetensors"
+    weights = load_file(file)
+    key = sorted(weights)[-1]
+    weights[key].view(-1)[0] = torch.inf
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(OcmError, match=rf"model\.safetensors: {key} has values .* not finite"):
+        TextEncoder.load(folder)
+
+
 def test_without_transformers_the_command_is_said(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_encoder, "find_spec", lambda name: None)
+    monkeypatch.setattr(diffusers_models, "find_spec", lambda name: None)
     with pytest.raises(OcmError, match=r"transformers: `pip install 'ocm-core\[text\]'`"):
         api.load(made, prompts=["a cat"])
 

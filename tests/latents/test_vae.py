@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ocm_core.errors import OcmError
-from ocm_core.latents.autoencoder import AutoencoderKL, new_autoencoder
 from ocm_core.latents.vae import CONFIG as CONFIG_FILE
-from ocm_core.latents.vae import WEIGHTS, Vae, save_folder
+from ocm_core.latents.vae import WEIGHTS, AutoencoderKL, Vae, new_autoencoder, save_folder
 
 from .tiny import CONFIG, images, saved, tiny
 
@@ -97,6 +96,12 @@ def drop(folder: Path) -> None:
 def reshape(folder: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     tensors["quant_conv.bias"] = tensors["quant_conv.bias"][:3].clone()
+    save_file(tensors, folder / WEIGHTS)
+
+
+def poison(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    tensors["quant_conv.bias"][1] = torch.nan
     save_file(tensors, folder / WEIGHTS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocm_core.latents.autoencoder import AutoencoderKL, new_autoencoder
+from ocm_core.latents.vae import AutoencoderKL, new_autoencoder
 
 CONFIG: dict[str, Any] = {
     "in_channels": 3,

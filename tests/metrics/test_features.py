@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,18 +13,17 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.errors import OcmError
 from ocm_core.features import classifier, efficientnet_lite0, inception
 from ocm_core.features.classifier import Classifier, ClassifierNetwork
 from ocm_core.features.classifier_training import TrainedClassifier, train_classifier
 from ocm_core.features.efficientnet_lite0 import EfficientNetLite0
-from ocm_core.features.interface import extract, feature_batches
-from ocm_core.features.resizing import resized
-from ocm_core.io.lock import Lock
+from ocm_core.features.interface import extract, feature_batches, resized
+from ocm_core.io.fetch import Lock
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.pipeline.sources import closure
 from ocm_core.schema.experiment import OptimiserParams
+from tests.goldens_io import arrays
 from tests.metrics.tiny_inception import Layers, TinyInception
 
 
@@ -65,20 +65,23 @@ def test_what_is_no_batch_of_images_is_refused(wrong: Tensor) -> None:
         extract(Brightness(), wrong, 4)
 
 
-def test_torchvision_can_be_imported_and_asked_twice() -> None:
-    make_torchvision_importable()
-    make_torchvision_importable()
-    from torchvision.transforms.functional import resize
-
-    assert resize(images(1), [8, 8]).shape == (1, 3, 8, 8)
-
-
 def test_resizing_keeps_levels_and_repeats_grey() -> None:
     grey = torch.tensor([0, 127, 255], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 1, 8, 8)
     large = resized(grey, 20)
     assert large.shape == (3, 3, 20, 20)
     assert torch.equal(large, grey.float()[:, :, :1, :1].expand(3, 3, 20, 20))
     assert torch.equal(resized(images(2), 16), images(2).float())
+
+
+@pytest.mark.parametrize("side", [6, 20])
+def test_resizing_is_clean_fids(side: int) -> None:
+    assert np.array_equal(resized(images(2), side), arrays("clean_fid")[f"resized_{side}"])
+
+
+@pytest.mark.parametrize(("count", "channels"), [(2, 3), (2, 1), (1, 3), (1, 1)])
+def test_resized_images_are_channels_last(count: int, channels: int) -> None:
+    """Another layout takes other convolutions, and features differ in their last digits."""
+    assert resized(images(count, channels), 20).stride() == (1200, 1, 60, 3)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +126,10 @@ def test_efficientnet_has_imagenet_in_it(efficientnet: EfficientNetLite0) -> Non
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     torch.manual_seed(0)
-    torch.jit.script(TinyInception()).save(tmp_path / inception.FILE)
-    return tmp_path
+    path = tmp_path / "inception" / inception.FILE
+    path.parent.mkdir()
+    torch.jit.script(TinyInception()).save(path)
+    return path.parent
 
 
 @pytest.fixture
@@ -132,73 +137,73 @@ def lock(tmp_path: Path) -> Lock:
     return Lock(tmp_path / "checkpoints.lock.json")
 
 
-def test_inception_is_clean_fids(folder: Path, lock: Lock) -> None:
-    make_torchvision_importable()
-    from cleanfid.features import InceptionV3W
-    from cleanfid.fid import get_model_features
-
-    batch = images(4, side=40)
-    expected = get_model_features(
-        lambda _: batch,
-        InceptionV3W(str(folder), download=False),
-        num_gen=4,
-        batch_size=4,
-        device=torch.device("cpu"),
-        verbose=False,
-    )
-    space = inception.build(folder, "cpu", lock=lock)
-    found = extract(space, batch, 3)
-    assert found.shape == (4, space.dimension) and space.name == "inception"
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("inside", [False, True])
+def test_inception_is_clean_fids(inside: bool, folder: Path) -> None:
+    space = inception.build(folder, "cpu", resize_inside=inside)
+    features = extract(space, images(4, side=40), 3)
+    assert features.shape == (4, space.dimension)
+    assert space.name == ("inception (its own resizing)" if inside else "inception")
+    expected = arrays("clean_fid")["inception_resizing_inside" if inside else "inception"]
+    np.testing.assert_allclose(features[:, ::64], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_inception_can_resize_by_itself_as_older_figures_have_it(folder: Path, lock: Lock) -> None:
-    make_torchvision_importable()
-    from cleanfid.features import InceptionV3W
-
-    older = inception.build(folder, "cpu", lock=lock, resize_inside=True)
-    batch = images(4, side=40)
-    expected = InceptionV3W(str(folder), download=False, resize_inside=True)(batch.float())
-    torch.testing.assert_close(older.features(batch), expected)
-    assert older.name == "inception (its own resizing)"
-    clean = inception.build(folder, "cpu", lock=lock).features(batch)
-    assert not torch.allclose(clean, expected, rtol=1e-3)
-
-
-def test_first_use_records_the_digest_and_another_file_is_refused_unopened(
-    folder: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch
+def test_the_first_fetch_records_the_digest_and_another_file_is_refused_unopened(
+    folder: Path, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inception.build(folder, "cpu", lock=lock)
-    assert list(json.loads(lock.path.read_text())) == ["inception/inception-2015-12-05.pt"]
-    inception.build(folder, "cpu", lock=lock)
+    for _ in range(2):
+        inception.fetch(tmp_path, folder, lock)
+        assert list(json.loads(lock.path.read_text())) == ["inception/inception-2015-12-05.pt"]
+        assert (tmp_path / inception.FILE).read_bytes() == (folder / inception.FILE).read_bytes()
     torch.manual_seed(1)
     torch.jit.script(TinyInception()).save(folder / inception.FILE)
-    monkeypatch.setattr(torch.jit, "load", lambda path: pytest.fail("it was opened"))
+    monkeypatch.setattr(torch.jit, "load", lambda path, **_: pytest.fail("it was opened"))
     with pytest.raises(OcmError, match=r"expected sha256 \w{64} .* as recorded in .*lock\.json"):
-        inception.build(folder, "cpu", lock=lock)
+        inception.fetch(tmp_path, folder, lock)
 
 
-def test_inception_is_never_downloaded(tmp_path: Path, lock: Lock) -> None:
+def test_building_inception_downloads_nothing(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints" / "inception"
-    with pytest.raises(OcmError, match=r"no such file; fetch it by hand from https://\S+\.pt, and"):
-        inception.build(path, "cpu", lock=lock)
+    with pytest.raises(OcmError, match=r"no such file; fetch it by hand from https://\S+\.pt, lin"):
+        inception.build(path, "cpu")
     assert (
         Path("checkpoints/inception/inception-2015-12-05.pt") == inception.FOLDER / inception.FILE
     )
     assert not path.exists()
 
 
-def test_what_is_no_inception_is_refused_and_not_recorded(tmp_path: Path, lock: Lock) -> None:
-    path = tmp_path / inception.FILE
+def write_page(path: Path) -> None:
     path.write_text("<html>quota</html>")
-    with pytest.raises(OcmError, match="found a web page"):
-        inception.build(tmp_path, "cpu", lock=lock)
+
+
+def write_layers(path: Path) -> None:
     torch.jit.script(Layers()).save(path)
-    with pytest.raises(OcmError, match=r"expected clean-fid's Inception .* no attribute 'layers'"):
-        inception.build(tmp_path, "cpu", lock=lock)
+
+
+def write_tensors(path: Path) -> None:
     torch.save({"weight": torch.zeros(3)}, path)
-    with pytest.raises(OcmError, match="expected clean-fid's Inception in TorchScript"):
-        inception.build(tmp_path, "cpu", lock=lock)
+
+
+def write_nan(path: Path) -> None:
+    network = TinyInception()
+    network.layers.linear.weight.data[3, 4] = torch.nan
+    torch.jit.script(network).save(path)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (write_page, "found a web page"),
+        (write_layers, r"expected clean-fid's Inception .* no attribute 'layers'"),
+        (write_tensors, "expected clean-fid's Inception in TorchScript"),
+        (write_nan, r"layers\.linear\.weight has values that are not finite"),
+    ],
+)
+def test_what_is_no_inception_is_refused_and_not_recorded(
+    write: Callable[[Path], None], message: str, folder: Path, lock: Lock
+) -> None:
+    write(folder / inception.FILE)
+    with pytest.raises(OcmError, match=message):
+        inception.fetch(folder.parent, folder, lock)
     assert not lock.path.exists()
 
 

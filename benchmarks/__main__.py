@@ -14,7 +14,7 @@ from benchmarks import record, suite
 from benchmarks.page import page
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_text
-from ocm_core.report.page.render import render
+from ocm_core.report.render import render
 
 EXAMPLES = """examples:
   python -m benchmarks

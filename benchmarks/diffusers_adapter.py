@@ -9,21 +9,17 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from diffusers.models.unets.unet_2d import UNet2DModel
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor
 
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.measuring import interleaved
 from benchmarks.networks import drawn
 from ocm_core import api
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.covariance.ocm import Method
 from ocm_core.diffusion.denoiser import Denoiser
-
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.models.unets.unet_2d import UNet2DModel  # noqa: E402
-from diffusers.schedulers.scheduling_ddpm import DDPMScheduler  # noqa: E402
 
 REPEATS = 9
 T = 500

@@ -13,12 +13,13 @@ from benchmarks.measuring import interleaved
 from benchmarks.networks import cifar10_unet
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ddim
-from ocm_core.samplers.diffusers_solver import DiffusersSolver
-from ocm_core.samplers.order import Order
+from ocm_core.sampling.diffusers_solver import DiffusersSolver
+from ocm_core.sampling.order import Order
+from ocm_core.sampling.recipe import Recipe
 
 from diffusers import UniPCMultistepScheduler  # isort: skip  # after what makes it importable
 
@@ -35,14 +36,14 @@ class FewSteps:
     def noise(self) -> SampleNoise:
         return SampleNoise(0, range(BATCH), self.shape)
 
-    def chain(self) -> Tensor:
-        visited = chains.even(self.denoiser.schedule.steps, STEPS)
-        method, clip = covariance.build("delta"), Clip(x0=1.0)
-        return ddim(self.denoiser, method, visited, self.noise, order=self.order, clip=clip).x
+    def recipe(self) -> Tensor:
+        visited = rules.even(self.denoiser.schedule.steps, STEPS)
+        recipe = Recipe(visited, covariance.build("delta"), Ddim(), self.order, clip=Clip(x0=1.0))
+        return recipe.draw(self.denoiser, self.noise).x
 
     def solver(self) -> Tensor:
-        solver = DiffusersSolver("UniPCMultistepScheduler", {}, self.denoiser.schedule, 1.0)
-        return solver.draw(lambda x, t: self.denoiser.predict(x, t).eps, self.noise, STEPS)
+        solver = DiffusersSolver("UniPCMultistepScheduler", {}, self.denoiser.schedule, STEPS, 1.0)
+        return solver.draw(self.denoiser, self.noise).x
 
     @torch.no_grad()
     def their_loop(self) -> Tensor:
@@ -66,7 +67,7 @@ def _few() -> FewSteps:
 
 def _second_order() -> Measured:
     few = _few()
-    compared = interleaved(replace(few, order=2).chain, few.chain, REPEATS)
+    compared = interleaved(replace(few, order=2).recipe, few.recipe, REPEATS)
     return compared.measured(batch=BATCH, steps=STEPS, network="UNet of CIFAR10")
 
 

@@ -21,12 +21,13 @@ from benchmarks.interface import Benchmark, Measured
 from benchmarks.measuring import exponent, seconds
 from benchmarks.networks import small_denoiser
 from ocm_core import covariance
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ddpm
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 
@@ -39,10 +40,10 @@ MEMORY_SAMPLES, MEMORY_BATCH = 200, 50
 def sample(
     denoiser: Denoiser, count: int, steps: int, keep: Callable[[int, torch.Tensor], None]
 ) -> None:
-    method, chain = covariance.build("beta"), chains.even(1000, steps)
+    recipe = Recipe(rules.even(1000, steps), covariance.build("beta"), Ddpm())
     for first in range(0, count, BATCH):
         noise = SampleNoise(0, range(first, first + BATCH), SHAPE)
-        keep(first, ddpm(denoiser, method, chain, noise).x)
+        keep(first, recipe.draw(denoiser, noise).x)
 
 
 def bound(denoiser: Denoiser, count: int) -> None:
@@ -51,7 +52,7 @@ def bound(denoiser: Denoiser, count: int) -> None:
     x0 = torch.zeros(BATCH, *SHAPE)
     for first in range(0, count, BATCH):
         at = partial(SampleNoise, indices=range(first, first + BATCH), shape=SHAPE)
-        likelihood.bounds({"K": chains.even(1000, STEPS)}, x0, at)
+        likelihood.bounds({"K": rules.even(1000, STEPS)}, x0, at)
 
 
 def _discard(first: int, x: torch.Tensor) -> None:
@@ -74,12 +75,11 @@ def _peak(count: int) -> int:
     """Of this process, in kilobytes; run in a process of its own."""
     torch.set_num_threads(1)
     denoiser, batch = small_denoiser(), MEMORY_BATCH
+    recipe = Recipe(rules.even(1000, 2), covariance.build("beta"), Ddpm())
     plan = StoreLayout(items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch)
 
     def shard(rows: range) -> dict[str, np.ndarray]:
-        noise = SampleNoise(0, rows, SHAPE)
-        drawn = ddpm(denoiser, covariance.build("beta"), chains.even(1000, 2), noise)
-        return {"x": drawn.x.numpy()}
+        return {"x": recipe.draw(denoiser, SampleNoise(0, rows, SHAPE)).x.numpy()}
 
     with TemporaryDirectory() as folder:
         writer.write(Path(folder) / "x.zarr", plan, shard, {})

@@ -3,14 +3,13 @@
 `python -m benchmarks.held_out_loss cifar10_small --seconds 270 train.score.batch_size=32` trains
 the network as the stage `score` would, in one thread, with the learning rate decaying over as many
 iterations as fit. The last tenth of the training images is held out. What the network of the whole
-training has on test images is a stage, `evaluate_loss`.
+training has on test images is a stage, `score_loss`.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,9 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.measuring import seconds, single_thread
-from ocm_core.artifacts.dataset import ARCHIVES
-from ocm_core.artifacts.score import new_denoiser, new_score
-from ocm_core.datasets.interface import Split
+from ocm_core.datasets.base import Split
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.schedule import q_sample
@@ -30,6 +27,8 @@ from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch
+from ocm_core.stages._networks import new_denoiser, new_score
+from ocm_core.stages.fetch_data import ARCHIVES
 from ocm_core.training.loop import fit
 from ocm_core.training.score_matching import ScoreMatching
 
@@ -60,8 +59,7 @@ class MirroredItems:
 
 def held_out_loss(experiment: Experiment, budget: float) -> tuple[int, float]:
     """Iterations, and the mean of (ε - ε̂)² over held-out images, timesteps and pixels."""
-    module = import_module(f"ocm_core.datasets.{experiment.data.kind}")
-    split = module.open_data(experiment.data, ARCHIVES).splits["train"]
+    split = experiment.data.open(ARCHIVES).splits["train"]
     items = MirroredItems(split, len(split) * 9 // 10, require(experiment.levels))
     trial = seconds(lambda: _trained(experiment, items, TRIAL)) / TRIAL
     iterations = int(budget / trial)

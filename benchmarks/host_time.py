@@ -21,20 +21,21 @@ from torch import Tensor, nn
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.synchronisations import META, MetaNoise, Synchronisations
 from ocm_core import covariance
-from ocm_core.ahead import beside
 from ocm_core.checkpoints.registry import CHECKPOINTS
-from ocm_core.covariance.interface import Clip, Tally
+from ocm_core.covariance.interface import Clip, ClipCounter
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
+from ocm_core.prefetch import in_background
 from ocm_core.rng.noise import Noise, SampleNoise
-from ocm_core.samplers.ancestral import ddpm
+from ocm_core.sampling.recipe import Recipe
 
 REPEATS = 5
 CLIP = Clip(x0=1.0, c_max=1.0)
@@ -88,8 +89,9 @@ class HostStep:
 
     def draw(self) -> None:
         noise = FirstElement(SampleNoise(0, range(self.batch), self.shape, draws=self.steps))
-        chain, method = chains.even(1000, self.steps), covariance.build("ocm")
-        ddpm(self.denoiser, method, chain, noise, clip=CLIP, last_sigma=0.1)
+        timesteps, method = rules.even(1000, self.steps), covariance.build("ocm")
+        recipe = Recipe(timesteps, method, Ddpm(), clip=CLIP, final_sigma=0.1)
+        recipe.draw(self.denoiser, noise)
 
     def measure(self) -> Measured:
         self.draw()
@@ -109,9 +111,9 @@ class HostStep:
 
     def _milliseconds(self) -> tuple[float, float]:
         """A step's CPU time of the main thread and of the other one."""
-        start = time.thread_time(), beside(time.thread_time).result()
+        start = time.thread_time(), in_background(time.thread_time).result()
         self.draw()
-        stop = time.thread_time(), beside(time.thread_time).result()
+        stop = time.thread_time(), in_background(time.thread_time).result()
         main, drawing = (1e3 * (b - a) / self.steps for a, b in zip(start, stop, strict=True))
         return main, drawing
 
@@ -124,12 +126,12 @@ def _synchronisations() -> Measured:
         heads = {"ocm": CovarianceHead(network.make_head(checkpoint.head))}
     schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
     denoiser = Denoiser(network, schedule, checkpoint.time, heads)
-    noise = MetaNoise(2, load(checkpoint.name).shape)
-    method, tallies = covariance.build("ocm"), {"ocm": Tally()}
+    noise = MetaNoise(2, compose(checkpoint.name).shape)
+    method, counters = covariance.build("ocm"), {"ocm": ClipCounter()}
     with Synchronisations() as waits:
-        ddpm(denoiser, method, chains.even(1000, steps), noise, clip=CLIP)
+        Recipe(rules.even(1000, steps), method, Ddpm(), clip=CLIP).draw(denoiser, noise)
         bound = Likelihood(denoiser, {"ocm": method}, Decoder(256), CLIP)
-        seen = bound.evaluate(noise.normal(), 500, noise, None, tallies)
+        seen = bound.evaluate(noise.normal(), 500, noise, None, counters)
         for s in (0, 250):
             seen.terms(transition(schedule, s, 500), ["ocm"])
     return Measured.exactly(len(waits.found) / (steps + 1), steps=steps + 1)

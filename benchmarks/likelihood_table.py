@@ -1,13 +1,13 @@
-"""The likelihoods of all methods and chains computed together, against each one separately.
+"""The likelihoods of all methods and timesteps computed together, against each one separately.
 
-For six methods and six chains. A separate run evaluates the network K times per image; all together
-evaluate it once at each timestep that some chain visits. Evaluations are counted for the full
-chains; time is measured with chains of a tenth of the length, on a small network that takes most of
-the time nevertheless, as real ones do.
+For six methods and six nfe. A separate run evaluates the network `nfe` times per image; all
+together evaluate it once at each timestep that one of them visits. Evaluations are counted for the
+full nfe; time is measured with a tenth of it, on a small network that takes most of the time
+nevertheless, as real ones do.
 
-And what optimal chains take, as in `digits`: the costs of all steps between 92 timesteps on 128
-training images, and the chains of all lengths; against the table on 360 test images, ten times the
-one with chains of a tenth of the length.
+The second benchmark times optimal timesteps, as in `digits`: the costs of all steps between 92
+timesteps on 128 training images, and the timesteps of all nfe; against the table on 360 test
+images, ten times the one with a tenth of the nfe.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from benchmarks.measuring import Comparison, interleaved
 from benchmarks.networks import small_unet
 from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.likelihood.bound import Bound, Likelihood
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.schema.chains import PowerChain
+from ocm_core.schema.timesteps import PowerTimesteps
 from ocm_core.shapes import Batch, Images, Labels, Times
 
 METHODS = ("beta", "beta_tilde", "analytic", "npr", "sn", "ocm")
@@ -41,7 +41,7 @@ WIDTH = 96
 IMAGES = 4
 TEST_IMAGES, TRAINING_IMAGES, POINTS = 360, 128, 92
 REPEATS = 3
-CHAIN_REPEATS = 1  # each takes a while
+TIMESTEPS_REPEATS = 1  # each takes a while
 
 Cells = Mapping[tuple[str, str], Bound]
 
@@ -82,36 +82,36 @@ class SquareHead(nn.Module):
 class LikelihoodTable:
     denoiser: Denoiser
     x0: Tensor
-    chains: Mapping[str, Chain]
+    timesteps: Mapping[str, Timesteps]
 
     @classmethod
     def on(cls, denoiser: Denoiser, images: int, steps: Sequence[int]) -> LikelihoodTable:
         network = denoiser.network
         heads = {name: CovarianceHead(network.make_head("simple")) for name in ("npr", "sn", "ocm")}
         moments = torch.linspace(1, 1e-4, denoiser.schedule.steps + 1, dtype=torch.float64)
-        found = {str(k): chains.even(denoiser.schedule.steps, k) for k in steps}
+        found = {str(k): rules.even(denoiser.schedule.steps, k) for k in steps}
         x0 = torch.rand(images, 1, 8, 8) * 2 - 1
         return cls(replace(denoiser, heads=heads, moments=moments), x0, found)
 
     def together(self) -> Cells:
-        return self._bounds(METHODS, self.chains)
+        return self._bounds(METHODS, self.timesteps)
 
-    def optimal_chains(self, points: int) -> Mapping[str, Mapping[int, Chain]]:
+    def optimal_timesteps(self, points: int) -> Mapping[str, Mapping[int, Timesteps]]:
         """Of each method, of every length that a grid of so many timesteps allows."""
-        squares = PowerChain(exponent=2.0, first=1)
-        grid = chains.grid(squares, self.denoiser.schedule, points)
+        squares = PowerTimesteps(exponent=2.0, first=1)
+        grid = rules.grid(squares, self.denoiser.schedule, points)
         costs = self._likelihood(METHODS).step_costs(grid, self.x0, self._noise_at)
         return {name: table.optimal() for name, table in costs.items()}
 
     def each_cell(self) -> Cells:
-        cells = ((method, name) for method in METHODS for name in self.chains)
+        cells = ((method, name) for method in METHODS for name in self.timesteps)
         return {
             key: bound
             for method, name in cells
-            for key, bound in self._bounds((method,), {name: self.chains[name]}).items()
+            for key, bound in self._bounds((method,), {name: self.timesteps[name]}).items()
         }
 
-    def _bounds(self, methods: tuple[str, ...], chosen: Mapping[str, Chain]) -> Cells:
+    def _bounds(self, methods: tuple[str, ...], chosen: Mapping[str, Timesteps]) -> Cells:
         return self._likelihood(methods).bounds(chosen, self.x0, self._noise_at)[0]
 
     def _likelihood(self, methods: tuple[str, ...]) -> Likelihood:
@@ -139,12 +139,12 @@ def _time() -> Measured:
     return compared.measured(images=IMAGES, steps=SHORT, network=f"UNet of width {WIDTH}, 8×8")
 
 
-def _chains() -> Measured:
+def _timesteps() -> Measured:
     full, tenth = (Denoiser(small_unet(), schedules.linear(steps[-1])) for steps in (STEPS, SHORT))
     training = LikelihoodTable.on(full, TRAINING_IMAGES, ())
     test = LikelihoodTable.on(tenth, TEST_IMAGES, SHORT)
     compared = interleaved(
-        lambda: training.optimal_chains(POINTS), test.together, CHAIN_REPEATS, warm=False
+        lambda: training.optimal_timesteps(POINTS), test.together, TIMESTEPS_REPEATS, warm=False
     )
     whole = Comparison(compared.ours, [10 * seconds for seconds in compared.baseline])
     return whole.measured(images=(TRAINING_IMAGES, TEST_IMAGES), points=POINTS)
@@ -169,10 +169,10 @@ BENCHMARKS = [
         note="7 times faster",
     ),
     Benchmark(
-        name="optimal_chains_time",
-        what="time, optimal chains of every length, 6 methods",
+        name="optimal_timesteps_time",
+        what="time, optimal timesteps of every length, 6 methods",
         baseline=_TABLE,
         target=0.15,
-        measure=_chains,
+        measure=_timesteps,
     ),
 ]

@@ -12,7 +12,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.networks import build
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
 from ocm_core.schema.experiment import TrunkNetworkParams
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -47,13 +47,13 @@ def _published(checkpoint: Checkpoint) -> tuple[Denoiser, nn.Module, tuple[int, 
     return (
         Denoiser(network, schedule, checkpoint.time),
         drawn(network.make_head(checkpoint.head)),
-        load(checkpoint.name).shape,
+        compose(checkpoint.name).shape,
     )
 
 
 def small_unet(width: int = 16) -> ScoreNetwork:
     """The network of `digits`: two levels, 8×8 grey images."""
-    network = load("digits").network
+    network = compose("digits").network
     assert isinstance(network, TrunkNetworkParams)
     return drawn(build(network.family, network.config | {"base_channels": width}))
 

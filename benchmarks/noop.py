@@ -16,8 +16,8 @@ from statistics import median
 
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.measuring import seconds
-from ocm_core.params.resolved import load
-from ocm_core.pipeline.staleness import states
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.state import UP_TO_DATE, states
 
 EXPERIMENT = "digits"
 REPEATS = 3
@@ -45,7 +45,7 @@ TOOLS = {
         3.0,
     ),
     "dvc": PipelineTool(
-        ("dvc", "repro", f"{EXPERIMENT}-report"),
+        ("dvc", "repro", f"report@{EXPERIMENT}"),
         "--dry",
         "Data and pipelines are up to date",
         4.0,
@@ -54,7 +54,7 @@ TOOLS = {
 
 
 def _time(tool: PipelineTool) -> Measured:
-    unready = [task for task, state in states(load(EXPERIMENT)).items() if state != "current"]
+    unready = [task for task, state in states(graph_of(EXPERIMENT)).items() if state != UP_TO_DATE]
     if unready:
         reason = f"{len(unready)} tasks of {EXPERIMENT} are missing or stale"
         return Measured.not_run(f"{reason}; run `make report` first")

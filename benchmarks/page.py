@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
 from benchmarks.interface import Benchmark, Outcome
 from benchmarks.suite import number, spread, verdict
-from ocm_core.report.figures.charts import axis, layout, log_axis, plain
-from ocm_core.report.page.document import DataTable, Figure, Page, Plot, Section
-from ocm_core.report.page.style import var
+from ocm_core.report.charts import Spec, axis, layout, log_axis
+from ocm_core.report.document import DataTable, Figure, Page, Plot, Section
+from ocm_core.report.style import var
 from ocm_core.text import plural
 
 Benchmarks = Mapping[str, Benchmark]
@@ -73,7 +71,7 @@ def _against(found: Found) -> Section:
                 "Left of the line a target holds.",
                 label="Measured figures of all benchmarks as shares of their targets",
                 panes=tuple(
-                    Plot("", plain(_shares({name: found[name] for name in some})))
+                    Plot("", _shares({name: found[name] for name in some}))
                     for some in (names[i : i + _A_CHART] for i in range(0, len(names), _A_CHART))
                 ),
                 table=DataTable("shares", ("benchmark", "low", "measured", "high", "target"), rows),
@@ -83,24 +81,18 @@ def _against(found: Found) -> Section:
     )
 
 
-def _shares(found: Found) -> go.Figure:
+def _shares(found: Found) -> Spec:
     names = [name for name in found if found[name].target][::-1]  # nothing is a share of 0
     low, measured, high = zip(
         *([(x or 0.0) / found[n].target for x in _range(found[n])] for n in names), strict=True
     )
-    figure = go.Figure(
-        layout=layout(
-            xaxis=axis("measured, as a share of the target", range=[0, 2]),
-            yaxis=axis("", tickfont={"size": 11}),
-            shapes=[_target_line()],
-        )
-    )
-    figure.add_scatter(
-        x=measured,
-        y=names,
-        mode="markers",
-        marker={"size": 9, "color": [var("good" if found[n].holds else "bad") for n in names]},
-        error_x={
+    points = {
+        "type": "scatter",
+        "x": measured,
+        "y": names,
+        "mode": "markers",
+        "marker": {"size": 9, "color": [var("good" if found[n].holds else "bad") for n in names]},
+        "error_x": {
             "type": "data",
             "symmetric": False,
             "array": [top - x for top, x in zip(high, measured, strict=True)],
@@ -108,9 +100,14 @@ def _shares(found: Found) -> go.Figure:
             "color": var("soft"),
             "thickness": 1,
         },
-        hovertemplate="%{y}: %{x:.3g} of the target<extra></extra>",
+        "hovertemplate": "%{y}: %{x:.3g} of the target<extra></extra>",
+    }
+    look = layout(
+        xaxis=axis("measured, as a share of the target", range=[0, 2]),
+        yaxis=axis("", tickfont={"size": 11}),
+        shapes=[_target_line()],
     )
-    return figure
+    return {"data": [points], "layout": look}
 
 
 def _range(m: Outcome) -> tuple[float | None, float | None, float | None]:
@@ -127,14 +124,10 @@ def _growth(found: Found) -> Section:
     panes, rows = [], []
     for name, details in curves.items():
         key = "seconds" if "seconds" in details else "peak_kilobytes"
-        figure = go.Figure(layout=layout(xaxis=log_axis("size"), yaxis=log_axis(key)))
-        figure.add_scatter(
-            x=list(details["sizes"]),
-            y=list(details[key]),
-            mode="lines+markers",
-            line={"color": var("accent")},
-        )
-        panes.append(Plot(name, plain(figure)))
+        line = {"x": list(details["sizes"]), "y": list(details[key]), "mode": "lines+markers"}
+        trace = {"type": "scatter", **line, "line": {"color": var("accent")}}
+        look = layout(xaxis=log_axis("size"), yaxis=log_axis(key))
+        panes.append(Plot(name, {"data": [trace], "layout": look}))
         rows += [(name, s, v) for s, v in zip(details["sizes"], details[key], strict=True)]
     return Section(
         "growth",

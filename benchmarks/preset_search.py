@@ -1,9 +1,9 @@
-"""How the presets were found: ways to walk a chain, measured on training images.
+"""How the presets were found: recipes, measured on training images.
 
     python -m benchmarks.preset_search digits --steps 10 --eta 0 0.5 --exponent 1 2 --first 10 50
 
 measures every combination that is named (or a preset, or the solvers of diffusers: `--preset`,
-`--rivals`) by the distance to half of the training images, which are drawn for this, from seeds
+`--baselines`) by the distance to half of the training images, which are drawn for this, from seeds
 that no experiment has, and writes a line each to a file; what the file has is not measured again.
 No test image is read. Needs the artifacts `heads`, `classifier` and `reference` of the experiment.
 """
@@ -14,34 +14,29 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from ocm_core.artifacts.feature_space import load_space
-from ocm_core.artifacts.heads import load_denoiser
-from ocm_core.artifacts.images import image_reader
-from ocm_core.artifacts.reference import load_reference
 from ocm_core.cells import Cell
 from ocm_core.features.interface import extract
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
-from ocm_core.params.document import validate
-from ocm_core.params.resolved import load
-from ocm_core.pipeline import table
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.manifests import checked_folder
-from ocm_core.rng.streams import Purpose, stream
-from ocm_core.samplers.cell_sampler import CellSampler
+from ocm_core.params.compose import validate
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.job import Inputs, open_inputs
+from ocm_core.rng.streams import Stream, stream
+from ocm_core.sampling.recipe import AnyRecipe, class_labels, draw_rows, of_cell
 from ocm_core.schema.block import require
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._images import InMemorySamples, image_reader
+from ocm_core.stages.reference import Reference, load_space
 
 FIRST_SEED = 1000  # those of experiments are smaller
 LABEL = "candidate"
-RIVALS: list[dict[str, Any]] = [
+BASELINES: list[dict[str, Any]] = [
     {"scheduler": "UniPCMultistepScheduler", "options": {}},
     {"scheduler": "DPMSolverMultistepScheduler", "options": {}},
     {
@@ -52,91 +47,69 @@ RIVALS: list[dict[str, Any]] = [
 Candidate = dict[str, Any]  # a sampler of an experiment, with one method and no grids
 
 
-@dataclass(frozen=True)
-class Drawn:
-    x: Tensor
-
-    @property
-    def count(self) -> int:
-        return len(self.x)
-
-    def read(self, rows: range) -> Tensor:
-        return self.x[rows.start : rows.stop]
-
-
 class Search:
     """The networks of an experiment, and half of its training images in its feature space."""
 
-    def __init__(self, name: str, methods: list[str], count: int, guidance: float) -> None:
+    def __init__(self, inputs: Inputs, methods: list[str], count: int, guidance: float) -> None:
         self.count, self.guidance = count, guidance
-        self.experiment = load(name)
-        heads = any(self.experiment.methods[label].needs == "head" for label in methods)
-        stages = {*_STAGES, "heads"} if heads else _STAGES
-        needed = [task for task in table.tasks(self.experiment) if task.stage in stages]
-        self.job = Job(
-            experiment=self.experiment,
-            stage="sample",
-            part="all",
-            inputs={str(task): checked_folder(name, task) for task in needed},
-            folder=Path(),
-            state=Path(),
-            requested_device="cpu",
-        )
-        self.denoiser = load_denoiser(self.job, "learned", methods)
-        space = require(self.experiment.evaluate.features).space
-        self.images_of, self.space = image_reader(self.job), load_space(self.job, space)
-        _, whole = load_reference(self.job.inputs[f"reference/{space}"])
-        rows = stream(Purpose.MANIFOLD, FIRST_SEED).permutation(len(whole.points))
+        self.experiment, self.device = inputs.experiment, inputs.device
+        self.denoiser = load_denoiser(inputs, "trained", methods)
+        space = require(self.experiment.features).space
+        self.images_of, self.space = image_reader(inputs), load_space(inputs, space)
+        _, whole = inputs.take(Reference, space).load()
+        rows = stream(Stream.MANIFOLD, FIRST_SEED).permutation(len(whole.points))
         self.real = Manifold.of(whole.points[torch.from_numpy(rows[: len(rows) // 2])])
         self.statistics = Statistics.of(self.real.points)
 
     def measure(self, candidate: Candidate, steps: int, seed: int) -> dict[str, float]:
-        sampler = self._sampler(candidate, steps, seed)
-        rows = range(self.count)
-        x = sampler.draw(rows, sampler.labels(rows)).x
-        features = extract(self.space, self.images_of(Drawn(x)), self.count)
-        found = precision_recall(real=self.real, generated=Manifold.of(features))
-        fid = frechet_distance(real=self.statistics, generated=features)
-        return {"fid": fid, "precision": found.precision, "recall": found.recall}
+        recipe, rows = self._recipe(candidate, steps, seed), range(self.count)
+        whole, device = self.experiment, self.device
+        label = class_labels(self.denoiser, whole.data.classes, seed, rows, device)
+        x = draw_rows(recipe, self.denoiser, whole.shape, rows, seed, label, device=device).x
+        features = extract(self.space, self.images_of(InMemorySamples(x)), self.count)
+        shares = precision_recall(real=self.real, generated=Manifold.of(features))
+        distance = frechet_distance(real=self.statistics, generated=features)
+        return {"frechet": distance, "precision": shares.precision, "recall": shares.recall}
 
-    def _sampler(self, candidate: Candidate, steps: int, seed: int) -> CellSampler:
+    def _recipe(self, candidate: Candidate, steps: int, seed: int) -> AnyRecipe:
         tree = self.experiment.model_dump()
-        grid = {"steps": [steps], "guidance": [self.guidance]}
+        grid = {"nfe": [steps], "guidance": [self.guidance]}
         tree["methods"].setdefault("none", {"kind": "none", "needs": "nothing"})
         tree["sample"] |= {"samplers": {LABEL: candidate | {"grids": [grid]}}}
         tree["sample"] |= {"seeds": [seed], "split": []}
-        one = validate(tree, Path("preset_search"))
-        cell = Cell("learned", LABEL, candidate["methods"][0], steps, self.guidance, seed)
-        return CellSampler(one, self.denoiser, cell, self.job.device)
+        one = validate(tree, "preset_search")
+        cell = Cell("trained", LABEL, candidate["methods"][0], steps, self.guidance, seed)
+        return of_cell(one, cell)
 
 
-_STAGES = {"score", "moments", "classifier", "reference", "encode", "vae"}
+_STAGES = {"score", "moments", "heads", "classifier", "reference", "encode", "vae"}
 
 
 def candidates(asked: argparse.Namespace) -> Iterator[Candidate]:
-    if asked.rivals:
-        yield from ({"kind": "diffusers", "methods": ["none"], **rival} for rival in RIVALS)
+    if asked.baselines:
+        yield from (
+            {"kind": "diffusers", "methods": ["none"], **baseline} for baseline in BASELINES
+        )
         return
     if asked.preset:
         yield {"kind": "preset", "name": asked.preset, "methods": asked.method}
         return
-    axes = (asked.kernel, asked.method, asked.order, asked.eta, asked.scale, chains(asked))
-    for kernel, method, order, eta, scale, chain in product(*axes):
+    axes = (asked.kernel, asked.method, asked.order, asked.eta, asked.scale, timesteps_rules(asked))
+    for kernel, method, order, eta, scale, rule in product(*axes):
         yield {
             "kind": kernel,
-            "eta": 1.0 if kernel == "ddpm" else eta,
-            "rederive_eps": False,
-            "last_sigma": None,
+            **({"eta": eta} if kernel == "ddim" else {}),
+            "clip_final_sigma": None,
             "order": order,
             "covariance_scale": scale,
-            "chain": chain,
+            "timesteps": rule,
             "methods": [method],
         }
 
 
-def chains(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    if asked.chain:
-        return [{"kind": kind} for kind in asked.chain]
+def timesteps_rules(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    if asked.timesteps:
+        return [{"kind": kind} for kind in asked.timesteps]
     return [
         {"kind": "power", "exponent": exponent, "first": first or None}
         for exponent, first in product(asked.exponent, asked.first)
@@ -145,7 +118,14 @@ def chains(asked: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> int:
     asked = _arguments()
-    search = Search(asked.experiment, asked.method, asked.count, asked.guidance)
+    graph = graph_of(asked.experiment)
+    needed = [task for task in graph.tasks if task.stage in _STAGES]
+    with open_inputs(graph, needed, "cpu") as inputs:
+        _run(asked, Search(inputs, asked.method, asked.count, asked.guidance))
+    return 0
+
+
+def _run(asked: argparse.Namespace, search: Search) -> None:
     known = asked.out.read_text().splitlines() if asked.out.exists() else []
     done = {json.dumps(json.loads(line)["what"]) for line in known}
     seeds = range(asked.seed, asked.seed + asked.seeds)
@@ -156,7 +136,6 @@ def main() -> int:
         found = search.measure(candidate, steps, seed)
         with asked.out.open("a") as file:
             print(json.dumps({"what": what, **found}), file=file)
-    return 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -170,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help="the first of them")
     parser.add_argument("--guidance", type=float, default=1.0)
-    parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--baselines", action="store_true")
     parser.add_argument("--preset", help="as it is, with one method")
     parser.add_argument("--kernel", nargs="+", default=["ddim"])
     parser.add_argument("--method", nargs="+", default=["delta"])
@@ -179,7 +158,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, nargs="+", default=[1.0])
     parser.add_argument("--exponent", type=float, nargs="+", default=[2.0])
     parser.add_argument("--first", type=int, nargs="+", default=[0])
-    parser.add_argument("--chain", nargs="+", help="kinds without parameters, instead of powers")
+    parser.add_argument(
+        "--timesteps", nargs="+", help="kinds without parameters, instead of powers"
+    )
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """A sampling step with a head against the same step without, by operations and by time.
 
-Operations are counted as by `ocm cost`, on the published networks. Time is measured where a step
+Operations are counted by PyTorch on the published networks. Time is measured where a step
 takes a second at most. The target of the `complex` head is for 64×64 images; that of LSUN, at
 256×256, is recorded in the details.
 """
@@ -12,6 +12,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.measuring import interleaved
@@ -22,9 +23,9 @@ from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.transition import Ddpm, transition
-from ocm_core.params.resolved import load
-from ocm_core.planning.network_counts import counts_of
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.transition import transition
+from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 
 REPEATS = 9
@@ -36,7 +37,7 @@ ABOVE = 0.03
 
 @dataclass(frozen=True)
 class SamplingStep:
-    """One step of a chain, with the variance of the head or a fixed one."""
+    """One sampling step, with the variance of the head or a fixed one."""
 
     denoiser: Denoiser
     x: Tensor
@@ -48,7 +49,7 @@ class SamplingStep:
         head = CovarianceHead(network.make_head(checkpoint.head))
         schedule = schedules.build(checkpoint.schedule, checkpoint.steps)
         denoiser = Denoiser(network, schedule, checkpoint.time, {"ocm": head})
-        shape = (batch, *load(checkpoint.name).shape)
+        shape = (batch, *compose(checkpoint.name).shape)
         return cls(denoiser, torch.zeros(shape), torch.ones(shape))
 
     @torch.no_grad()
@@ -64,9 +65,19 @@ class SamplingStep:
 
 
 def operations(name: str) -> tuple[float, float]:
-    """For one image: of the network without its head, and of the head."""
-    found = counts_of(name)
-    return found.evaluation.of(1).operations, found.head.of(1).operations
+    """Count one image: the network without its head, and the head."""
+    checkpoint = CHECKPOINTS[name]
+    network_count, head_count = (FlopCounterMode(display=False) for _ in range(2))
+    with torch.device("meta"), torch.no_grad():
+        network = checkpoint.network().eval()
+        head = CovarianceHead(network.make_head(checkpoint.head))
+        x, t, label = torch.zeros(1, *compose(name).shape), torch.ones(1), torch.zeros(1).long()
+        with network_count:
+            features = network.features(x, t, label if network.conditional else None)
+            network.readout(features)
+        with head_count:
+            head(features)
+    return network_count.get_total_flops(), head_count.get_total_flops()
 
 
 def ratio_of_operations(name: str) -> float:

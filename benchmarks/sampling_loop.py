@@ -22,13 +22,14 @@ from benchmarks.networks import cifar10_unet, small_unet
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.rng.noise import Noise, SampleNoise
-from ocm_core.samplers.ancestral import ddpm
+from ocm_core.sampling.recipe import Recipe
 
 BATCH, STEPS, REPEATS = 1, 10, 5
 SMALL_WIDTH, SMALL_BATCH = 96, 16
@@ -40,13 +41,14 @@ class SamplingLoop:
     denoiser: Denoiser
     shape: tuple[int, ...]
     batch: int
-    chain: Chain
+    timesteps: Timesteps
     method: str = "ocm"
 
     def stage(self, noise: Noise | None = None) -> Tensor:
         drawn = SampleNoise(0, range(self.batch), self.shape)
         method, clip = covariance.build(self.method), Clip(x0=1.0, c_max=1.0)
-        return ddpm(self.denoiser, method, self.chain, noise or drawn, clip=clip).x
+        recipe = Recipe(self.timesteps, method, Ddpm(), clip=clip)
+        return recipe.draw(self.denoiser, noise or drawn).x
 
     @torch.no_grad()
     def plain(self, normal: Callable[[], Tensor] | None = None) -> Tensor:
@@ -54,7 +56,7 @@ class SamplingLoop:
         schedule, time = self.denoiser.schedule, self.denoiser.time
         draw = normal or (lambda: torch.randn(self.batch, *self.shape))
         x = draw()
-        for s, t in reversed(list(zip((0, *self.chain[:-1]), self.chain, strict=True))):
+        for s, t in reversed(list(zip((0, *self.timesteps[:-1]), self.timesteps, strict=True))):
             features = network.features(x, time(torch.full((self.batch,), t)))
             eps = network.readout(features)
             ab_t, ab_s, b_t, b_s = schedule.alpha_bar[t], schedule.alpha_bar[s], *schedule.b[[t, s]]
@@ -67,13 +69,13 @@ class SamplingLoop:
                 return mean
             c = (b_t / ab_t * (1 + head(features))).clamp(0, 1)
             x = mean + (b_st * b_s / b_t + a**2 * c).sqrt() * draw()
-        raise AssertionError("a chain ends at 0")
+        raise AssertionError("a timesteps ends at 0")
 
 
 def _loop() -> Measured:
     denoiser, net, shape = cifar10_unet()
     able = replace(denoiser, heads={"ocm": CovarianceHead(net)})
-    cell = SamplingLoop(able, shape, BATCH, chains.even(1000, STEPS))
+    cell = SamplingLoop(able, shape, BATCH, rules.even(1000, STEPS))
     compared = interleaved(cell.stage, cell.plain, REPEATS)
     return compared.measured(batch=BATCH, steps=STEPS, network="UNet of CIFAR10")
 
@@ -94,8 +96,8 @@ def _variants(plain: Denoiser) -> dict[str, Denoiser]:
 def _execution() -> Measured:
     network = small_unet(SMALL_WIDTH)
     plain = Denoiser(network, schedules.linear(1000))
-    shape, chain = (1, 8, 8), chains.even(1000, STEPS)
-    base = SamplingLoop(plain, shape, SMALL_BATCH, chain, "beta")
+    shape, timesteps = (1, 8, 8), rules.even(1000, STEPS)
+    base = SamplingLoop(plain, shape, SMALL_BATCH, timesteps, "beta")
     effects = {
         name: interleaved(replace(base, denoiser=variant).stage, base.stage, REPEATS)
         for name, variant in _variants(plain).items()

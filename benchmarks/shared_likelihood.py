@@ -18,11 +18,11 @@ import torch
 from benchmarks.interface import Benchmark, Measured
 from benchmarks.networks import small_denoiser
 from ocm_core import covariance
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.distributed import current_rank, joined
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.rng.noise import SampleNoise, Use
+from ocm_core.rng.noise import NoiseFor, SampleNoise
 
 BATCHES, BATCH, STEPS, REPEATS = 8, 32, 25, 3
 SHAPE = (1, 8, 8)
@@ -32,9 +32,9 @@ def compute(rows: range) -> None:
     methods = {kind: covariance.build(kind) for kind in ("beta", "beta_tilde")}
     x0 = torch.zeros(len(rows), *SHAPE)
     Likelihood(small_denoiser(), methods, Decoder(17)).bounds(
-        {"K": chains.even(1000, STEPS)},
+        {"K": rules.even(1000, STEPS)},
         x0,
-        lambda t: SampleNoise(0, rows, SHAPE, "cpu", Use.LIKELIHOOD, t, draws=1),
+        lambda t: SampleNoise(0, rows, SHAPE, "cpu", NoiseFor.LIKELIHOOD, t, draws=1),
     )
 
 

@@ -21,7 +21,7 @@ from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
-from ocm_core.networks.recomputing import recompute_blocks
+from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
 from ocm_core.rng.batches import BatchRng
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
@@ -96,7 +96,7 @@ def _memory(build: Build) -> Measured:
     """Gradients of the trunk are allocated before, so that they do not count for the baseline."""
     steps = TrainingStep.on(build)
     published, plain = peak_bytes(steps.published), peak_bytes(steps.ours)
-    recompute_blocks(steps.denoiser.network)
+    enable_gradient_checkpointing(steps.denoiser.network)
     ours = peak_bytes(steps.ours)
     return Measured.exactly(
         ours / published,

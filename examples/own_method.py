@@ -2,9 +2,9 @@
 
     python examples/own_method.py --share 0.9
 
-Nine Gaussians in the plane, their true score, and ten steps of DDPM: the distance of the samples to
-the data (MMD, lower is better). With a file of its own in ocm_core/covariance/ the method can be
-named in every experiment; docs/adding.md goes on from here.
+The data are nine Gaussians in the plane, with their exact score. It prints the distance of samples
+to the data after ten DDPM steps (MMD, lower is better). With a file of its own in
+ocm_core/covariance/ the method can be named in every experiment; docs/adding.md continues here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from torch import Tensor
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import CovarianceMethod, PosteriorMethod
-from ocm_core.datasets.mixture import open_data
-from ocm_core.diffusion.chains import even
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import linear
+from ocm_core.diffusion.timesteps import even
 from ocm_core.metrics.mmd import MmdTo
-from ocm_core.networks.mixture import true_score
-from ocm_core.params.resolved import load
+from ocm_core.networks.mixture import exact_score
+from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ddpm
+from ocm_core.sampling.recipe import Recipe
+from ocm_core.stages import mmd
 
 
 class Share(PosteriorMethod):
-    """Of the data given x_t, a share of the variance that a white x_0 would have."""
+    """A share of the variance that a white x_0 would have, given x_t."""
 
     share: float = 0.5
 
@@ -42,18 +43,19 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--count", type=int, default=1000, help="of samples")
     given = parser.parse_args()
-    experiment = load("toy_mog9")
-    test = open_data(experiment.data, Path()).splits["test"].read(range(given.count))
-    distance = MmdTo.set(torch.from_numpy(test), experiment.evaluate.mmd.bandwidths)
+    experiment = compose("toy_mog9")
+    test = experiment.data.open(Path()).splits["test"].read(range(given.count))
+    distance = MmdTo.set(torch.from_numpy(test), mmd.STAGE.settings(experiment).bandwidths)
     schedule = linear(1000)
-    model = Denoiser(true_score(experiment.data, schedule), schedule)
+    model = Denoiser(exact_score(experiment.data, schedule), schedule)
     methods: list[CovarianceMethod] = [
         *(covariance.build(name) for name in ("beta", "beta_tilde", "exact_diag")),
         Share(label="share", share=given.share),
     ]
     for method in methods:  # from the same noise
         noise = SampleNoise(0, range(given.count), (2,))
-        samples = ddpm(model, method, even(schedule.steps, 10), noise).x
+        recipe = Recipe(even(schedule.steps, 10), method, Ddpm())
+        samples = recipe.draw(model, noise).x
         print(f"{method.label:>10}: {distance(samples):.3f}")
 
 

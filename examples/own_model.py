@@ -18,8 +18,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from ocm_core import api
-from ocm_core.diffusion.chains import even
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.timesteps import even
 
 STEPS = 10
 

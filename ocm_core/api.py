@@ -1,8 +1,7 @@
-"""The short way for a model of one's own: load it, train a head, sample (docs/your_model.md).
+"""Use your own diffusion model: load it, train a head, sample (docs/your_model.md).
 
 Images are in [-1, 1] and have 256 levels, with limits as published; latents, the data of a folder
-with an autoencoder, have neither. Chains and heads are the published ones unless others are asked
-for.
+with an autoencoder, have neither. Timesteps and heads are the published ones by default.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 import torch
 from jaxtyping import Float64, Int
@@ -28,22 +27,23 @@ from ocm_core.checkpoints.diffusers_folder import (
 )
 from ocm_core.checkpoints.diffusers_models import (
     TIME,
+    TextEncoder,
     denoiser_of_folder,
     read_model,
     read_network,
 )
 from ocm_core.checkpoints.head_file import load_heads, save_heads
-from ocm_core.checkpoints.text_encoder import TextEncoder
 from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import kernels
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.chains import Chain, averaged
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
-from ocm_core.diffusion.guidance import guided
-from ocm_core.diffusion.schedule import Schedule
-from ocm_core.errors import OcmError
+from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.guidance import Guidance
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.timesteps import Timesteps, averaged
+from ocm_core.errors import OcmError, unknown
 from ocm_core.export.folder import Card
 from ocm_core.export.folder import save_pipeline as write_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
@@ -54,17 +54,20 @@ from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.networks.diffusers import wrapped
-from ocm_core.networks.prompts import Prompts
+from ocm_core.networks.diffusers import Prompts, wrapped
 from ocm_core.progress import Progress
-from ocm_core.rng.noise import SampleNoise, Use
+from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import seed_torch
-from ocm_core.samplers.ancestral import Watcher, ancestral
-from ocm_core.samplers.cell_sampler import kernel_of
-from ocm_core.samplers.order import Order
-from ocm_core.samplers.presets import altered, preset_named
-from ocm_core.schema.chains import ChainParams, EvenChain, ListChain, OptimalChain, PowerChain
-from ocm_core.schema.experiment import OptimiserParams, PresetName, SchedulerSchedule, WalkParams
+from ocm_core.sampling.order import Order
+from ocm_core.sampling.presets import altered, preset_named
+from ocm_core.sampling.recipe import Recipe, draw_rows
+from ocm_core.schema.experiment import OptimiserParams, PresetName, RecipeParams, SchedulerSchedule
+from ocm_core.schema.timesteps import (
+    ListedTimesteps,
+    OptimalTimesteps,
+    PowerTimesteps,
+    TimestepsParams,
+)
 from ocm_core.shapes import Images
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
@@ -84,25 +87,36 @@ __all__ = [
     "evaluate",
     "load",
     "load_heads",
-    "optimal_chain",
+    "optimal_timesteps",
+    "recipe",
     "sample",
     "save_grid",
     "save_heads",
     "save_pipeline",
+    "scheduler",
     "train_head",
     "wrap",
 ]
 
+Shape = tuple[int, int, int]  # channel, height, width
 ImageLabels = Int[Tensor, " image"] | None
-LIMITS = Clip(x0=1.0, c_max=1.0)
 LEVELS = 256
-NO_LIMITS = {"clip_x0": None, "clip_covariance": None, "levels": None}  # of latents
-LEARNED_RANGE = {"source": "network", "lower_end": "chain"}  # of `iddpm`, as DiT has it
+LEARNED_RANGE = {"source": "network", "lower_end": "timesteps"}  # of `iddpm`, as in DiT
+
+
+class RecipeOptions(TypedDict, total=False):
+    """How to sample; by default as in the papers: `ddpm`, 10 even timesteps, order 1."""
+
+    steps: int
+    preset: PresetName | None  # kernel, order, timesteps and method for this number of steps
+    sampler: str | None  # the kernel: ddpm, ddim
+    order: Order | None
+    timesteps: TimestepsParams | Timesteps | None  # a rule, or the timesteps themselves
 
 
 @dataclass(frozen=True)
 class LatentDenoiser(Denoiser):
-    """Of latents, which have no range and no levels."""
+    """A denoiser of latents, which have no range and no levels."""
 
 
 def load(
@@ -111,7 +125,7 @@ def load(
     null_class: int | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Denoiser:
-    """A folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
+    """Load a folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
 
     `null_class` is the label that stands for "no label", for guidance; a DiT has its own. Labels
     of a model that takes text are places in the list of `prompts`. Where there is an autoencoder
@@ -137,9 +151,9 @@ def wrap(
     null_class: int | None = None,
     latent: bool = False,
 ) -> Denoiser:
-    """The model, frozen from here on, with the noise schedule that it was trained with.
+    """Wrap a model, and freeze it, with the noise schedule that it was trained with.
 
-    `latent` says that its data are those of an autoencoder.
+    `latent` says that its data are the latents of an autoencoder.
     """
     config = {**scheduler.config, "_class_name": type(scheduler).__name__}
     check_scheduler(config, type(scheduler).__name__)
@@ -169,7 +183,7 @@ def train_head(
     folder: str | Path | None = None,
     progress: Progress[int] = iter,
 ) -> Denoiser:
-    """The denoiser with a trained head of `method`; in `folder`, a run that was killed resumes.
+    """Return the denoiser with a trained head of `method`; in `folder`, a killed run resumes.
 
     A relative head predicts c in proportion to its mean over these images at each t, which takes as
     long as some sixty to a hundred iterations to tell, and stays positive: better with few steps.
@@ -203,60 +217,64 @@ def train_head(
     return trained
 
 
-def sample(
+def recipe(
     denoiser: Denoiser,
-    shape: tuple[int, int, int],
     method: str | None = None,
     *,
-    steps: int = 10,
+    guidance: float = 1.0,
+    **how: Unpack[RecipeOptions],
+) -> Recipe:
+    """Return the recipe that `sample` draws by.
+
+    Each of the options can be given beside a preset. `method` is that of the preset by default,
+    and `ocm` without one. `guidance` is the scale w, for networks with a null class.
+    """
+    params, steps = _recipe_params(**how)
+    if isinstance(params.timesteps, OptimalTimesteps):
+        raise OcmError(
+            "timesteps: optimal ones are found on images; give those of"
+            " api.optimal_timesteps(denoiser, images, method, steps)"
+        )
+    return Recipe.from_params(
+        params,
+        denoiser.schedule,
+        steps,
+        _ready(denoiser, method or preset_named(how.get("preset")).method),
+        clip=_clip(denoiser),
+        levels=_levels(denoiser),
+        guidance=Guidance(guidance),
+    )
+
+
+def sample(
+    denoiser: Denoiser,
+    shape: Shape,
+    method: str | None = None,
+    *,
     count: int = 16,
     first: int = 0,
     seed: int = 0,
-    preset: PresetName | None = None,
-    sampler: Literal["ddpm", "ddim"] | None = None,
-    order: Order | None = None,
-    chain: ChainParams | Chain | None = None,
     guidance: float = 1.0,
     labels: ImageLabels = None,
     batch_size: int = 64,
-    watch: Watcher | None = None,
+    **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Images of `shape` (channel, height, width); the i-th of a seed has its own noise, always.
+    """Draw images of `shape` (channel, height, width) by the recipe of these options.
 
-    A preset is a method, sampler (kernel), order and chain for this number of steps, each of which
-    can be given beside it; without one they are those of the papers: `ocm`, `ddpm`, 1, even. A
-    chain may also be the timesteps themselves, whose number `steps` then is. `guidance` is the
-    scale w, for networks with a null class. `first` is the i to begin with; `watch` is called at
-    every step of every batch.
+    The i-th image of a seed is always the same; `first` is the i to begin with.
     """
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
-    chosen, device = preset_named(preset), _device(denoiser)
-    if isinstance(chain, tuple):
-        steps, chain = len(chain), ListChain(timesteps=[[*chain]])
-    walk = altered(chosen.walk(steps), sampler, order, chain)
-    visited = _chain(walk, denoiser.schedule, steps)
-    model, rule = guided(denoiser, guidance), _ready(denoiser, method or chosen.method)
-    drawn = [
-        ancestral(
-            model,
-            rule,
-            visited,
-            SampleNoise(seed, rows, tuple(shape), device, draws=len(visited)),
-            kernel=kernel_of(walk),
-            order=walk.order,
-            covariance_scale=walk.covariance_scale,
-            clip=_limits(denoiser),
-            last_sigma=rule.last_sigma(_last_sigma(denoiser, walk)),
-            label=None if labels is None else labels[rows.start - first :][: len(rows)].to(device),
-            watch=watch,
-        ).x
-        for rows in _batches(range(first, first + count), batch_size)
-    ]
+    chosen, device = recipe(denoiser, method, guidance=guidance, **how), _device(denoiser)
+    drawn = []
+    for rows in _batches(range(first, first + count), batch_size):
+        label = None if labels is None else labels[rows.start - first :][: len(rows)].to(device)
+        one = draw_rows(chosen, denoiser, tuple(shape), rows, seed, label, device=device)
+        drawn.append(one.x)
     return torch.cat(drawn)
 
 
-def optimal_chain(
+def optimal_timesteps(
     denoiser: Denoiser,
     images: Images,
     method: str = "ocm",
@@ -267,63 +285,65 @@ def optimal_chain(
     batch_size: int = 64,
     seed: int = 0,
     progress: Progress[int] = iter,
-) -> Chain:
-    """The timesteps of the chain that makes the bound on these images least, from a grid of many.
+) -> Timesteps:
+    """Return the timesteps that make the bound on these images least, out of a grid of many.
 
-    They had better be training images: a chain that was chosen on test images flatters them.
-    `steps` can be as many as there are `points`, which are denser near the data.
+    Use training images: timesteps that were chosen on test images flatter them. `steps` can be as
+    many as there are `points`, which are denser near the data.
     """
-    images = _data(denoiser, images, labels)
-    schedule = denoiser.schedule
-    fewer = min(points, schedule.steps)
-    grid = chains.grid(PowerChain(exponent=2.0, first=1), schedule, fewer)
+    images, device = _data(denoiser, images, labels), _device(denoiser)
+    grid = rules.grid(
+        PowerTimesteps(exponent=2.0, first=1),
+        denoiser.schedule,
+        min(points, denoiser.schedule.steps),
+    )
     likelihood = _likelihood(denoiser, _ready(denoiser, method))
-    rows = list(_batches(range(len(images)), batch_size))
+    batches = list(_batches(range(len(images)), batch_size))
     costs = [
         likelihood.step_costs(
             grid,
-            images[batch].to(_device(denoiser)),
-            _noise_at(denoiser, images, batch, seed, Use.CHAINS),
-            _labels_of(denoiser, labels, batch),
+            images[batch].to(device),
+            _noise_at(denoiser, images, batch, seed, NoiseFor.TIMESTEPS),
+            _of_rows(labels, batch, device),
             progress,
         )[method]
-        for batch in rows
+        for batch in batches
     ]
-    found = averaged(costs, [len(batch) for batch in rows]).optimal()
-    if steps not in found:
-        raise OcmError(f"steps = {steps}: expected 1 to {max(found)}; `points` gives longer chains")
-    return found[steps]
+    by_nfe = averaged(costs, [len(batch) for batch in batches]).optimal()
+    if steps not in by_nfe:
+        raise OcmError(f"steps = {steps}: expected 1 to {max(by_nfe)}; more `points` allow more")
+    return by_nfe[steps]
 
 
 def bits_per_dim(
     denoiser: Denoiser,
     images: Images,
     method: str,
-    chain: Chain,
+    timesteps: Timesteps,
     *,
     labels: ImageLabels = None,
     batch_size: int = 64,
     seed: int = 0,
     progress: Progress[int] = iter,
 ) -> Float64[Tensor, " image"]:
-    """The variational bound on each image's bits per dimension, along a chain of DDPM steps."""
-    images = _data(denoiser, images, labels)
+    """Return the variational bound on each image's bits per dimension, with DDPM steps."""
+    images, device = _data(denoiser, images, labels), _device(denoiser)
     likelihood = _likelihood(denoiser, _ready(denoiser, method))
-    found = []
+    bits = []
     for batch in _batches(range(len(images)), batch_size):
         bounds, _ = likelihood.bounds(
-            {"chain": chain},
-            images[batch].to(_device(denoiser)),
-            _noise_at(denoiser, images, batch, seed, Use.LIKELIHOOD),
-            _labels_of(denoiser, labels, batch),
+            {"given": timesteps},
+            images[batch].to(device),
+            _noise_at(denoiser, images, batch, seed, NoiseFor.LIKELIHOOD),
+            _of_rows(labels, batch, device),
             progress,
         )
-        found.append(bounds["chain", method].bits_per_dim.sum(0).cpu())
-    return torch.cat(found)
+        bits.append(bounds["given", method].bits_per_dim.sum(0).cpu())
+    return torch.cat(bits)
 
 
 class Evaluation(NamedTuple):
-    """Of samples against images: distances are in the features of EfficientNet-Lite0, not FID."""
+    """Measures of samples against images, in the features of EfficientNet-Lite0 (not FID)."""
 
     bits_per_dim: float | None  # None: the method or the kernel has no bound
     frechet_distance: float
@@ -336,52 +356,32 @@ def evaluate(
     images: Tensor,
     method: str = "ocm",
     *,
-    steps: int = 10,
     count: int | None = None,
-    sampler: Literal["ddpm", "ddim"] = "ddpm",
-    chain: ChainParams | Chain | None = None,
     labels: ImageLabels = None,
     batch_size: int = 64,
     seed: int = 0,
+    **how: Unpack[RecipeOptions],
 ) -> Evaluation:
-    """How likely these images are, and how near samples come to them; better not those of training.
+    """Measure how likely these images are, and how near samples come to them.
 
-    `count` samples are drawn, as many as there are images unless it is given; with `labels`, of
-    the same classes in the same order.
+    Use images that the model was not trained on. `count` samples are drawn, by default as many as
+    there are images; with `labels`, of the same classes in the same order.
     """
     if isinstance(denoiser, LatentDenoiser):
         raise OcmError(
             "evaluate: distances are between images, and samples of this model are latents; make "
             "it an experiment (`ocm init`), which decodes them"
         )
-    images = _data(denoiser, images, labels)
-    drawn_labels = (
-        None if labels is None else labels[torch.arange(count or len(labels)) % len(labels)]
-    )
-    samples = sample(
-        denoiser,
-        cast(tuple[int, int, int], tuple(images.shape[1:])),
-        method,
-        steps=steps,
-        count=count or len(images),
-        seed=seed,
-        sampler=sampler,
-        chain=chain,
-        labels=drawn_labels,
-        batch_size=batch_size,
-    )
+    images, total = _data(denoiser, images, labels), count or len(images)
+    chosen, shape = recipe(denoiser, method, **how), cast(Shape, tuple(images.shape[1:]))
+    given: Any = {"batch_size": batch_size, "seed": seed}
+    shown = None if labels is None else labels[torch.arange(total) % len(labels)]
+    drawn = sample(denoiser, shape, method, count=total, labels=shown, **given, **how)
     bound = None
-    if sampler == "ddpm":
-        visited = (
-            chain
-            if isinstance(chain, tuple)
-            else chains.build(chain or EvenChain(), denoiser.schedule, steps)
-        )
-        bits = bits_per_dim(
-            denoiser, images, method, visited, labels=labels, batch_size=batch_size, seed=seed
-        )
+    if isinstance(chosen.kernel, Ddpm):
+        bits = bits_per_dim(denoiser, images, method, chosen.timesteps, labels=labels, **given)
         bound = float(bits.mean())
-    return Evaluation(bound, *_distances(images, samples, batch_size, str(_device(denoiser))))
+    return Evaluation(bound, *_distances(images, drawn, batch_size, str(_device(denoiser))))
 
 
 def _distances(
@@ -397,6 +397,49 @@ def _distances(
     return distance, shares.precision, shares.recall
 
 
+def scheduler(
+    denoiser: Denoiser,
+    base: ConfigMixin,
+    method: str = "ocm",
+    *,
+    model: UNet2DModel | DiTTransformer2DModel | None = None,
+    **how: Unpack[RecipeOptions],
+) -> CovarianceScheduler:
+    """Return a scheduler that samples by a recipe in any pipeline of diffusers.
+
+    `base` is the scheduler that the model was trained with. A method with a head reads features of
+    `model`, which is the one that the pipeline evaluates. A preset is that of `steps`; the pipeline
+    may take another number of steps, unless `timesteps` lists them.
+    """
+    rule = _ready(denoiser, method)
+    made = _scheduler(denoiser, base.config, rule, _recipe_params(**how)[0])
+    if rule.needs == "head":
+        if model is None:
+            raise OcmError(f"scheduler: the head of '{method}' needs the pipeline's `model`")
+        made.attach(model, denoiser.heads)
+    return made
+
+
+def _scheduler(
+    denoiser: Denoiser, config: Mapping[str, Any], method: CovarianceMethod, params: RecipeParams
+) -> CovarianceScheduler:
+    keys, clip = schedule_keys(config), _clip(denoiser)
+    made: CovarianceScheduler = CovarianceScheduler(
+        num_train_timesteps=config.get("num_train_timesteps", 1000),
+        **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
+        prediction_type=config.get("prediction_type", "epsilon"),
+        method=method.label,
+        method_kind=method.label,
+        method_options=method.model_dump(exclude={"label"}),
+        recipe=params.model_dump(),
+        clip_x0=clip.x0,
+        clip_covariance=clip.c_max,
+        levels=_levels(denoiser),
+        null_class=denoiser.network.null_label,
+    )
+    return made
+
+
 def save_pipeline(
     denoiser: Denoiser,
     model: str | Path | UNet2DModel | DiTTransformer2DModel,
@@ -405,29 +448,21 @@ def save_pipeline(
     *,
     scheduler: ConfigMixin | None = None,
     vae: AutoencoderKL | None = None,
-    steps: int = 10,
-    preset: PresetName | None = None,
-    sampler: Literal["ddpm", "ddim"] | None = None,
-    order: Order | None = None,
-    chain: ChainParams | Chain | None = None,
     base: str | None = None,
     licence: str | None = None,
     trained_on: str = "images of your own",
+    **how: Unpack[RecipeOptions],
 ) -> Path:
-    """A new folder that plain diffusers opens: `model`, with the heads of the `denoiser` on it.
+    """Write a new folder that plain diffusers opens: `model`, with the denoiser's heads.
 
     `model` is what was given to `load`, and its autoencoder and text encoder come along; or what
     was given to `wrap`, and then `scheduler` too, and the `vae` of latents.
 
     `DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)`
-    gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on` are
-    what the model card says; `steps` is its example, and what a preset is looked up for.
+    gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on`
+    go into the model card; `steps` is its example.
     """
-    if isinstance(chain, tuple):
-        chain = ListChain(timesteps=[[*chain]])
-    walk = altered(preset_named(preset).walk(steps), sampler, order, chain)
-    rule = _ready(denoiser, method)
-    heads = {label: head for label, head in denoiser.heads.items() if label == method}
+    (params, steps), rule = _recipe_params(**how), _ready(denoiser, method)
     text = None
     if isinstance(model, str | Path):
         described = describe(model)
@@ -442,22 +477,12 @@ def save_pipeline(
         config = scheduler.config
     if vae is None and isinstance(denoiser, LatentDenoiser):
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
-    keys, base = schedule_keys(config), base or type(model).__name__
-    trained = config.get("num_train_timesteps", 1000)
+    base = base or type(model).__name__
+    heads = {label: head for label, head in denoiser.heads.items() if label == method}
     return write_pipeline(
         folder,
         model,
-        CovarianceScheduler(
-            num_train_timesteps=trained,
-            **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
-            prediction_type=config.get("prediction_type", "epsilon"),
-            method=method,
-            method_kind=method,
-            method_options=rule.model_dump(exclude={"label"}),
-            walk=walk.model_dump(),
-            **({} if vae is None else NO_LIMITS),
-            null_class=denoiser.network.null_label,
-        ),
+        _scheduler(denoiser, config, rule, params),
         cast(Mapping[str, CovarianceHead], heads),
         Card(base, base, licence, trained_on, method, steps),
         vae=vae,
@@ -465,14 +490,29 @@ def save_pipeline(
     )
 
 
+def _recipe_params(
+    steps: int = 10,
+    preset: PresetName | None = None,
+    sampler: str | None = None,
+    order: Order | None = None,
+    timesteps: TimestepsParams | Timesteps | None = None,
+) -> tuple[RecipeParams, int]:
+    """Return the parameters of a recipe, and its number of steps."""
+    if sampler is not None and sampler not in kernels.available():
+        raise OcmError(f"sampler: {unknown(sampler, kernels.available())}")
+    if isinstance(timesteps, tuple):
+        steps, timesteps = len(timesteps), ListedTimesteps(values=[[*timesteps]])
+    return altered(preset_named(preset).recipe(steps), sampler, order, timesteps), steps
+
+
 def method_of(denoiser: Denoiser, method: str) -> CovarianceMethod:
-    """`iddpm` is the variance that the network learned, unless a head of it was trained."""
+    """Return a method; `iddpm` is the variance that the network learned, unless it has a head."""
     own = method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads
     return covariance.build(method, **LEARNED_RANGE if own else {})
 
 
 def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
-    """The method, with what it needs at hand."""
+    """Return the method if the denoiser has what it needs."""
     rule = method_of(denoiser, method)
     if rule.needs == "head" and method not in denoiser.heads:
         raise OcmError(
@@ -488,43 +528,30 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
 
 
 def _likelihood(denoiser: Denoiser, method: CovarianceMethod) -> Likelihood:
-    return Likelihood(denoiser, {method.label: method}, _decoder(denoiser), _limits(denoiser))
+    return Likelihood(denoiser, {method.label: method}, _decoder(denoiser), _clip(denoiser))
 
 
 def _decoder(denoiser: Denoiser) -> Decoder:
-    latent = isinstance(denoiser, LatentDenoiser)
-    return Decoder(levels=None, variance="method") if latent else Decoder(LEVELS)
+    levels = _levels(denoiser)
+    return Decoder(levels=None, variance="method") if levels is None else Decoder(levels)
 
 
-def _limits(denoiser: Denoiser) -> Clip:
-    return NON_NEGATIVE if isinstance(denoiser, LatentDenoiser) else LIMITS
+def _levels(denoiser: Denoiser) -> int | None:
+    return None if isinstance(denoiser, LatentDenoiser) else LEVELS
 
 
-def _last_sigma(denoiser: Denoiser, walk: WalkParams) -> float | None:
-    if walk.last_sigma is None or isinstance(denoiser, LatentDenoiser):
-        return None
-    return pixel_sigma_limit(walk.last_sigma, LEVELS)
+def _clip(denoiser: Denoiser) -> Clip:
+    return NON_NEGATIVE if isinstance(denoiser, LatentDenoiser) else Clip(x0=1.0, c_max=1.0)
 
 
-def _noise_at(denoiser: Denoiser, images: Images, rows: range, seed: int, use: Use) -> NoiseAt:
-    """Each image's own noise, whatever the batch: the same at every t where chains are chosen."""
-    shape, device = tuple(images.shape[1:]), _device(denoiser)
-    return lambda t: SampleNoise(
-        seed, rows, shape, device, use, time=0 if use is Use.CHAINS else t, draws=1
-    )
+def _noise_at(denoiser: Denoiser, images: Images, rows: range, seed: int, use: NoiseFor) -> NoiseAt:
+    """Return each image's own noise; it is the same at every t where timesteps are chosen."""
+    shape, device, timed = tuple(images.shape[1:]), _device(denoiser), use is not NoiseFor.TIMESTEPS
+    return lambda t: SampleNoise(seed, rows, shape, device, use, time=t if timed else 0, draws=1)
 
 
-def _labels_of(denoiser: Denoiser, labels: ImageLabels, rows: range) -> ImageLabels:
-    return None if labels is None else labels[rows].to(_device(denoiser))
-
-
-def _chain(walk: WalkParams, schedule: Schedule, steps: int) -> Chain:
-    if isinstance(walk.chain, OptimalChain):
-        raise OcmError(
-            "chain: an optimal one is found on images; give the timesteps of"
-            " api.optimal_chain(denoiser, images, method, steps)"
-        )
-    return chains.build(walk.chain, schedule, steps)
+def _of_rows(labels: ImageLabels, rows: range, device: torch.device) -> ImageLabels:
+    return None if labels is None else labels[rows.start : rows.stop].to(device)
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:

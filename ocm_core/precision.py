@@ -1,4 +1,4 @@
-"""How single precision is meant on a GPU: TF32, unless float32 is asked for to the last bit.
+"""Single precision on a GPU: TF32, unless full float32 is asked for.
 
 On a CPU, and on a GPU without TF32, both are the same.
 """
@@ -13,9 +13,9 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def set_precision(precision: Precision = "tf32") -> torch.dtype:
-    """For the whole process, products of matrices and cuDNN's convolutions alike.
+    """Set the precision of matrix products and convolutions for the whole process.
 
-    The answer is the type that a network is to be run in; weights and heads stay in float32.
+    Return the type that a network is to be run in; weights and heads stay in float32.
     """
     allowed = precision != "float32"
     torch.backends.cuda.matmul.allow_tf32 = allowed

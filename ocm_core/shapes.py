@@ -1,4 +1,4 @@
-"""The array shapes that signatures speak of."""
+"""The array shapes that signatures use."""
 
 from jaxtyping import Float, Float64, Int, Real
 from numpy import ndarray

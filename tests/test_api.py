@@ -15,27 +15,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from diffusers import (
+    DDIMScheduler,
+    DDPMPipeline,
+    DDPMScheduler,
+    EDMEulerScheduler,
+    FlowMatchEulerDiscreteScheduler,
+)
+from diffusers.schedulers import scheduling_ddpm
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ocm_core import api, covariance
 from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import pixel_sigma_limit
-from ocm_core.diffusion.transition import Ddpm
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ancestral
-from ocm_core.schema.chains import PowerChain
-from tests.core.doubles import LabelledNetwork
+from ocm_core.schema.timesteps import PowerTimesteps
+from tests.core.doubles import LabelledNetwork, ancestral
+from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
-from tests.starting.folders import write_dit
-
-# after the library, which makes torchvision importable where it is not
-from diffusers import DDIMScheduler, DDPMPipeline, DDPMScheduler  # isort: skip
-from diffusers import EDMEulerScheduler, FlowMatchEulerDiscreteScheduler  # isort: skip
-from diffusers.schedulers import scheduling_ddpm  # isort: skip
 
 ROOT = Path(__file__).parents[1]
 SHAPE = (3, 8, 8)
@@ -98,7 +100,7 @@ def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"images": images(4), "labels": torch.arange(4)}
     exec(lines, names)
-    assert len(names["chain"]) == 5 and names["bits"].shape == (4,)
+    assert len(names["timesteps"]) == 5 and names["bits"].shape == (4,)
     assert names["near"].shape == names["likely"].shape == names["images"].shape
     unguided = names["given"] | {"guidance": 1.0, "preset": "quality", "steps": 5}
     plain = api.sample(names["denoiser"], names["shape"], **unguided)
@@ -217,7 +219,7 @@ def test_only_an_estimated_variance_is_limited_at_the_end(method: str, limited: 
     free = ancestral(
         denoiser,
         covariance.build(method),
-        chains.even(denoiser.schedule.steps, 3),
+        rules.even(denoiser.schedule.steps, 3),
         SampleNoise(0, range(2), SHAPE),
         kernel=Ddpm(),
         clip=Clip(x0=1.0, c_max=1.0),
@@ -247,17 +249,17 @@ def test_classes_and_a_learned_variance_go_all_the_way() -> None:
 
 
 def test_a_variance_that_the_network_learned_needs_no_head() -> None:
-    """DiT's convention, along the whole chain; a head of `iddpm` goes before it."""
+    """DiT's convention, along all timesteps; a head of `iddpm` goes before it."""
     denoiser, own = wrapped("learned_variance", num_train_timesteps=40), (1, 8, 8)
     drawn = api.sample(denoiser, own, "iddpm", steps=4, count=2)
     expected = ancestral(
         denoiser,
-        covariance.build("iddpm", source="network", lower_end="chain"),
-        chains.even(40, 4),
+        covariance.build("iddpm", source="network", lower_end="timesteps"),
+        rules.even(40, 4),
         SampleNoise(0, range(2), own),
         kernel=Ddpm(),
         clip=Clip(x0=1.0, c_max=1.0),
-        last_sigma=pixel_sigma_limit(1.0),
+        final_sigma=pixel_sigma_limit(1.0),
     )
     assert torch.equal(drawn, expected.x)
     assert api.bits_per_dim(denoiser, images(2, 1), "iddpm", (3, 20, 40)).isfinite().all()
@@ -277,7 +279,7 @@ def test_what_a_method_lacks_is_said_in_the_words_of_the_api() -> None:
         with pytest.raises(OcmError, match=message):
             api.bits_per_dim(short(), images(), method, (1, 20, 40))
         with pytest.raises(OcmError, match=message):
-            api.optimal_chain(short(), images(), method, 3)
+            api.optimal_timesteps(short(), images(), method, 3)
 
 
 def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
@@ -428,7 +430,7 @@ def test_schedulers_without_discrete_noise_are_refused(folder: Path) -> None:
         api.load(folder)
 
 
-def test_a_timestep_of_pure_noise_is_outside_every_chain() -> None:
+def test_a_timestep_of_pure_noise_is_outside_every_timesteps() -> None:
     """Rescaled to a terminal SNR of zero, the last of 1000 timesteps holds no data."""
     denoiser = wrapped(rescale_betas_zero_snr=True, prediction_type="v_prediction")
     assert denoiser.schedule.steps == 999
@@ -456,15 +458,15 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
     free = ancestral(
         trained,
         covariance.build("ocm"),
-        chains.even(1000, 3),
+        rules.even(1000, 3),
         SampleNoise(0, range(2), shape),
         kernel=Ddpm(),
         clip=Clip(),
         label=labels[:2],
     )
     assert torch.equal(drawn, free.x) and drawn.abs().max() > 1.5
-    chain = api.optimal_chain(trained, latents, "ocm", 3, labels=labels, points=5)
-    bits = api.bits_per_dim(trained, latents, "ocm", chain, labels=labels)
+    timesteps = api.optimal_timesteps(trained, latents, "ocm", 3, labels=labels, points=5)
+    bits = api.bits_per_dim(trained, latents, "ocm", timesteps, labels=labels)
     assert bits.shape == (8,) and bits.isfinite().all()
     with pytest.raises(OcmError, match=r"latents: torch\.uint8 .*; expected floating-point"):
         api.train_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
@@ -522,41 +524,41 @@ def test_a_model_in_lower_precision_is_still_sampled() -> None:
     assert 0 < difference.square().mean().sqrt() < 0.025 * plain.predict(x, 300).eps.std()
 
 
-def test_an_optimal_chain_has_the_least_bound_on_its_images() -> None:
+def test_an_optimal_timesteps_has_the_least_bound_on_its_images() -> None:
     denoiser, seen = short(), images()
-    chain = api.optimal_chain(denoiser, seen, "beta", 3)
-    assert len(chain) == 3 and chain == tuple(sorted({*chain}))
-    with_even = api.bits_per_dim(denoiser, seen, "beta", chains.even(40, 3))
-    assert api.bits_per_dim(denoiser, seen, "beta", chain).mean() < with_even.mean()
+    timesteps = api.optimal_timesteps(denoiser, seen, "beta", 3)
+    assert len(timesteps) == 3 and timesteps == tuple(sorted({*timesteps}))
+    with_even = api.bits_per_dim(denoiser, seen, "beta", rules.even(40, 3))
+    assert api.bits_per_dim(denoiser, seen, "beta", timesteps).mean() < with_even.mean()
 
 
 def test_a_bound_is_that_of_each_image_whatever_the_batch() -> None:
-    denoiser, seen, chain = short(), images(), chains.even(40, 4)
-    together = api.bits_per_dim(denoiser, seen, "beta_tilde", chain)
-    apart = api.bits_per_dim(denoiser, seen, "beta_tilde", chain, batch_size=3)
+    denoiser, seen, timesteps = short(), images(), rules.even(40, 4)
+    together = api.bits_per_dim(denoiser, seen, "beta_tilde", timesteps)
+    apart = api.bits_per_dim(denoiser, seen, "beta_tilde", timesteps, batch_size=3)
     assert together.shape == (len(seen),) and together.dtype == torch.float64
     torch.testing.assert_close(together, apart, rtol=1e-5, atol=0)
     best, again = (
-        api.optimal_chain(denoiser, seen, "beta_tilde", 4, batch_size=size) for size in (64, 3)
+        api.optimal_timesteps(denoiser, seen, "beta_tilde", 4, batch_size=size) for size in (64, 3)
     )
     assert best == again
 
 
-def test_a_chain_of_ones_own_is_sampled() -> None:
+def test_a_timesteps_of_ones_own_is_sampled() -> None:
     even = api.sample(short(), SHAPE, "beta", steps=3, count=2)
-    same = api.sample(short(), SHAPE, "beta", chain=chains.even(40, 3), count=2)
+    same = api.sample(short(), SHAPE, "beta", timesteps=rules.even(40, 3), count=2)
     assert torch.equal(even, same)
 
 
 def test_more_steps_than_there_are_points_are_refused() -> None:
-    with pytest.raises(OcmError, match=r"steps = 9: expected 1 to [45]; `points` gives longer"):
-        api.optimal_chain(short(), images(2), "beta", 9, points=4)
+    with pytest.raises(OcmError, match=r"steps = 9: expected 1 to [45]; more `points`"):
+        api.optimal_timesteps(short(), images(2), "beta", 9, points=4)
 
 
 def test_a_preset_is_what_it_stands_for() -> None:
-    squares = PowerChain(exponent=2.0, first=0.07)
+    squares = PowerTimesteps(exponent=2.0, first=0.07)
     preset = api.sample(short(), SHAPE, preset="quality", steps=4, count=2)
-    parts = {"sampler": "ddim", "order": 3, "chain": squares}
+    parts = {"sampler": "ddim", "order": 3, "timesteps": squares}
     spelt = api.sample(short(), SHAPE, "delta", steps=4, count=2, **parts)
     assert torch.isfinite(preset).all()
     torch.testing.assert_close(preset, spelt)  # but for the limit on σ, and there is no noise
@@ -568,10 +570,10 @@ def test_a_preset_is_what_it_stands_for() -> None:
     ("asked", "said"),
     [
         ({"preset": "qualty"}, "preset: 'qualty' is unknown; did you mean 'quality'"),
-        ({"preset": "likelihood"}, "api.optimal_chain"),
+        ({"preset": "likelihood"}, "api.optimal_timesteps"),
         ({"method": "beta", "order": 4}, "order = 4: expected 1, 2 or 3"),
-        ({"method": "beta", "chain": (1, 41)}, "ends at 41: expected at most T = 40"),
-        ({"method": "beta", "chain": (5, 5)}, "visits a timestep twice"),
+        ({"method": "beta", "timesteps": (1, 41)}, "end at 41: expected at most T = 40"),
+        ({"method": "beta", "timesteps": (5, 5)}, "visit one twice"),
         ({"method": "beta", "guidance": 2.0}, "guidance 2.0 needs a network with a null class"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,64 +14,62 @@ from PIL import Image
 
 from ocm_core import api
 from ocm_core.cli import main
-from ocm_core.generate import from_experiment
-from ocm_core.generate.request import SampleRequest
 from ocm_core.image_grid import save_grid
-from ocm_core.io.digests import sha256_of
+from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
-from ocm_core.params.resolved import load, resolved_file, resolved_text
-from ocm_core.pipeline.manifests import folder_of
-from ocm_core.pipeline.run import run
-from ocm_core.pipeline.table import Task, tasks
-from ocm_core.samplers.presets import PRESETS
+from ocm_core.pipeline.artifacts import folder_of
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.run import run_task
+from ocm_core.pipeline.stage import Task
+from ocm_core.sampling import from_experiment
+from ocm_core.sampling.presets import PRESETS
+from ocm_core.sampling.request import SampleRequest
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
+from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 from tests.pipeline.writer import WaitingWriter
-from tests.starting.folders import write_dit
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
 
 ROOT = Path(__file__).parents[1]
-FEW = "{iterations: 3, batch_size: 4, checkpoint_every: 3}"
-ONE = "grids=[{steps: [3], guidance: [1.0]}]"
+FEW = ("iterations=3", "batch_size=4", "checkpoint_every=3")
+ONE = "grids=[{nfe: [3], guidance: [1.0]}]"
+EVEN, GRIDS = "timesteps: {kind: even}", "grids: [{nfe: [3], guidance: [1.0]}]"
 NONE = "++methods.none={}"
 UNIPC = (
     "+sample.samplers.unipc={kind: diffusers, scheduler: UniPCMultistepScheduler,"
-    " grids: [{steps: [3], guidance: [1.0]}]}"
+    " grids: [{nfe: [3], guidance: [1.0]}]}"
 )
 TINY = {
     "digits": [
         "schedule.steps=100",
         "network.config.base_channels=8",
-        f"train.score={FEW}",
-        f"train.heads={FEW}",
+        *(f"train.score.{few}" for few in FEW),
+        *(f"train.heads.{few}" for few in FEW),
         "train.moments.draws=2",
-        "sample=smoke",
-        f"sample.samplers.ddpm.{ONE}",
-        f"sample.samplers.ddim.{ONE}",
-        "sample.samplers.ddpm.methods=[beta, ocm]",
-        "sample.samplers.ddim.methods=[delta]",
+        "sample.samplers={"
+        f"ddpm: {{kind: ddpm, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [beta, ocm]}}, "
+        f"ddim: {{kind: ddim, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [delta]}}, "
+        f"quality: {{kind: preset, name: quality, {GRIDS}, methods: [delta]}}}}",
         NONE,
         UNIPC,
-        "+sample.samplers.quality={kind: preset, name: quality, methods: [delta],"
-        " grids: [{steps: [3], guidance: [1.0]}]}",
         "sample.count=5",
         "sample.batch_size=5",
         "sample.seeds=[0, 1]",
         "sample.split=[]",
-        "evaluate.chains.methods=[beta, ocm]",
-        "evaluate.chains.points=6",
-        "evaluate.chains.images=4",
-        "evaluate.chains.batch_size=3",
+        "train.timesteps.methods=[beta, ocm]",
+        "train.timesteps.points=6",
+        "train.timesteps.images=4",
+        "train.timesteps.batch_size=3",
     ],
     "imagenet256_smoke": [
-        f"train.heads={FEW}",
+        *(f"train.heads.{few}" for few in FEW),
         "train.heads.keep_every=null",
         "~train.selection",
         "+train.selection={kind: last}",
-        "sample.samplers.ddpm.grids=[{steps: [3], guidance: [1.0, 1.5]}]",
+        "sample.samplers.ddpm.grids=[{nfe: [3], guidance: [1.0, 1.5]}]",
         NONE,
         UNIPC.replace("[1.0]", "[1.0, 1.5]"),
         f"sample.samplers.ddim.{ONE}",
@@ -82,8 +80,8 @@ TINY = {
     ],
     "toy_mog9": [
         "schedule.steps=100",
-        "network.scores=['true']",
-        f"train.heads={FEW}",
+        "network.scores=[exact]",
+        *(f"train.heads.{few}" for few in FEW),
         "train.moments.draws=2",
         f"sample.samplers.ddpm.{ONE}",
         f"sample.samplers.ddim.{ONE}",
@@ -91,48 +89,51 @@ TINY = {
         "sample.samplers.ddim.methods=[ocm_relative]",
         NONE,
         UNIPC,
-        "evaluate.chains=null",
+        "train.timesteps=null",
         "evaluate.likelihood=null",
         "sample.count=5",
         "sample.seeds=[0]",
         "sample.split=[]",
     ],
 }
-NEEDED = ("publish_score", "publish_vae", "fetch_score", "fetch_vae", "encode", "score", "moments")
+NEEDED = {"dummy_score", "dummy_vae", "fetch_score", "fetch_vae", "encode", "score", "moments"}
+NEEDED |= {"heads", "timesteps", "sample"}
+EXPERIMENTS: dict[str, Experiment] = {}  # that `params/` would have
+
+
+def add(experiment: Experiment, name: str) -> str:
+    """As if `params/` had it under this name."""
+    EXPERIMENTS[name] = experiment.model_copy(update={"name": name})
+    graph_of.cache_clear()
+    return name
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place to run stages in, with the code of this one."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A place to run stages in, with the code of this one and with tiny experiments."""
     place = tmp_path_factory.mktemp("checkout")
     (place / "ocm_core").symlink_to(ROOT / "ocm_core")
-    (place / "params/resolved").mkdir(parents=True)
-    return place
-
-
-def write_resolved(experiment: Experiment) -> None:
-    """As if it had been composed here, from no files; another test's may have had its name."""
-    load.cache_clear()
-    resolved_file(experiment.name).write_text(resolved_text(experiment, {}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ocm_core.pipeline.graph.compose", EXPERIMENTS.__getitem__)
+        yield place
+    graph_of.cache_clear()
 
 
 @pytest.fixture(scope="module")
 def made(checkout: Path) -> Callable[[str], str]:
     """Makes a tiny experiment up to its samples, once, in this process."""
-    known: set[str] = set()
 
     def make(name: str) -> str:
-        if name not in known:
+        tiny = f"tiny_{name}"
+        if tiny not in EXPERIMENTS:
             with pytest.MonkeyPatch.context() as patch:
                 patch.chdir(ROOT)
-                tiny = compose(name, TINY[name]).model_copy(update={"name": f"tiny_{name}"})
+                add(compose(name, TINY[name]), tiny)
                 patch.chdir(checkout)
-                write_resolved(tiny)
-                for task in tasks(load(tiny.name)):
-                    if task.stage in (*NEEDED, "heads", "chains", "sample"):
-                        run(tiny.name, *task, "cpu", 1)
-            known.add(name)
-        return f"tiny_{name}"
+                for task in graph_of(tiny).tasks:
+                    if task.stage in NEEDED:
+                        run_task(tiny, *task, "cpu", 1)
+        return tiny
 
     return make
 
@@ -140,7 +141,7 @@ def made(checkout: Path) -> Callable[[str], str]:
 @pytest.fixture
 def here(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(checkout)
-    monkeypatch.setattr("ocm_core.cli._check_place", lambda: None)
+    monkeypatch.setattr("ocm_core.cli._use_code_of_checkout", lambda arguments: None)
     return checkout
 
 
@@ -163,27 +164,33 @@ def read(file: str) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "cell", "arguments"),
     [
-        ("digits", "learned-ddpm-ocm-K3", "--method ocm"),
-        ("digits", "learned-ddim-delta-K3", "--method delta"),
-        ("imagenet256_smoke", "published-ddpm-ocm-K3", "--method ocm"),
-        ("imagenet256_smoke", "published-ddpm-ocm-K3-cfg1.5", "--method ocm --guidance 1.5"),
-        ("toy_mog9", "true-ddpm-ocm_relative-K3", "--method ocm_relative"),
-        ("digits", "learned-unipc-none-K3", "--sampler unipc"),
-        ("imagenet256_smoke", "published-unipc-none-K3-cfg1.5", "--sampler unipc --guidance 1.5"),
-        ("toy_mog9", "true-unipc-none-K3", "--method none"),
-        ("digits", "learned-quality-delta-K3", "--preset quality"),
+        ("digits", "trained-ddpm-ocm-nfe3", "--method ocm"),
+        ("digits", "trained-ddim-delta-nfe3", "--method delta"),
+        ("imagenet256_smoke", "pretrained-ddpm-ocm-nfe3", "--method ocm"),
+        ("imagenet256_smoke", "pretrained-ddpm-ocm-nfe3-cfg1.5", "--method ocm --guidance 1.5"),
+        ("toy_mog9", "exact-ddpm-ocm_relative-nfe3", "--method ocm_relative"),
+        ("digits", "trained-unipc-none-nfe3", "--sampler unipc"),
+        (
+            "imagenet256_smoke",
+            "pretrained-unipc-none-nfe3-cfg1.5",
+            "--sampler unipc --guidance 1.5",
+        ),
+        ("toy_mog9", "exact-unipc-none-nfe3", "--method none"),
+        ("digits", "trained-quality-delta-nfe3", "--preset quality"),
         (
             "digits",
-            "learned-quality-delta-K3",
-            "--method delta --order 3 --chain power,exponent=2,first=0.07",
+            "trained-quality-delta-nfe3",
+            "--method delta --order 3 --timesteps power,exponent=2,first=0.07",
         ),
     ],
 )
 def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
     """To the last bit, in the same batches; seed 0 stands first in the pipeline's store."""
     tiny = made(name)
-    count = load(tiny).sample.count
-    own = open_split([Path(f"artifacts/{tiny}/sample/all")], cell).read(range(count))
+    count = EXPERIMENTS[tiny].sample.count
+    own = open_split([Path(f"artifacts/{tiny}/sample/sample/all/{cell}")], "samples").read(
+        range(count)
+    )
     asked = [tiny, *arguments.split(), "--steps", "3", "--count", str(count), "--out", "same"]
     files = sample(capsys, *asked)
     assert files["count"] == count
@@ -192,7 +199,7 @@ def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, argum
 
 @pytest.mark.parametrize(("document", "others"), [("docs/running.md", 0), ("README.md", 1)])
 def test_the_commands_of_the_documents(here, made, capsys, document, others):
-    """As they stand, but for a tiny experiment and its shorter optimal chains."""
+    """As they stand, but for a tiny experiment and its shorter optimal timesteps."""
     lines = (ROOT / document).read_text().splitlines()
     commands = [line.partition("ocm sample digits ")[2].partition("#")[0] for line in lines]
     asked = [command.split() for command in commands if command]
@@ -214,11 +221,10 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
         assert found["x"].shape == (64, 1, 8, 8)
         assert list(found["index"].values) == list(range(64))
         said = found.attrs
-    assert (said["experiment"], said["method"], said["steps"], said["seed"]) == (tiny, "ocm", 4, 7)
-    assert (said["sampler"]["kind"], said["score"], said["guidance"]) == ("ddpm", "learned", 1.0)
-    names = ("score/learned/score", "heads/learned/heads")
-    for name in (f"{name}.safetensors" for name in names):
-        assert said["digests"][name] == sha256_of(Path("artifacts", tiny, name))
+    assert (said["experiment"], said["method"], said["nfe"], said["seed"]) == (tiny, "ocm", 4, 7)
+    assert (said["sampler"]["kind"], said["score"], said["guidance"]) == ("ddpm", "trained", 1.0)
+    for name in ("score/trained/score.safetensors", "heads/trained/heads/ocm.safetensors"):
+        assert said["digests"][name] == sha256_of(Path("artifacts", tiny, "train", name))
     with Image.open(files["grid"]) as grid:  # 8×8 images with a seam, eight times as large
         assert (grid.size, grid.mode) == ((8 * 9 * 8,) * 2, "L")
         first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
@@ -226,17 +232,17 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
     np.testing.assert_array_equal(first, np.round(levels * 255 / 16))
 
 
-def test_an_optimal_chain_is_read_from_its_stage(here, made, capsys):
+def test_optimal_timesteps_are_read_from_their_stage(here, made, capsys):
     tiny = made("digits")
-    asked = (tiny, "--method", "beta", "--chain", "optimal", "--count", "4", "--out", "optimal")
+    asked = (tiny, "--method", "beta", "--timesteps", "optimal", "--count", "4", "--out", "optimal")
     files = sample(capsys, *asked, "--steps", "3")
     with xarray.open_zarr(files["samples"], consolidated=False) as found:
         said = found.attrs
-    assert said["sampler"]["chain"] == {"kind": "optimal", "of": None}
-    assert "chains/learned/step_costs.npz" in said["digests"]
+    assert said["sampler"]["timesteps"] == {"kind": "optimal", "of": None}
+    assert "timesteps/trained/step_costs.npz" in said["digests"]
     even = sample(capsys, *asked[:3], "--steps", "3", "--count", "4", "--out", "even")
     assert np.any(read(files["samples"]) != read(even["samples"]))
-    assert "no optimal chain of method 'beta' has K = 9 steps" in refused(
+    assert "optimal timesteps of 'beta': none with 9 steps" in refused(
         capsys, *asked, "--steps", "9"
     )
 
@@ -246,13 +252,13 @@ def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
     asked = (tiny, "--method", "ocm", "--steps", "2", "--count", "4", "--out", "latents")
     one, mixed = sample(capsys, *asked, "--label", "2"), sample(capsys, *asked)
     stores = [xarray.open_zarr(files["samples"], consolidated=False) for files in (one, mixed)]
-    assert stores[0]["x"].shape == (4, *load(tiny).shape)
+    assert stores[0]["x"].shape == (4, *EXPERIMENTS[tiny].shape)
     assert set(stores[0]["label"].values) == {2}
     assert len(set(stores[1]["label"].values)) > 1
     images = xarray.open_zarr(one["decoded"], consolidated=False)["x"]
-    assert images.shape == (4, *load(tiny).data.shape) and images.dtype == np.uint8
+    assert images.shape == (4, *EXPERIMENTS[tiny].data.shape) and images.dtype == np.uint8
     with Image.open(one["grid"]) as grid:
-        side = load(tiny).data.shape[-1]
+        side = EXPERIMENTS[tiny].data.shape[-1]
         np.testing.assert_array_equal(
             np.asarray(grid)[:side, :side], images[0].transpose("axis1", "axis2", "axis0")
         )
@@ -265,7 +271,7 @@ def test_a_bar_counts_the_steps_on_a_terminal(here, made, capsys, monkeypatch):
     assert main(["sample", *asked, "--force", "--device", "cpu"]) == 0
     said = capsys.readouterr()
     assert "sampling:   0%" in said.err and "0/3" in said.err
-    assert said.out == "4 samples: bar/tiny_toy_mog9-true-ddpm-beta-K3-seed0.zarr\n"
+    assert said.out == "4 samples: bar/tiny_toy_mog9-exact-ddpm-beta-nfe3-seed0.zarr\n"
 
 
 def test_points_have_no_picture(here, made, capsys):
@@ -296,23 +302,23 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, mad
     [
         ("--method ocn", "--method of tiny_digits: 'ocn' is unknown; did you mean 'ocm'?"),
         ("--method ocm --sampler ddpn", "--sampler of tiny_digits: 'ddpn' is unknown"),
-        ("--method ocm --score true", "--score of tiny_digits: 'true' is unknown"),
-        ("--method beta --sampler ddim", "'beta' is not defined for ddim; it is for ddpm"),
+        ("--method ocm --score exact", "--score of tiny_digits: 'exact' is unknown"),
+        ("--method beta --sampler ddim", "'beta' is defined for ddpm only; for ddim use"),
         ("--method ocm --steps 101", "101 is more than schedule.steps = 100"),
         ("--method ocm --guidance 2", "guidance needs a network with class labels"),
-        ("--method ocm --chain power", "--chain power: power.exponent field required"),
-        ("--method rademacher_100 --chain optimal", "'rademacher_100' is unknown"),
+        ("--method ocm --timesteps power", "--timesteps power: power.exponent field required"),
+        ("--method rademacher_100 --timesteps optimal", "'rademacher_100' is unknown"),
         ("--method ocm --label 1", "--label 1: the network of tiny_digits takes no classes"),
         ("--method ocm --head x", "--head goes with --model"),
-        ("", "--method: expected a covariance method, or a --preset"),
+        ("", "either --method or --preset is required"),
         ("--preset qualty", "preset: 'qualty' is unknown; did you mean 'quality'"),
         ("--preset quality --sampler ddim", "--sampler and --preset each say how to sample"),
-        ("--preset diverse --method beta", "'beta' is not defined for ddim"),
-        ("--sampler unipc --order 2", "--order and --chain: unipc is a solver of diffusers"),
+        ("--preset diverse --method beta", "'beta' is defined for ddpm only"),
+        ("--sampler unipc --order 2", "--order and --timesteps: unipc is a solver of diffusers"),
         ("--sampler unipc --method ocm", "'ocm' is unknown; valid: none"),
         ("--method ocm --order 4", "order = 4: expected 1, 2 or 3"),
-        ("--method ocm --chain evne", "--chain evne"),
-        ("--method ocm --chain 1,2", "none of the lists has 3 timesteps"),
+        ("--method ocm --timesteps evne", "--timesteps evne"),
+        ("--method ocm --timesteps 1,2", "none of the lists has 3 timesteps"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(here, made, capsys, arguments, said):
@@ -326,26 +332,29 @@ def test_a_class_that_is_not_there_is_refused(here, made, capsys):
 
 def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, made, capsys):
     name = made("digits")
-    bare = load(name).model_copy(update={"name": "bare"})
-    write_resolved(bare)
+    bare = EXPERIMENTS[name]
+    add(bare, "bare")
     told = refused(capsys, "bare", "--method", "ocm_relative", "--steps", "3")
-    assert "artifacts/bare/score/learned: missing" in told
-    manifests = [f"artifacts/bare/{stage}/learned/manifest.json" for stage in ("moments", "heads")]
-    assert "`snakemake --cores all artifacts/bare/score/" in told
+    assert "artifacts/bare/train/score/trained: missing" in told
+    manifests = [
+        f"artifacts/bare/train/{stage}/trained/manifest.json" for stage in ("moments", "heads")
+    ]
+    assert "`snakemake --cores all artifacts/bare/train/score/" in told
     assert " ".join(manifests) in told
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
-    assert "score/learned" in told and "heads" not in told
+    assert "score/trained" in told and "heads" not in told
     Path("artifacts/bare").symlink_to(name)
-    write_resolved(bare.model_copy(update={"data": bare.data.model_copy(update={"seed": 1})}))
-    load.cache_clear()
+    add(bare.model_copy(update={"data": bare.data.model_copy(update={"seed": 1})}), "bare")
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
-    assert "artifacts/bare/score/learned: stale: made with other parameters" in told
-    assert "`snakemake --cores all --force artifacts/bare/score/learned/manifest.json`" in told
+    assert "artifacts/bare/train/score/trained: stale: made with other parameters" in told
+    assert (
+        "`snakemake --cores all --force artifacts/bare/train/score/trained/manifest.json`" in told
+    )
 
 
-@pytest.mark.parametrize("task", [Task("encode", "all"), Task("heads", "true")], ids=str)
+@pytest.mark.parametrize("task", [Task("encode", "all"), Task("heads", "exact")], ids=str)
 def test_what_is_read_is_not_exchanged_meanwhile(here, made, monkeypatch, task):
-    """Nor is what it rests on, which says whether it is current."""
+    """Nor is what it rests on, which says whether it is up to date."""
     name = made("toy_mog9")
     writer = WaitingWriter(folder_of(name, task))
     writer.comes_at(monkeypatch, from_experiment, "load_denoiser")
@@ -388,7 +397,7 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
         ("--method analytic", "--method analytic needs a table of moments"),
         ("--method beta --sampler ddim", "'beta' is not defined for ddim"),
         ("--method beta --sampler dpm", "sampler: 'dpm' is unknown"),
-        ("--preset likelihood", "an optimal chain is found on images"),
+        ("--preset likelihood", "optimal timesteps are found on images"),
         ("--method beta --guidance 2", "--guidance belong to experiments"),
         ("--method beta --label 1", "--label 1: the model takes no classes"),
         ("--method betta", "'betta' is unknown; did you mean 'beta'"),

@@ -21,16 +21,28 @@ from ocm_core.schema.experiment import MethodParams
 
 _SHARED = {"interface", "learned", "probes"}
 
-__all__ = ["CovarianceMethod", "Description", "available", "build", "build_all", "describe"]
+__all__ = [
+    "CovarianceMethod",
+    "Description",
+    "available",
+    "build",
+    "build_all",
+    "class_of",
+    "describe",
+]
 
 
 @dataclass(frozen=True)
 class Description:
-    """What the pipeline must know of a method before it runs anything."""
+    """A method's needs, the kernels it is defined for, and its options."""
 
     needs: str
-    samplers: frozenset[str]
+    kernels: frozenset[str] | None  # those it is defined for; None: any
     options: dict[str, Any]
+
+    def defined_for(self, kernel: str) -> bool:
+        """Say whether the method gives a covariance for the steps of this kernel."""
+        return self.kernels is None or kernel in self.kernels
 
 
 def available() -> list[str]:
@@ -40,7 +52,7 @@ def available() -> list[str]:
 
 def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMethod:
     """The method `kind`; its head or table is looked up under `label`."""
-    cls = _class_of(kind)
+    cls = class_of(kind)
     try:
         return cls(label=label or kind, **options)
     except ValidationError as error:
@@ -58,11 +70,13 @@ def build_all(methods: Mapping[str, MethodParams]) -> dict[str, CovarianceMethod
 
 
 def describe(kind: str, options: dict[str, Any]) -> Description:
+    """Return a method's needs, kernels and options, with defaults filled in."""
     method = build(kind, **options)
-    return Description(method.needs, method.samplers, method.model_dump(exclude={"label"}))
+    return Description(method.needs, method.kernels, method.model_dump(exclude={"label"}))
 
 
-def _class_of(kind: str) -> type[CovarianceMethod]:
+def class_of(kind: str) -> type[CovarianceMethod]:
+    """Return the class of a method; an unknown kind is an error that lists the known ones."""
     names = available()
     if kind not in names:
         raise OcmError(f"covariance method {unknown(kind, names)}")

@@ -2,13 +2,21 @@
 
 from typing import ClassVar
 
-from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
-    samplers: ClassVar[frozenset[str]] = frozenset({"ddim"})
+    profile: ClassVar[Profile] = Profile(
+        "none: x₀ is taken to be known",
+        "c = 0",
+        group="Fixed",
+        hue="grey",
+        marker="triangle-up-open",
+        dash="dashdot",
+    )
+    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddim"})
     fixed_variance: ClassVar[bool] = True
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:

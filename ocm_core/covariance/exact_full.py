@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
 from ocm_core.covariance.probes import jacobian
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Full, full
@@ -13,6 +13,15 @@ from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
+    profile: ClassVar[Profile] = Profile(
+        "the whole Jacobian of the score, at every step",
+        "c = I - √bₜ J",
+        group="Exact Jacobian",
+        hue="ink",
+        marker="square-open",
+        dash="dash",
+        width=1.3,
+    )
     reads_jacobian: ClassVar[bool] = True
 
     def jacobian_products(self, dimension: int) -> int:

@@ -2,8 +2,9 @@
 
 v = (r + 1) / 2 comes from a head, or from the network itself where it was trained with a learned
 variance. At s = 0 β̃ is zero and its logarithm is borrowed from the schedule's second step (the
-covariance papers) or from the chain's (OpenAI, DiT). As published, nothing keeps v within 0 … 1;
-adjacent steps hardly constrain it at large t, and a long jump then overflows: hence `clamp`.
+covariance papers) or from that of the visited timesteps (OpenAI, DiT). As published, nothing keeps
+v within 0 … 1; adjacent steps hardly constrain it at large t, and a long jump then overflows: hence
+`clamp`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ocm_core.covariance.interface import Need, StepCovariance
+from ocm_core.covariance.interface import Need, Profile, StepCovariance
 from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal, gaussian_kl, sum_dims
@@ -29,9 +30,16 @@ from ocm_core.shapes import TimeTable
 
 
 class Method(LearnedMethod):
-    samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
+    profile: ClassVar[Profile] = Profile(
+        "a head between beta and beta_tilde, fitted to the likelihood bound",
+        "log Σ = v log(1 - ᾱₜ/ᾱₛ) + (1 - v) log β̃",
+        hue="purple",
+        marker="triangle-up",
+        dash="dash",
+    )
+    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddpm"})
     source: Literal["head", "network"] = "head"
-    lower_end: Literal["schedule", "chain"] = "schedule"
+    lower_end: Literal["schedule", "timesteps"] = "schedule"
     clamp: bool = False
 
     @property
@@ -60,7 +68,7 @@ class Method(LearnedMethod):
             return step.beta_tilde
         starts = {
             "schedule": step.beta_tilde_schedule_start,
-            "chain": step.beta_tilde_chain_start,
+            "timesteps": step.beta_tilde_timesteps_start,
         }
         return starts[self.lower_end]
 

@@ -1,4 +1,4 @@
-"""What a covariance method is, what it declares, and the step it is asked about."""
+"""The interface of a covariance method, and the reverse step that it is asked about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ocm_core.diffusion.denoiser import AnyPrediction, Model, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal
-from ocm_core.diffusion.transition import Kernel, Transition
+from ocm_core.diffusion.kernels import Kernel
+from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch, Labels
@@ -22,13 +23,14 @@ from ocm_core.shapes import Batch, Labels
 Need = Literal["head", "moments", "nothing"]
 
 
-class Tally:
+class ClipCounter:
     """Counts that stay on the device until somebody reads them."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int | Tensor] = {}
 
     def add(self, what: str, number: int | Tensor) -> None:
+        """Add to a count."""
         self._counts[what] = self._counts.get(what, 0) + number
 
     def read(self) -> Counter[str]:
@@ -45,16 +47,17 @@ class Clip:
     c_max: float | None = None
 
     def limit_x0(self, x0: Batch) -> Batch:
+        """Clamp x̂_0."""
         return x0 if self.x0 is None else x0.clamp(-self.x0, self.x0)
 
-    def limit_c(self, c: Tensor, tally: Tally) -> Tensor:
+    def limit_c(self, c: Tensor, counter: ClipCounter) -> Tensor:
         """Clamp, and count what was clamped."""
-        tally.add("entries", c.numel())
+        counter.add("entries", c.numel())
         if self.c_min is not None:
-            tally.add("below", (c < self.c_min).sum())
+            counter.add("below", (c < self.c_min).sum())
             c = c.clamp(min=self.c_min)
         if self.c_max is not None:
-            tally.add("above", (c > self.c_max).sum())
+            counter.add("above", (c > self.c_max).sum())
             c = c.clamp(max=self.c_max)
         return c
 
@@ -70,15 +73,16 @@ class ReverseStep:
     transition: Transition
     kernel: Kernel
     clip: Clip = UNCLIPPED
-    tally: Tally = field(default_factory=Tally)
+    counter: ClipCounter = field(default_factory=ClipCounter)
 
     def through(self, c: Tensor) -> Diagonal:
         """Σ = floor + gain · C with C = (b_t / ᾱ_t) c."""
-        posterior = self.clip.limit_c(self.transition.posterior_scale * c, self.tally)
+        posterior = self.clip.limit_c(self.transition.posterior_scale * c, self.counter)
         kernel, step = self.kernel, self.transition
         return Diagonal(kernel.floor(step) + kernel.gain(step) * posterior)
 
     def fixed(self, variance: float, like: Batch) -> Diagonal:
+        """Return the covariance σ² I."""
         return Diagonal(
             torch.full((1,) * like.ndim, variance, dtype=like.dtype, device=like.device)
         )
@@ -88,10 +92,24 @@ class ReverseStep:
         return self.clip.limit_x0(self.transition.predict_x0(prediction.x, prediction.eps))
 
     def mean(self, prediction: AnyPrediction) -> Batch:
+        """Return the mean of x_s."""
         return self.kernel.mean(self.transition, prediction.x, self.x0(prediction), prediction.eps)
 
 
 StepCovariance = Callable[[ReverseStep], Covariance]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How pages describe a method, and the line that it has in every chart."""
+
+    about: str  # a line of words
+    equation: str = ""
+    group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
+    hue: str = "purple"  # a colour of the pages' palette
+    marker: str = "star"
+    dash: str = "solid"
+    width: float = 1.8
 
 
 class CovarianceMethod(BaseModel, ABC):
@@ -99,16 +117,23 @@ class CovarianceMethod(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    samplers: ClassVar[frozenset[str]] = frozenset({"ddpm", "ddim"})
+    kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     reads_jacobian: ClassVar[bool] = False  # when it looks: the prediction then keeps its graph
     fixed_variance: ClassVar[bool] = (
         False  # a choice, not an estimate: `beta`, `beta_tilde`, `delta`
     )
+    profile: ClassVar[Profile] = Profile("a covariance method of your own", dash="dot")
     label: str
 
     @property
     def needs(self) -> Need:
+        """Return what must be trained or estimated before the method can be used."""
         return "nothing"
+
+    @classmethod
+    def defined_for(cls, kernel: str) -> bool:
+        """Say whether the method gives a covariance for the steps of this kernel."""
+        return cls.kernels is None or kernel in cls.kernels
 
     @property
     def sampling_probes(self) -> int:
@@ -119,8 +144,15 @@ class CovarianceMethod(BaseModel, ABC):
         """The vector-Jacobian products that the method takes per evaluation of the network."""
         return min(self.sampling_probes, dimension)
 
-    def last_sigma(self, limit: float | None) -> float | None:
-        """What limits σ at the step into τ_1: as published, fixed variances stay as they are."""
+    def extra_work(self, dimension: int) -> str:
+        """Say in words what a step costs beyond the network."""
+        products = self.jacobian_products(dimension)
+        if products:
+            return f"{products} backward pass{'' if products == 1 else 'es'}"
+        return "its head" if self.needs == "head" else "none"
+
+    def final_sigma(self, limit: float | None) -> float | None:
+        """Return the limit on σ at the step into τ_1: as published, none for fixed variances."""
         return None if self.fixed_variance else limit
 
     @abstractmethod
@@ -136,7 +168,9 @@ class PosteriorMethod(CovarianceMethod):
         return lambda step: step.through(c)
 
     @abstractmethod
-    def c(self, prediction: Prediction) -> Tensor: ...
+    def c(self, prediction: Prediction) -> Tensor:
+        """Return c(x_t, t)."""
+        ...
 
 
 def predict(
@@ -149,8 +183,9 @@ def predict(
 
 
 def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:
-    if kernel.name not in method.samplers:
+    """Raise an error if a method has no covariance for the steps of a kernel."""
+    if not method.defined_for(kernel.name):
+        only = ", ".join(sorted(method.kernels or ())) or "solvers of diffusers"
         raise OcmError(
-            f"method '{method.label}' is not defined for {kernel.name}; "
-            f"it is for {', '.join(sorted(method.samplers))}"
+            f"method '{method.label}' is not defined for {kernel.name}; it is for {only}"
         )

@@ -44,6 +44,7 @@ class TrainingBatch:
 
     @property
     def predicted_eps(self) -> Batch:
+        """Return ε̂ without its graph."""
         return self.prediction.eps.detach()
 
     def diagonal(self, probes: int) -> Batch:
@@ -63,6 +64,7 @@ class TrainingBatch:
 
 
 def identity(raw: Tensor, baseline: Tensor) -> Tensor:
+    """Return c̄ (1 + r)."""
     return baseline * (1.0 + raw)
 
 
@@ -128,7 +130,9 @@ class LearnedMethod(CovarianceMethod):
         return "head"
 
     @abstractmethod
-    def loss(self, batch: TrainingBatch) -> PerSample: ...
+    def loss(self, batch: TrainingBatch) -> PerSample:
+        """Return the loss of the head on each sample."""
+        ...
 
 
 class RegressionMethod(LearnedMethod, PosteriorMethod):
@@ -160,7 +164,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         return baseline
 
     def _unit(self, prediction: Prediction) -> Tensor | float:
-        """What errors are measured in, as the head says."""
+        """Return the unit of errors that the head has."""
         baseline = self._baseline(prediction)
         if baseline is None:
             return 1.0

@@ -2,13 +2,20 @@
 
 from typing import ClassVar
 
-from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
-    samplers: ClassVar[frozenset[str]] = frozenset({"diffusers"})
+    profile: ClassVar[Profile] = Profile(
+        "none: a solver of diffusers, whose noise is its own if it draws any",
+        group="Fixed",
+        hue="ink",
+        marker="star-open",
+        width=1.3,
+    )
+    kernels: ClassVar[frozenset[str] | None] = frozenset()
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         return lambda step: step.fixed(0.0, prediction.x)

@@ -1,12 +1,22 @@
 """Noise-prediction residual: c = g with g ≈ E[(ε - ε̂)² | x_t], which also absorbs ε̂'s error."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
+from ocm_core.covariance.interface import Profile
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
+    profile: ClassVar[Profile] = Profile(
+        "a head fitted to the squared residual of the predicted noise",
+        "c = g(xₜ), g ≈ E[(ε - ε̂)² | xₜ]",
+        hue="green",
+        marker="diamond",
+    )
+
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
         return raw
 

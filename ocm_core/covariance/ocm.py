@@ -9,12 +9,20 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from ocm_core.covariance.interface import Profile
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.covariance.probes import from_diagonal
 from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
+    profile: ClassVar[Profile] = Profile(
+        "a head fitted to random probes of the score's Jacobian",
+        "c = 1 + h(xₜ), h ≈ -√bₜ E[v ⊙ Jᵀv] = -√bₜ diag J",
+        hue="vermillion",
+        marker="circle",
+        width=4.0,
+    )
     trains_on_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 

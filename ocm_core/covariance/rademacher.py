@@ -5,13 +5,21 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance.interface import CovarianceMethod, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
 from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.rng.noise import Noise
 
 
 class Method(CovarianceMethod):
+    profile: ClassVar[Profile] = Profile(
+        "random probes of the score's Jacobian, at every step",
+        "c = 1 - √bₜ (v₁ ⊙ Jᵀv₁ + … + v_M ⊙ Jᵀv_M)/M",
+        group="Probed while sampling",
+        hue="sky",
+        marker="cross",
+        width=1.1,
+    )
     reads_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 

@@ -56,12 +56,14 @@ class Model(Protocol):
     @property
     def schedule(self) -> Schedule: ...
 
-    def predict(self, x: Batch, t: float, label: Labels = None) -> AnyPrediction: ...
+    def predict(self, x: Batch, t: float, label: Labels = None) -> AnyPrediction:
+        """Predict the noise at (x_t, t)."""
+        ...
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one network says at (x_t, t)."""
+    """The output of one network at (x_t, t)."""
 
     denoiser: Denoiser
     x: Batch
@@ -133,6 +135,7 @@ Forward = Callable[[ScoreNetwork, Batch, Tensor, Labels], tuple[TrunkFeatures, T
 def forward(
     network: ScoreNetwork, x: Batch, time: Tensor, label: Labels
 ) -> tuple[TrunkFeatures, Tensor]:
+    """Evaluate a network; compiled, it is replaced by its compiled form."""
     return network.evaluate(x, time, label)
 
 
@@ -157,6 +160,7 @@ class Denoiser:
     def evaluate(
         self, x: Batch, t: Times, label: Labels
     ) -> tuple[TrunkFeatures, Batch, Batch | None]:
+        """Return the trunk's features, ε̂, and the learned variance if there is one."""
         with self._autocast(x):
             features, raw = self.forward(self.network, x, self.time(t), label)
         output = raw.to(x.dtype)
@@ -177,5 +181,7 @@ class Denoiser:
                 raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
             return t
         if not 1 <= t < self.schedule.steps + 1:
-            raise OcmError(f"timestep {t} is outside the chain: expected 1 … {self.schedule.steps}")
+            raise OcmError(
+                f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
+            )
         return torch.full((len(x),), t, device=x.device)

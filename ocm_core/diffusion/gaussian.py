@@ -20,6 +20,7 @@ from ocm_core.shapes import Batch, PerSample
 
 
 def sum_dims(x: Batch) -> PerSample:
+    """Sum over all dimensions but the first."""
     return x.flatten(1).sum(1)
 
 
@@ -64,7 +65,7 @@ class Full:
     values: Float[Tensor, "batch d"]
 
     def scale(self, noise: Batch) -> Batch:
-        """By the symmetric root: a matrix that is diagonal draws what `Diagonal` draws."""
+        """Scale by the symmetric root, so that a diagonal matrix draws what `Diagonal` draws."""
         inside = self.vectors.mT @ noise.flatten(1).unsqueeze(-1)
         return (self.vectors @ (self.values.sqrt().unsqueeze(-1) * inside)).reshape_as(noise)
 
@@ -90,12 +91,13 @@ Covariance = Diagonal | Full
 
 
 def full(matrix: Float[Tensor, "batch d d"]) -> Full:
-    """From a matrix that rounding (or a network) may have left slightly unsymmetric."""
+    """Return a full covariance, symmetrised after rounding."""
     values, vectors = torch.linalg.eigh(0.5 * (matrix + matrix.mT))
     return Full(vectors, values)
 
 
 def dimension(x: Batch) -> int:
+    """Return the number of dimensions of one sample."""
     return prod(x.shape[1:])
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.denoiser import Denoiser, Model, Prediction
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
@@ -22,6 +22,8 @@ from ocm_core.shapes import Batch, Labels, Times
 
 @dataclass(frozen=True)
 class GuidedPrediction:
+    """A prediction with the label and one without, mixed."""
+
     conditional: Prediction
     unconditional: Prediction
     weight: Tensor
@@ -94,19 +96,24 @@ class GuidedDenoiser:
         return weight
 
 
-def guided(
-    denoiser: Denoiser,
-    scale: float,
-    channels: int | None = None,
-    covariance: Literal["guided", "conditional"] = "guided",
-) -> Denoiser | GuidedDenoiser:
-    """The denoiser itself for a scale of 1."""
-    if scale == 1.0:
-        return denoiser
-    null = denoiser.network.null_label
-    if null is None:
-        raise OcmError(f"guidance {scale} needs a network with a null class; use 1.0")
-    return GuidedDenoiser(denoiser, scale, null, channels, covariance)
+@dataclass(frozen=True)
+class Guidance:
+    """A guidance scale w, and what it acts on; w = 1 is no guidance."""
+
+    scale: float = 1.0
+    channels: int | None = None  # the first ones; None: all
+    covariance: Literal["guided", "conditional"] = "guided"
+
+    def apply(self, model: Model) -> Model:
+        """Return the model with guidance; for a scale of 1, the model itself."""
+        if self.scale == 1.0:
+            return model
+        if not isinstance(model, Denoiser) or (null := model.network.null_label) is None:
+            raise OcmError(f"guidance {self.scale} needs a network with a null class; use 1.0")
+        return GuidedDenoiser(model, self.scale, null, self.channels, self.covariance)
+
+
+UNGUIDED = Guidance()
 
 
 def _part(both: Prediction, rows: slice) -> Prediction:

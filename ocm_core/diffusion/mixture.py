@@ -16,28 +16,32 @@ from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
+from ocm_core.datasets.mixture import GridLayout, MixtureData, UniformLayout
 from ocm_core.rng.streams import dataset_stream
-from ocm_core.schema.datasets import GridLayout, MixtureData, UniformLayout
 from ocm_core.shapes import PerPoint, Points
 
 
 @dataclass(frozen=True)
 class Mixture:
+    """Gaussians of equal weight and variance."""
+
     means: Float64[Tensor, "modes d"]
     std: float
 
     @property
     def variance(self) -> float:
-        """Of the data, averaged over the axes."""
+        """Return the variance of the data, averaged over the axes."""
         return float(self.means.var(0, correction=0).mean()) + self.std**2
 
     def draw(self, count: int, source: np.random.Generator) -> Float64[ndarray, "count d"]:
+        """Draw points."""
         modes = source.integers(len(self.means), size=count)
         noise = source.standard_normal((count, self.means.shape[1]))
         drawn: ndarray = self.means.numpy()[modes] + self.std * noise
         return drawn
 
     def log_density(self, x: Points, alpha_bar: PerPoint, b: PerPoint) -> Float[Tensor, " batch"]:
+        """Return the log-density at points."""
         s2 = (alpha_bar * self.std**2 + b).squeeze(-1)
         logits, _ = self._components(x, alpha_bar, b)
         d = x.shape[1]

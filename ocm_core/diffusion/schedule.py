@@ -42,7 +42,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """T, the length of the full chain."""
+        """Return T, the number of timesteps."""
         return len(self.betas) - 1
 
     @cached_property
@@ -84,6 +84,7 @@ class Schedule:
         return spread
 
     def check(self, t: int, s: int = 0) -> None:
+        """Raise an error unless 0 ≤ s < t ≤ T."""
         if not 0 <= s < t <= self.steps:
             raise OcmError(f"timesteps s = {s}, t = {t}: expected 0 ≤ s < t ≤ T = {self.steps}")
 
@@ -129,12 +130,12 @@ SCHEDULES = {"linear": linear, "cosine": cosine}
 
 
 def of_experiment(experiment: Experiment) -> Schedule:
-    """As its data in [-1, 1] see it, whatever the range of the network."""
+    """Return the schedule of data in [-1, 1], whatever the range of the network."""
     return of_params(experiment.schedule).for_range(experiment.network.range)
 
 
 def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
-    """A scheduler's betas are imported when they are asked for: diffusers takes its time."""
+    """Return the schedule of parameters; diffusers is imported only for its own schedules."""
     if params.kind == "scheduler":
         module = import_module("ocm_core.diffusion.scheduler_betas")
         return Schedule(np.append(0.0, module.betas(params)))
@@ -142,6 +143,7 @@ def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
 
 
 def build(kind: str, steps: int) -> Schedule:
+    """Return the schedule of a kind with T = `steps`."""
     if kind not in SCHEDULES:
         raise OcmError(f"schedule.kind: {unknown(kind, SCHEDULES)}")
     return SCHEDULES[kind](steps)

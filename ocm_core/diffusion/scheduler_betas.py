@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import torch
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from jaxtyping import Float64
 from numpy import ndarray
 
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.io.reading import reading
 from ocm_core.schema.experiment import SchedulerSchedule
-
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.schedulers.scheduling_ddpm import DDPMScheduler  # noqa: E402
 
 _CHECK = "check the scheduler's configuration"
 

@@ -1,4 +1,4 @@
-"""What the rest of the library may know about a score network: features, a readout, and heads.
+"""The interface of a score network: features, a readout, and heads.
 
 A network is split where a covariance head is attached: `features` runs the trunk, `readout` turns
 its last hidden state into the noise prediction, and a head reads the same features. One pass of
@@ -15,11 +15,15 @@ from ocm_core.shapes import Images, Labels, NetworkTimes
 
 
 class TrunkFeatures(NamedTuple):
+    """The features that a covariance head reads."""
+
     hidden: Tensor  # the map (or tokens) that the output layer reads
     embedding: Tensor  # the time (and class) embedding that conditions the blocks
 
 
 class ScoreNetwork(nn.Module, ABC):
+    """A network that predicts the noise, in a trunk and a readout."""
+
     head_kinds: ClassVar[tuple[str, ...]]
     out_channels_per_input: int  # 1: the noise; 2: the noise, then the interpolation value
     conditional: bool = False  # whether it takes class labels
@@ -28,13 +32,18 @@ class ScoreNetwork(nn.Module, ABC):
 
     @property
     def learns_variance(self) -> bool:
+        """Tell whether the network also predicts a variance."""
         return self.out_channels_per_input == 2
 
     @abstractmethod
-    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures: ...
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
+        """Run the trunk."""
+        ...
 
     @abstractmethod
-    def readout(self, features: TrunkFeatures) -> Images: ...
+    def readout(self, features: TrunkFeatures) -> Images:
+        """Return the network's output, given the trunk's features."""
+        ...
 
     def evaluate(
         self, x: Images, time: NetworkTimes, label: Labels = None

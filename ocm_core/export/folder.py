@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ocm_core.checkpoints.text_encoder import TextEncoder
+from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.errors import OcmError
 from ocm_core.export.heads import component_of
 from ocm_core.export.pipeline import CovariancePipeline
 from ocm_core.export.scheduler import CovarianceScheduler
-from ocm_core.io.disk import room_for
+from ocm_core.io.atomic import room_for
 from ocm_core.networks.diffusers import wrapped
 
 CODE = '''"""Opened by DiffusionPipeline.from_pretrained(FOLDER, custom_pipeline=FOLDER)."""
@@ -30,7 +30,7 @@ class Pipeline(pipeline.CovariancePipeline):
 
 @dataclass(frozen=True)
 class Card:
-    """What a model card says."""
+    """The contents of a model card."""
 
     title: str
     base: str
@@ -42,6 +42,7 @@ class Card:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def text(self) -> str:
+        """Return the card as Markdown with its header."""
         licence = self.licence or "unknown"
         return "\n".join(
             [

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from diffusers.configuration_utils import ConfigMixin, register_to_config
+from diffusers.models.modeling_utils import ModelMixin
 from torch import Tensor, nn
 
 from ocm_core.checkpoints.head_file import kind_of, weights_digest
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.covariance.learned import LINKS, CovarianceHead
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers import build
-
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.configuration_utils import ConfigMixin, register_to_config  # noqa: E402
-from diffusers.models.modeling_utils import ModelMixin  # noqa: E402
 
 _NAMES = {link: name for name, link in LINKS.items()}
 
@@ -60,6 +56,8 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Attached:
+    """One head of a component, as a denoiser has it."""
+
     heads: CovarianceHeads
     label: str
 

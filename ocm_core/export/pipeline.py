@@ -3,63 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from diffusers.image_processor import VaeImageProcessor
+from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput
+from torch import Tensor, nn
 
-from ocm_core.checkpoints.diffusers_models import TIME
-from ocm_core.checkpoints.text_encoder import TextEncoder
-from ocm_core.compat import make_torchvision_importable
+from ocm_core.checkpoints.diffusers_models import TIME, TextEncoder
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.guidance import guided
 from ocm_core.errors import OcmError
 from ocm_core.export.heads import CovarianceHeads
 from ocm_core.export.hooked import HookedModel
-from ocm_core.export.scheduler import CovarianceScheduler
+from ocm_core.export.scheduler import CovarianceScheduler, GeneratorNoise, Generators
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.samplers.ancestral import ancestral
-from ocm_core.samplers.cell_sampler import kernel_of
 from ocm_core.shapes import Batch
 
-make_torchvision_importable()  # diffusers imports it
-
-from diffusers.image_processor import VaeImageProcessor  # noqa: E402
-from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput  # noqa: E402
-from diffusers.utils.torch_utils import randn_tensor  # noqa: E402
-
-Generators = Generator | list[Generator] | None
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
-
-
-@dataclass
-class GeneratorNoise:
-    """Noise from torch's generators, as every pipeline of diffusers takes it."""
-
-    shape: tuple[int, ...]
-    generator: Generators
-    device: torch.device
-    first: Tensor | None = None  # x_T, where it is given
-
-    def normal(self) -> Batch:
-        given, self.first = self.first, None
-        return self._draw() if given is None else given.to(self.device)
-
-    def signs(self) -> Batch:
-        return torch.where(self._draw() < 0, -1.0, 1.0)
-
-    def _draw(self) -> Batch:
-        drawn: Tensor = randn_tensor(self.shape, self.generator, self.device, torch.float32)
-        return drawn
 
 
 class CovariancePipeline(DiffusionPipeline):
     """`model` and `scheduler` as in other pipelines; `heads` were trained on `model`."""
 
     model_cpu_offload_seq = "text_encoder->model->heads->vae"  # type: ignore[assignment]
-    _optional_components = ["vae", "heads", "text_encoder", "tokenizer"]  # noqa: RUF012
-    _callback_tensor_inputs = ["latents"]  # noqa: RUF012
+    _optional_components = ["vae", "heads", "text_encoder", "tokenizer"]
+    _callback_tensor_inputs = ["latents"]
 
     def __init__(
         self,
@@ -93,9 +61,9 @@ class CovariancePipeline(DiffusionPipeline):
         callback_on_step_end: StepEnd | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
     ) -> ImagePipelineOutput | tuple[Any]:
-        """Images; `class_labels` says how many, where it is given, and so does a list of prompts.
+        """Return images, as many as there are `class_labels` or prompts, or else `batch_size`.
 
-        A scale of 1 is no guidance.
+        A guidance scale of 1 is no guidance.
         """
         if unknown := set(callback_on_step_end_tensor_inputs) - set(self._callback_tensor_inputs):
             raise OcmError(
@@ -135,7 +103,7 @@ class CovariancePipeline(DiffusionPipeline):
         return None if class_labels is None else torch.as_tensor(class_labels, device=device)
 
     def prompt_labels(self, prompts: Sequence[str]) -> Tensor:
-        """Of these prompts, which the network reads from here on."""
+        """Return the labels of prompts, which the network reads from here on."""
         different = list(dict.fromkeys(prompts))
         encoder = TextEncoder(self.text_encoder, self.tokenizer)
         self.network.use_prompts(encoder([*different, ""]))
@@ -150,28 +118,14 @@ class CovariancePipeline(DiffusionPipeline):
         label: Tensor | None = None,
         change: Any = None,
     ) -> Batch:
-        """Samples as the model has them, from any source of noise."""
-        scheduler: CovarianceScheduler = self.scheduler
-        walk, config = scheduler.walk, scheduler.config
-        model = guided(
-            self.denoiser, guidance, config["guided_channels"], config["guided_covariance"]
-        )
-        return ancestral(
-            model,
-            scheduler.covariance_method,
-            scheduler.chain(steps),
-            noise,
-            kernel=kernel_of(walk),
-            order=walk.order,
-            covariance_scale=walk.covariance_scale,
-            clip=scheduler.clip,
-            last_sigma=scheduler.last_sigma,
-            label=label,
-            change=change,
-        ).x
+        """Draw samples as the model has them, from any source of noise."""
+        recipe = self.scheduler.recipe(steps, guidance)
+        drawn: Batch = recipe.draw(self.denoiser, noise, label, change=change).x
+        return drawn
 
     @property
     def denoiser(self) -> Denoiser:
+        """Return the model with its heads as a denoiser."""
         scheduler: CovarianceScheduler = self.scheduler
         prediction = scheduler.config["prediction_type"]
         bare = denoiser_of(self.network, scheduler.schedule, TIME, prediction)

@@ -1,35 +1,73 @@
-"""How a pipeline samples, as a scheduler's configuration: schedule, method, walk and limits."""
+"""A recipe as a scheduler of diffusers, which any of its pipelines can use.
+
+    pipe.scheduler = api.scheduler(denoiser, pipe.scheduler, "ocm", model=pipe.unet)
+
+A covariance head reads features of the network: `attach` lets it take them from the model's own
+forward pass. Methods without a head need nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from diffusers.configuration_utils import ConfigMixin, register_to_config
+from diffusers.schedulers.scheduling_utils import SchedulerMixin, SchedulerOutput
+from diffusers.utils.torch_utils import randn_tensor
 from pydantic import ValidationError
+from torch import Generator, Tensor, nn
 
 from ocm_core import covariance
 from ocm_core.checkpoints.diffusers_folder import schedule_keys
-from ocm_core.compat import make_torchvision_importable
+from ocm_core.checkpoints.diffusers_models import TIME
 from ocm_core.covariance.interface import Clip, CovarianceMethod
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.chains import Chain
-from ocm_core.diffusion.gaussian import pixel_sigma_limit
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.guidance import Guidance
+from ocm_core.diffusion.schedule import Schedule, predict_eps, q_sample
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.schema.chains import ListChain
-from ocm_core.schema.experiment import SchedulerSchedule, WalkParams
+from ocm_core.export.hooked import FeatureTap
+from ocm_core.networks.converted import ToEps, eps_of_v
+from ocm_core.sampling.recipe import Recipe, Stepper
+from ocm_core.schema.experiment import RecipeParams, SchedulerSchedule
+from ocm_core.schema.timesteps import ListedTimesteps
+from ocm_core.shapes import Batch, Images, Labels, NetworkTimes
 
-make_torchvision_importable()  # diffusers imports it
+Generators = Generator | list[Generator] | None
+_TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
 
-from diffusers.configuration_utils import ConfigMixin, register_to_config  # noqa: E402
-from diffusers.schedulers.scheduling_utils import SchedulerMixin  # noqa: E402
+
+@dataclass
+class GeneratorNoise:
+    """Noise from torch's generators, as every pipeline of diffusers takes it."""
+
+    shape: tuple[int, ...]
+    generator: Generators
+    device: torch.device
+    first: Tensor | None = None  # the first normal draw, if it is given
+
+    def normal(self) -> Batch:
+        """Return the given draw once, and new ones after it."""
+        given, self.first = self.first, None
+        return self._draw() if given is None else given.to(self.device)
+
+    def signs(self) -> Batch:
+        """Return ±1 with equal probability."""
+        return torch.where(self._draw() < 0, -1.0, 1.0)
+
+    def _draw(self) -> Batch:
+        drawn: Tensor = randn_tensor(self.shape, self.generator, self.device, torch.float32)
+        return drawn
 
 
 class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
-    """`walk` is that of an experiment's sampler: kernel, η, order, chain, last_sigma, scale."""
+    """Takes steps by a recipe: `recipe` has the parameters of an experiment's sampler."""
 
-    order = 1
+    order = 1  # evaluations of the network per step
+    init_noise_sigma = 1.0
 
     @register_to_config  # type: ignore[untyped-decorator]
     def __init__(
@@ -44,7 +82,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         method: str = "ocm",
         method_kind: str = "ocm",
         method_options: dict[str, Any] | None = None,
-        walk: dict[str, Any] | None = None,
+        recipe: dict[str, Any] | None = None,
         clip_x0: float | None = 1.0,
         clip_covariance: float | None = 1.0,
         levels: int | None = 256,
@@ -56,40 +94,112 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
             SchedulerSchedule.model_validate(schedule_keys(self.config))
         )
         try:
-            self.walk = WalkParams.model_validate(walk)
+            self.params = RecipeParams.model_validate(recipe)
         except ValidationError as error:
             raise OcmError(
-                f"scheduler: walk: {error.errors(include_url=False)[0]['msg']}"
+                f"scheduler: recipe: {error.errors(include_url=False)[0]['msg']}"
             ) from None
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
+        self._heads: Mapping[str, nn.Module] = {}
+        self._tap: FeatureTap | None = None
+        self._stepper: Stepper | None = None
 
-    def set_timesteps(self, num_inference_steps: int, device: Any = None) -> None:
-        """Those of the network, which begin at 0, from the noisiest on."""
-        chain = self.chain(num_inference_steps)
-        self.timesteps = torch.tensor([t - 1 for t in reversed(chain)], device=device)
-
-    def chain(self, steps: int) -> Chain:
-        own = self.walk.chain
-        lengths = [len(t) for t in own.timesteps] if isinstance(own, ListChain) else [steps]
-        if steps not in lengths:
+    def recipe(self, steps: int, guidance: float = 1.0) -> Recipe:
+        """Return the recipe for a number of steps."""
+        rule, config = self.params.timesteps, self.config
+        if isinstance(rule, ListedTimesteps) and steps not in map(len, rule.values):
+            numbers = ", ".join(map(str, sorted(map(len, rule.values))))
             raise OcmError(
-                f"num_inference_steps = {steps}: this pipeline has chains of "
-                f"{', '.join(map(str, sorted(lengths)))} steps"
+                f"num_inference_steps = {steps}: this scheduler has timesteps of {numbers}"
             )
-        return chains.build(own, self.schedule, steps)
+        return Recipe.from_params(
+            self.params,
+            self.schedule,
+            steps,
+            self._method,
+            clip=Clip(x0=config["clip_x0"], c_max=config["clip_covariance"]),
+            levels=config["levels"],
+            guidance=Guidance(guidance, config["guided_channels"], config["guided_covariance"]),
+        )
 
     @property
-    def covariance_method(self) -> CovarianceMethod:
+    def _method(self) -> CovarianceMethod:
         options = self.config["method_options"] or {}
         return covariance.build(self.config["method_kind"], self.config["method"], **options)
 
-    @property
-    def clip(self) -> Clip:
-        return Clip(x0=self.config["clip_x0"], c_max=self.config["clip_covariance"])
+    def attach(self, model: Any, heads: Mapping[str, nn.Module]) -> None:
+        """Let `heads` read the features of `model`, from its own forward pass."""
+        self._tap, self._heads = FeatureTap(model), heads
 
-    @property
-    def last_sigma(self) -> float | None:
-        limit, levels = self.walk.last_sigma, self.config["levels"]
-        if limit is None or levels is None:
-            return None
-        return self.covariance_method.last_sigma(pixel_sigma_limit(limit, levels))
+    def set_timesteps(self, num_inference_steps: int, device: Any = None) -> None:
+        """Prepare for one batch of samples: the network's timesteps, which begin at 0."""
+        recipe = self.recipe(num_inference_steps)
+        self._stepper = recipe.stepper(self.schedule)
+        indices = [t - 1 for t in reversed(recipe.timesteps)]
+        self.timesteps = torch.tensor(indices, device=device)
+
+    def scale_model_input(self, sample: Tensor, timestep: Any = None) -> Tensor:
+        """Return the sample: the network takes x_t as it is."""
+        return sample
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: int | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        variance_noise: Tensor | None = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor]:
+        """Return the sample at the next timestep, given the network's output at this one.
+
+        Steps are taken in the order of `timesteps`, after `set_timesteps`. `variance_noise` is
+        the noise to add, instead of a draw from the generator.
+        """
+        if self._stepper is None:
+            raise OcmError("step: the timesteps are not set; call set_timesteps first")
+        t = int(timestep) + 1
+        noise = GeneratorNoise(tuple(sample.shape), generator, sample.device, variance_noise)
+        with torch.no_grad():
+            prediction = self._prediction(model_output.float(), t, sample.float())
+            x = self._stepper.step(prediction, t, noise).to(sample.dtype)
+        return SchedulerOutput(prev_sample=x) if return_dict else (x,)
+
+    def _prediction(self, output: Tensor, t: int, x: Tensor) -> Prediction:
+        times = torch.full((len(x),), t, device=x.device)
+        learns_variance = output.shape[1] == 2 * x.shape[1]
+        predicted, learned = output.chunk(2, dim=1) if learns_variance else (output, None)
+        kind = self.config["prediction_type"]
+        if kind != "epsilon":
+            predicted = _TO_EPS[kind](x, predicted, *self.schedule.marginal_at(times, x))
+        features = TrunkFeatures(x, x) if self._tap is None else self._tap.take(len(x))
+        denoiser = Denoiser(_ElsewhereNetwork(), self.schedule, TIME, self._heads)
+        return Prediction(denoiser, x, times, None, features, predicted, learned)
+
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """Return x_t = √ᾱ_t x_0 + √b_t ε."""
+        return q_sample(
+            original_samples, noise, *self.schedule.marginal_at(timesteps + 1, original_samples)
+        )
+
+    def __len__(self) -> int:
+        return int(self.config["num_train_timesteps"])
+
+
+class _ElsewhereNetwork(ScoreNetwork):
+    """Stands for the network of a pipeline, which a scheduler does not have."""
+
+    head_kinds = ()
+    out_channels_per_input = 1
+
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
+        raise OcmError(
+            "this covariance method evaluates the network itself, which a scheduler cannot; sample "
+            "with CovariancePipeline, or choose a method with a head or a fixed variance"
+        )
+
+    def readout(self, features: TrunkFeatures) -> Images:
+        raise NotImplementedError
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        raise NotImplementedError

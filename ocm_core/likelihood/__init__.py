@@ -1,1 +1,1 @@
-"""The variational bound of a reverse chain, term by term (`bound`)."""
+"""The variational bound of a reverse process, term by term (`bound`)."""

@@ -1,8 +1,8 @@
-"""The variational bound: all methods and all chains from one network pass per (image, t).
+"""The variational bound: all methods and timesteps rules from one network pass per (image, t).
 
 -log p(x_0) ≤ KL(q(x_{τ_K}|x_0) ‖ N(0,I)) + Σ KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)) - log p(x_0|x_{τ_1}),
-for a chain that ends at τ_K, be it T or below. Each term depends on x_t ~ q(x_t|x_0) alone, so that
-one pass per (x_0, t) serves every method, every head and every chain through t.
+where the last timestep τ_K is T or below. Each term depends on x_t ~ q(x_t|x_0) alone, so that one
+pass per (x_0, t) serves every method, every head and all timesteps rules that visit t.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from torch import Tensor
 from ocm_core.covariance.interface import (
     NON_NEGATIVE,
     Clip,
+    ClipCounter,
     CovarianceMethod,
     ReverseStep,
     StepCovariance,
-    Tally,
     check_defined,
     predict,
 )
-from ocm_core.diffusion.chains import Chain, StepCosts
 from ocm_core.diffusion.denoiser import AnyPrediction, Model
 from ocm_core.diffusion.gaussian import Decoder, dimension, sum_dims
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import Schedule, q_sample
-from ocm_core.diffusion.transition import Ddpm, Transition, transition, transitions
+from ocm_core.diffusion.timesteps import StepCosts, Timesteps
+from ocm_core.diffusion.transition import Transition, transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise
@@ -42,7 +43,7 @@ NoiseAt = Callable[[int], Noise]
 
 
 def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
-    """KL(q(x_t|x_0) ‖ N(0, I)) at the chain's end t; b_t - 1 = -ᾱ_t is taken as such."""
+    """KL(q(x_t|x_0) ‖ N(0, I)) at the last timestep t; b_t - 1 = -ᾱ_t is taken as such."""
     alpha_bar, b = schedule.marginal(end)
     constant = -alpha_bar - log(b)
     return 0.5 * sum_dims(alpha_bar * x0**2 + constant)
@@ -61,7 +62,7 @@ def decoder_term(
 
 @dataclass(frozen=True)
 class Bound:
-    """One chain's terms in nats: row 0 the decoder, then increasing t, the last row the prior."""
+    """The terms of a bound in nats: the decoder, the steps by increasing t, the prior."""
 
     terms: Float[Tensor, "K+1 batch"]
     dimension: int
@@ -78,20 +79,20 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What every method says at x_t: the terms of as many steps from t as are asked."""
+class StepTerms:
+    """The terms of any steps from t, by method, from one evaluation of the network."""
 
     prediction: AnyPrediction
     covariances: Mapping[str, StepCovariance]
     x0: Batch
     decoder: Decoder
     clip: Clip
-    tallies: Mapping[str, Tally]
+    counters: Mapping[str, ClipCounter]
 
     def terms(self, transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
-        """Of the methods `names`; the mean of a step is the same for all."""
+        """Return the term of one step for the methods `names`; they share its mean."""
         steps = {
-            name: ReverseStep(transition, Ddpm(), self.clip, self.tallies[name]) for name in names
+            name: ReverseStep(transition, Ddpm(), self.clip, self.counters[name]) for name in names
         }
         mean = ReverseStep(transition, Ddpm(), self.clip).mean(self.prediction)
         if transition.s == 0:
@@ -110,7 +111,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What stays the same over timesteps: the model, the methods, the decoder, the limits."""
+    """A bound: the model, the methods, the decoder and the limits."""
 
     model: Model
     methods: Methods
@@ -123,56 +124,59 @@ class Likelihood:
 
     @torch.no_grad()
     def evaluate(
-        self, x0: Batch, t: int, noise: Noise, label: Labels, tallies: Mapping[str, Tally]
-    ) -> Pass:
+        self, x0: Batch, t: int, noise: Noise, label: Labels, counters: Mapping[str, ClipCounter]
+    ) -> StepTerms:
+        """Evaluate the network once, at x_t ~ q(x_t | x_0)."""
         x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
         covariances = {
             name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
         }
-        return Pass(prediction, covariances, x0, self.decoder, self.clip, tallies)
+        return StepTerms(prediction, covariances, x0, self.decoder, self.clip, counters)
 
     def bounds(
         self,
-        chains: Mapping[str, Chain],
+        timesteps: Mapping[str, Timesteps],
         x0: Batch,
         noise_at: NoiseAt,
         label: Labels = None,
         progress: Progress[int] = iter,
     ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
-        """Every chain with every method: see `bounds_on`."""
-        walks = {(chain, name): at for chain, at in chains.items() for name in self.methods}
-        return self.bounds_on(walks, x0, noise_at, label, progress)
+        """Return the bounds of all timesteps with all methods: see `bounds_on`."""
+        cases = {
+            (rule, name): visited for rule, visited in timesteps.items() for name in self.methods
+        }
+        return self.bounds_on(cases, x0, noise_at, label, progress)
 
     @torch.no_grad()
     def bounds_on(
         self,
-        walks: Mapping[Walk, Chain],
+        cases: Mapping[Case, Timesteps],
         x0: Batch,
         noise_at: NoiseAt,
         label: Labels = None,
         progress: Progress[int] = iter,
-    ) -> tuple[dict[Walk, Bound], dict[str, Counter[str]]]:
-        """(name of the chain, method) → bound, and per method how many entries of C were clamped.
+    ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
+        """(timesteps rule, method) → bound, and how many entries of C were clamped, by method.
 
-        `noise_at(t)` draws x_t: the same draw serves every chain through t.
+        `noise_at(t)` draws x_t: the same draw serves all timesteps that include t.
         """
         schedule = self.model.schedule
-        visits = _visits(schedule, walks)
-        tallies = {name: Tally() for name in self.methods}
+        visits = _visits(schedule, cases)
+        counters = {name: ClipCounter() for name in self.methods}
         found = {
-            walk: Bound(torch.empty(len(chain) + 1, len(x0), device=x0.device), dimension(x0))
-            for walk, chain in walks.items()
+            case: Bound(torch.empty(len(timesteps) + 1, len(x0), device=x0.device), dimension(x0))
+            for case, timesteps in cases.items()
         }
         for t, noise in _announced(noise_at, progress(sorted(visits))):
-            seen = self.evaluate(x0, t, noise, label, tallies)
+            seen = self.evaluate(x0, t, noise, label, counters)
             for step, places in visits[t].items():
                 terms = seen.terms(step, dict.fromkeys(method for (_, method), _ in places))
-                for walk, row in places:
-                    found[walk].terms[row] = terms[walk[1]]
-        for walk, bound in found.items():
-            bound.terms[-1] = prior_term(schedule, x0, walks[walk][-1])
-        return found, {name: tally.read() for name, tally in tallies.items()}
+                for case, row in places:
+                    found[case].terms[row] = terms[case[1]]
+        for case, bound in found.items():
+            bound.terms[-1] = prior_term(schedule, x0, cases[case][-1])
+        return found, {name: counter.read() for name, counter in counters.items()}
 
     @torch.no_grad()
     def step_costs(
@@ -194,9 +198,9 @@ class Likelihood:
             name: x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
             for name in self.methods
         }
-        tallies = {name: Tally() for name in self.methods}
+        counters = {name: ClipCounter() for name in self.methods}
         for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
-            seen = self.evaluate(x0, t, noise, label, tallies)
+            seen = self.evaluate(x0, t, noise, label, counters)
             for i, s in enumerate(times[:j]):
                 terms = seen.terms(transition(schedule, s, t), self.methods)
                 for name, term in terms.items():
@@ -215,17 +219,21 @@ def _announced(noise_at: NoiseAt, times: Iterable[int]) -> Iterator[tuple[int, N
     yield from coming
 
 
-Walk = tuple[str, str]  # the name of a chain, and the method that walks it
-Places = list[tuple[Walk, int]]
+Case = tuple[str, str]  # the name of the timesteps, and the method
+Places = list[tuple[Case, int]]
 
 
-def _visits(schedule: Schedule, walks: Mapping[Walk, Chain]) -> dict[int, dict[Transition, Places]]:
+def _visits(
+    schedule: Schedule, cases: Mapping[Case, Timesteps]
+) -> dict[int, dict[Transition, Places]]:
     """t → the steps that leave from it → which row of which bounds they fill."""
     visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
-    ascending = {chain: transitions(schedule, chain)[::-1] for chain in {*walks.values()}}
-    for walk, chain in walks.items():
-        if not chain:
-            raise OcmError(f"chain '{walk[0]}' has no steps")
-        for row, step in enumerate(ascending[chain]):
-            visits[step.t][step].append((walk, row))
+    ascending = {
+        timesteps: transitions(schedule, timesteps)[::-1] for timesteps in {*cases.values()}
+    }
+    for case, timesteps in cases.items():
+        if not timesteps:
+            raise OcmError(f"timesteps '{case[0]}' are empty")
+        for row, step in enumerate(ascending[timesteps]):
+            visits[step.t][step].append((case, row))
     return visits

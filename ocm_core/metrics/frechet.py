@@ -44,15 +44,17 @@ class Statistics:
 
     @classmethod
     def of(cls, features: Points) -> Statistics:
+        """Return the statistics of features."""
         check_points(features, "features", 1)
         return cls._over(torch.split(features, _ROWS))
 
     def to(self, device: str) -> Statistics:
+        """Move the statistics to a device."""
         return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     @classmethod
     def over(cls, batches: Iterable[Points]) -> Statistics:
-        """Of a set that comes in pieces and is never held as a whole."""
+        """Return the statistics of a set that comes in pieces and is never held as a whole."""
 
         def checked(batch: Points) -> Points:
             check_points(batch, "features", 1)
@@ -77,7 +79,7 @@ class Statistics:
         return cls(mean, scatter / (count - 1), count)
 
     def save(self, path: Path) -> None:
-        """As clean-fid and the published evaluators have it: `mu` and `sigma`; and the count."""
+        """Save `mu` and `sigma`, as clean-fid and the published evaluators do, and the count."""
         arrays = {"mu": self.mean.cpu().numpy(), "sigma": self.covariance.cpu().numpy()}
         if self.count is not None:
             arrays["count"] = np.array(self.count)
@@ -85,6 +87,7 @@ class Statistics:
 
     @classmethod
     def load(cls, path: Path) -> Statistics:
+        """Load statistics that were saved here or by clean-fid."""
         expected = "statistics (an .npz file with the arrays mu and sigma)"
         with reading(path, expected, _AGAIN), np.load(path) as file:
             mean, covariance = file["mu"].astype(float), file["sigma"].astype(float)

@@ -1,13 +1,15 @@
 """The delete-a-block jackknife: what measures of a set of samples are without a part of it.
 
-A measure is computed without the first block of samples, without the second, and so on. What is
-returned are these n values less their mean, d₁ … dₙ. The standard error of the measure is then
-√((n - 1)/n Σ dᵢ²), and that of a difference of two sets the same of the difference of theirs: where
-rows of both began with the same noise, what they share cancels. Nothing is sampled again.
+A measure is computed without the first block of samples, without the second, and so on. These n
+values deviate from their mean by d₁ … dₙ. The standard error of the measure is √((n - 1)/n Σ dᵢ²),
+and that of a difference of two sets the same of the difference of theirs: where rows of both began
+with the same noise, what they share cancels (`ocm_core/results/replicates.py`). Nothing is sampled
+again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -23,11 +25,12 @@ from ocm_core.shapes import Points
 
 PerBlock = Float64[ndarray, " block"]
 
-MEASURES = ("fid", "kid", "precision", "recall")
+MEASURES = ("frechet", "kernel_distance", "precision", "recall")
 _ROWS = 1024  # that are compared with a whole set at a time
 
 
-def deviations(
+def left_out(
+    values: Mapping[str, float],
     points: Points,
     blocks: int,
     *,
@@ -36,26 +39,30 @@ def deviations(
     neighbours: int,
     manifold_images: int | None = None,
 ) -> dict[str, PerBlock]:
-    """Of each measure, without each block; precision and recall of the first `manifold_images`."""
+    """Return each measure without each block: rows `seed0/without3` of the table of results.
+
+    `values` are those of the whole set, named by the caller in the order of `MEASURES`. Each is
+    moved by the deviation of its block. Precision and recall are of the first `manifold_images`.
+    """
     check_points(points, "generated", 2 * blocks)
-    precision, recall = manifold_without(
-        manifold, points[:manifold_images], blocks, neighbours=neighbours
-    )
-    distances = (
+    few = points[:manifold_images]
+    without = (
         frechet_without(statistics, points, blocks),
         kernel_without(manifold.points, points, blocks),
+        *manifold_without(manifold, few, blocks, neighbours=neighbours),
     )
-    found = zip(MEASURES, (*distances, precision, recall), strict=True)
-    return {name: values - values.mean() for name, values in found}
+    named = zip(values.items(), without, strict=True)
+    return {name: value + (found - found.mean()) for (name, value), found in named}
 
 
 def blocks_of(count: int, blocks: int) -> list[slice]:
-    """Of consecutive rows, whose sizes differ by one at most."""
+    """Return slices of consecutive rows, whose sizes differ by one at most."""
     ends = np.linspace(0, count, blocks + 1).round().astype(int).tolist()
     return [slice(*pair) for pair in pairwise(ends)]
 
 
 def frechet_without(real: Statistics, points: Points, blocks: int) -> PerBlock:
+    """Return the Fréchet distance without each block."""
     return np.array(
         [
             frechet_distance(real=real, generated=_without(points, part))
@@ -65,8 +72,9 @@ def frechet_without(real: Statistics, points: Points, blocks: int) -> PerBlock:
 
 
 def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
-    """Of the unbiased estimator with all samples and all real points, up to a constant: what real
-    points have among themselves.
+    """Return the unbiased kernel distance without each block, up to a constant.
+
+    The constant is what all real points have among themselves.
     """
     x, parts = points.double(), blocks_of(len(points), blocks)
     sums = torch.stack([torch.stack([_kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
@@ -82,7 +90,7 @@ def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
 def manifold_without(
     real: Manifold, points: Points, blocks: int, *, neighbours: int
 ) -> tuple[PerBlock, PerBlock]:
-    """Precision and recall. Distances are computed once, whatever the number of blocks."""
+    """Return precision and recall; distances are computed once for all blocks."""
     parts = blocks_of(len(points), blocks)
     sweep = real.sweep
     y, y_norms = sweep.centred(points), sweep.norms(points)
@@ -103,8 +111,9 @@ def manifold_without(
 def _radii_without(
     y: Points, norms: Float[Tensor, " n"], parts: list[slice], neighbours: int
 ) -> Float[Tensor, "block n"]:
-    """Squared, to the k-th nearest other point that is not left out. What is left out itself
-    reaches nowhere.
+    """Return squared distances to the k-th nearest other point that is not left out.
+
+    What is left out itself reaches nowhere.
     """
     radii = y.new_empty(len(parts), len(y))
     for rows in _rows(len(y)):
@@ -135,7 +144,7 @@ def _squares(
 
 
 def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Tensor, "n m"]:
-    """As `kernel_distance` has it."""
+    """Return the kernel of `kernel_distance`."""
     return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
 
 
@@ -144,7 +153,7 @@ def _kernel_of_same(x: Float64[Tensor, "n d"]) -> Float64[Tensor, " n"]:
 
 
 def _mean_kernel(x: Float64[Tensor, "n d"], real: Points) -> Float64[Tensor, ""]:
-    """Over real points, summed over the others."""
+    """Return the mean over real points, summed over the others."""
     sums = [_kernel(x, real[rows].double()).sum() for rows in _rows(len(real))]
     return torch.stack(sums).sum() / len(real)
 

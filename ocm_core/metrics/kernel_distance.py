@@ -15,11 +15,13 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from ocm_core.metrics.checks import check_points, check_same_space
-from ocm_core.rng.streams import Purpose, stream
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Points
 
 
 class KernelDistance(NamedTuple):
+    """The mean over subsets, and its standard error."""
+
     value: float
     standard_error: float  # of the mean over subsets; not that of the sets as samples
 
@@ -34,8 +36,8 @@ def kernel_distance(
     size = min(len(real), len(generated), subset_size)
     distances = [
         squared_discrepancy(
-            _subset(real, size, seed, index, Purpose.KERNEL_REAL),
-            _subset(generated, size, seed, index, Purpose.KERNEL_GENERATED),
+            _subset(real, size, seed, index, Stream.KERNEL_REAL),
+            _subset(generated, size, seed, index, Stream.KERNEL_GENERATED),
         )
         for index in range(subsets)
     ]
@@ -59,6 +61,6 @@ def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Ten
     return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
 
 
-def _subset(points: Points, size: int, seed: int, index: int, side: Purpose) -> Points:
+def _subset(points: Points, size: int, seed: int, index: int, side: Stream) -> Points:
     rows = stream(side, seed, index).choice(len(points), size, replace=False)
     return points[torch.from_numpy(rows).to(points.device)]

@@ -23,6 +23,8 @@ BLOCK_BYTES = 8 * 2**20
 
 
 class PrecisionRecall(NamedTuple):
+    """Shares of samples near the data, and of data near samples."""
+
     precision: float
     recall: float
 
@@ -54,7 +56,7 @@ class Sweep:
 
     @property
     def rounding(self) -> float:
-        """What cancellation may leave of a distance, as a share of ‖x‖² + ‖y‖².
+        """Bound what cancellation leaves of a distance, as a share of ‖x‖² + ‖y‖².
 
         Centring keeps it small, and float64 far below any gap between neighbours.
         """
@@ -90,10 +92,11 @@ class Manifold:
     def known(
         cls, points: Points, radii: Float[Tensor, " n"], *, block_bytes: int = BLOCK_BYTES
     ) -> Manifold:
-        """From radii that `of` has computed before."""
+        """Return a manifold whose radii are known."""
         return cls(points, radii, Sweep.about(points, block_bytes, radii.dtype))
 
     def to(self, device: str) -> Manifold:
+        """Move the manifold to a device."""
         sweep = Sweep(self.sweep.centre.to(device), self.sweep.block_bytes)
         return Manifold(self.points.to(device), self.radii.to(device), sweep)
 

@@ -14,12 +14,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.rng.streams import Purpose, stream
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
 
 
 class BatchRng:
-    """Of the batch's rows, those that this process computes; without `rows`, all of them."""
+    """Random draws of the batch's rows that this process computes; by default all rows."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class BatchRng:
         """The place of the first of the rows among the items of all epochs."""
         return self.iteration * self.batch_size + self.rows.start
 
-    def streams(self, purpose: Purpose, time: int = 0) -> list[np.random.Generator]:
+    def streams(self, purpose: Stream, time: int = 0) -> list[np.random.Generator]:
         """One for each row."""
         return [stream(purpose, self.seed, self.iteration, time=time, part=r) for r in self.rows]
 
-    def _purpose(self, draw: str) -> Purpose:
-        return Purpose[f"BASELINE_{draw}" if self.time else f"BATCH_{draw}"]
+    def _purpose(self, draw: str) -> Stream:
+        return Stream[f"BASELINE_{draw}" if self.time else f"BATCH_{draw}"]
 
     def _stream(self, draw: str) -> np.random.Generator:
         return stream(self._purpose(draw), self.seed, self.iteration, time=self.time)
@@ -62,10 +62,12 @@ class BatchRng:
         return order[start : start + len(self.rows)]
 
     def times(self, steps: int) -> Int[Tensor, " batch"]:
+        """Draw a timestep for each row."""
         times = self._stream("TIMES").integers(1, steps + 1, size=self.batch_size)
         return self._of_rows(times)
 
     def normals(self, shape: tuple[int, ...]) -> Batch:
+        """Draw normal noise for each row."""
         drawn = np.empty((len(self.rows), *shape), dtype=np.float32)
         for row, source in zip(
             drawn, self.streams(self._purpose("NORMAL"), self.time), strict=True
@@ -74,10 +76,11 @@ class BatchRng:
         return torch.from_numpy(drawn).to(self.device)
 
     def uniforms(self) -> Float[Tensor, " batch"]:
+        """Draw from [0, 1) for each row."""
         return self._of_rows(self._stream("UNIFORM").random(self.batch_size))
 
     def seed_torch(self) -> None:
-        """For what draws by itself inside a network, such as dropout."""
+        """Seed torch's own generator, for dropout and the like."""
         key = self._stream("TORCH").integers(2**62)
         torch.manual_seed(int(key) + self.rows.start)
 
@@ -92,4 +95,4 @@ class BatchRng:
 
 @lru_cache(maxsize=2)
 def _permutation(seed: int, epoch: int, size: int) -> Int[ndarray, " size"]:
-    return stream(Purpose.BATCH_ITEMS, seed, epoch).permutation(size)
+    return stream(Stream.BATCH_ITEMS, seed, epoch).permutation(size)

@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ocm_core.ahead import beside, moved, new_host_tensor
-from ocm_core.rng.streams import Purpose, stream
+from ocm_core.prefetch import in_background, moved, new_host_tensor
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
 
 _BLOCK_BYTES = 64 * 2**20
@@ -29,29 +29,33 @@ _FIRST_BLOCK = 8  # steps drawn at once at first, where nobody knows how many th
 
 
 class Noise(Protocol):
-    """What a sampler asks for: standard normal draws, and ±1 probes, in a fixed order."""
+    """A source of standard normal draws and ±1 probes, in a fixed order."""
 
-    def normal(self) -> Batch: ...
+    def normal(self) -> Batch:
+        """Return the next standard normal draw."""
+        ...
 
-    def signs(self) -> Batch: ...
+    def signs(self) -> Batch:
+        """Return the next ±1 probe."""
+        ...
 
 
 def draw_labels(seed: int, indices: Sequence[int], classes: int) -> Int[Tensor, " batch"]:
-    """Uniform over the classes, each from its sample's own stream."""
-    sources = (stream(Purpose.SAMPLE_LABEL, seed, index) for index in indices)
+    """Draw the classes of samples uniformly, each from its own stream."""
+    sources = (stream(Stream.SAMPLE_LABEL, seed, index) for index in indices)
     return torch.tensor([int(source.integers(classes)) for source in sources])
 
 
-class Use(Enum):
-    """What samples draw noise for: the purposes of their normal draws and of their probes."""
+class NoiseFor(Enum):
+    """The streams of a use's normal draws and probes."""
 
-    SAMPLING = (Purpose.SAMPLE_NORMAL, Purpose.SAMPLE_SIGN)
-    SELECTION = (Purpose.SELECTION_NORMAL, Purpose.SELECTION_SIGN)
-    TIMING = (Purpose.TIMING_NORMAL, Purpose.TIMING_SIGN)
-    LIKELIHOOD = (Purpose.LIKELIHOOD_NORMAL, Purpose.LIKELIHOOD_SIGN)
-    DEVIATION = (Purpose.DEVIATION_NORMAL, Purpose.DEVIATION_SIGN)
-    CHAINS = (Purpose.CHAINS_NORMAL, Purpose.CHAINS_SIGN)
-    COVARIANCE_ERROR = (Purpose.COVARIANCE_ERROR_NORMAL, Purpose.COVARIANCE_ERROR_SIGN)
+    SAMPLING = (Stream.SAMPLE_NORMAL, Stream.SAMPLE_SIGN)
+    SELECTION = (Stream.SELECTION_NORMAL, Stream.SELECTION_SIGN)
+    TIMING = (Stream.TIMING_NORMAL, Stream.TIMING_SIGN)
+    LIKELIHOOD = (Stream.LIKELIHOOD_NORMAL, Stream.LIKELIHOOD_SIGN)
+    DEVIATION = (Stream.DEVIATION_NORMAL, Stream.DEVIATION_SIGN)
+    TIMESTEPS = (Stream.TIMESTEPS_NORMAL, Stream.TIMESTEPS_SIGN)
+    COVARIANCE_ERROR = (Stream.COVARIANCE_ERROR_NORMAL, Stream.COVARIANCE_ERROR_SIGN)
 
 
 DrawValues = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
@@ -65,7 +69,7 @@ class SampleNoise:
     indices: Sequence[int]
     shape: tuple[int, ...]
     device: torch.device | str = "cpu"
-    use: Use = Use.SAMPLING
+    use: NoiseFor = NoiseFor.SAMPLING
     time: int = 0  # the timestep, for the uses that have one
     draws: int = 0  # so many normal ones will be asked for: they are drawn ahead, from now on
 
@@ -75,19 +79,21 @@ class SampleNoise:
         self._signs = self._blocks(sign, _signs, 0)
 
     def normal(self) -> Batch:
+        """Return the next standard normal draw."""
         return self._normals.next()
 
     def signs(self) -> Batch:
+        """Return the next ±1 probe."""
         return self._signs.next()
 
-    def _blocks(self, purpose: Purpose, values: DrawValues, draws: int) -> _Blocks:
+    def _blocks(self, purpose: Stream, values: DrawValues, draws: int) -> _Blocks:
         sources = partial(_sources, purpose, self.seed, self.indices, self.time)
         shape = (len(self.indices), *self.shape)
         return _Blocks(shape, self.device, sources, values, draws)
 
 
 def _sources(
-    purpose: Purpose, seed: int, indices: Sequence[int], time: int
+    purpose: Stream, seed: int, indices: Sequence[int], time: int
 ) -> list[np.random.Generator]:
     return [stream(purpose, seed, index, time=time) for index in indices]
 
@@ -133,7 +139,7 @@ class _Blocks:
         """At most so many steps, and no more than the memory of a block holds."""
         self.steps = max(1, min(steps, _BLOCK_BYTES // (4 * prod(self.shape))))
         self.left = max(0, self.left - self.steps)
-        self.coming = beside(self._draw, self.steps, used_up)
+        self.coming = in_background(self._draw, self.steps, used_up)
         return self.coming
 
     def _draw(self, steps: int, used_up: Tensor | None) -> Float[Tensor, "steps batch *dims"]:

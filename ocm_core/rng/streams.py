@@ -24,8 +24,8 @@ LARGEST_TIME = 2**_TIME_BITS - 1
 
 
 @unique
-class Purpose(Enum):
-    """What the numbers are for: two words of the counter, and whether a timestep is in the key."""
+class Stream(Enum):
+    """The purpose of numbers: two words of the counter, and whether a timestep is in the key."""
 
     # of sample `index`
     SAMPLE_NORMAL = (0, 0, False)
@@ -41,10 +41,10 @@ class Purpose(Enum):
     DEVIATION_SIGN = (3, 1, True)
     COVARIANCE_ERROR_NORMAL = (4, 0, True)
     COVARIANCE_ERROR_SIGN = (4, 1, True)
-    # of training image `index`, the same at every timestep, where chains are chosen; which images
-    CHAINS_NORMAL = (8, 0, False)
-    CHAINS_SIGN = (8, 1, False)
-    CHAINS_ITEMS = (8, 2, False)
+    # of training image `index`, the same at every t, where timesteps are chosen; which images
+    TIMESTEPS_NORMAL = (8, 0, False)
+    TIMESTEPS_SIGN = (8, 1, False)
+    TIMESTEPS_ITEMS = (8, 2, False)
     # of training batch `index`, the row being the part of normal draws and signs; of epoch `index`,
     # part by part, where items are shuffled
     BATCH_ITEMS = (1, 0, False)
@@ -78,8 +78,9 @@ class Purpose(Enum):
 
 
 def stream(
-    purpose: Purpose, seed: int, index: int = 0, *, time: int = 0, part: int = 0
+    purpose: Stream, seed: int, index: int = 0, *, time: int = 0, part: int = 0
 ) -> np.random.Generator:
+    """Return the generator of a stream for a seed, an index, a timestep and a part."""
     family, draw, timed = purpose.value
     if (time > 0) != timed:
         raise ValueError(f"{purpose.name} {'needs a' if timed else 'has no'} timestep; got {time}")
@@ -89,7 +90,7 @@ def stream(
 
 
 def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
-    """What a data set consists of: its recorded permutation, or the modes of a mixture.
+    """Return the generator of a data set's permutation or modes.
 
     The seed is hashed by NumPy into 128 bits of key, as the first data sets were divided.
     """

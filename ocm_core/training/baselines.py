@@ -41,7 +41,7 @@ def timesteps(steps: int) -> list[int]:
 def target_means(
     fitting: HeadFitting, seed: int, batch_size: int = DRAWS, device: str = "cpu"
 ) -> dict[str, OverTime]:
-    """By method, over t = 0 … T (entry 0 is 0); `batch_size` items are looked at together."""
+    """Return the mean of each method's target over t = 0 … T (entry 0 is 0)."""
     regressions = {k: m for k, m in fitting.methods.items() if isinstance(m, RegressionMethod)}
     if not regressions:
         return {}

@@ -1,4 +1,4 @@
-"""What is fitted to: batches of noisy data, as a function of (seed, iteration)."""
+"""Batches of noisy data to fit to, as a function of (seed, iteration)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from ocm_core.shapes import Batch, Times
 class Items(Protocol):
     """A set to draw batches' rows from: x_0, and labels where there are any."""
 
-    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]: ...
+    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
+        """Return the items of a batch's rows."""
+        ...
 
 
 @dataclass(frozen=True)
 class InMemory:
+    """A set of items in memory."""
+
     x0: Batch
     labels: Int[Tensor, " item"] | None = None
 
@@ -52,6 +56,7 @@ class DroppedLabels:
 
     @classmethod
     def for_network(cls, items: Items, network: ScoreNetwork) -> DroppedLabels:
+        """Drop labels as often as the network was made for."""
         return cls(items, network.null_label, network.label_dropout)
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
@@ -63,7 +68,7 @@ class DroppedLabels:
 
 
 class NoisyDraws(NamedTuple):
-    """What is drawn for a noisy micro-batch: items, their timesteps and noise, and ±1 probes."""
+    """The draws of a noisy micro-batch: items, timesteps, noise and ±1 probes."""
 
     x0: Batch
     label: Int[Tensor, " batch"] | None
@@ -72,6 +77,7 @@ class NoisyDraws(NamedTuple):
     probes: tuple[Batch, ...]
 
     def noisy(self, schedule: Schedule) -> NoisyBatch:
+        """Return x_t = √ᾱ_t x_0 + √b_t ε with its draws."""
         marginal = schedule.marginal_at(self.t, self.x0)
         x = q_sample(self.x0, self.eps, *marginal)
         return NoisyBatch(self.x0, self.label, self.t, self.eps, x)
@@ -91,13 +97,14 @@ class NoisyBatch:
 def noisy_batch(
     items: Items, schedule: Schedule, rng: BatchRng, t: Times | None = None
 ) -> NoisyBatch:
-    """At these timesteps, one for each row, or at random ones."""
+    """Draw a noisy batch, at these timesteps or at random ones."""
     return noisy_draws(items, schedule, rng, t).noisy(schedule)
 
 
 def noisy_draws(
     items: Items, schedule: Schedule, rng: BatchRng, t: Times | None = None, probes: int = 0
 ) -> NoisyDraws:
+    """Draw what a noisy batch is made of, at these timesteps or at random ones."""
     x0, label = items.batch(rng)
     t = rng.times(schedule.steps) if t is None else t
     shape = tuple(x0.shape[1:])

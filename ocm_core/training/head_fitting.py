@@ -36,7 +36,7 @@ class HeadFitting(Objective[NoisyDraws]):
 
     @property
     def probes(self) -> int:
-        """As many as the method that reads most."""
+        """Return as many probes as the method needs that reads most."""
         return max((method.training_probes for method in self.methods.values()), default=0)
 
     def draw(self, rng: BatchRng) -> NoisyDraws:

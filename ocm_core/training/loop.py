@@ -15,21 +15,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ocm_core.ahead import ahead, moved, pinned
 from ocm_core.distributed import Rank, current_rank
 from ocm_core.precision import set_precision
+from ocm_core.prefetch import moved, pinned, prefetch
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.training.divergence import DivergenceMonitor
 from ocm_core.training.objective import Draws, Objective
 from ocm_core.training.state import TrainingState, saved_at
-from ocm_core.training.watch import Watch
 
 _CURVE_POINTS = 200
 _LOOK_EVERY = 100  # iterations, at most, until a run that has diverged is stopped
 
 
 def learning_rate(settings: OptimiserParams, iteration: int) -> float:
+    """Return the learning rate at an iteration."""
     if settings.decay == "constant":
         return settings.learning_rate
     return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * iteration / settings.iterations))
@@ -52,7 +53,7 @@ def fit(
     set_precision(settings.precision)
     state = TrainingState.start(objective.networks, settings)
     state.resume(folder)
-    watch = Watch(state, folder, device)
+    watch = DivergenceMonitor(state, folder, device)
     with (
         _resumable(state, settings, folder),
         closing(_draws(objective, settings, state.iteration, rank, device)) as draws,
@@ -94,7 +95,7 @@ def _draws(
         for iteration in range(first, settings.iterations)
         for rows in rank.rows(settings.batch_size, settings.accumulate)
     )
-    return ahead(lambda rng: (rng, pinned(objective.draw(rng), device)), batches)
+    return prefetch(lambda rng: (rng, pinned(objective.draw(rng), device)), batches)
 
 
 def _step(

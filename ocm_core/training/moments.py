@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from ocm_core.ahead import ahead, moved, pinned
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.distributed import Rank
+from ocm_core.prefetch import moved, pinned, prefetch
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as Settings
@@ -56,12 +56,13 @@ class Moments:
             fresh.clear()
 
     def joined(self, other: Moments) -> Moments:
-        """What is missing here is taken from there."""
+        """Fill in what is missing from another table."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Moments(*(np.where(np.isnan(mine), theirs, mine) for mine, theirs in pairs))
 
     @property
     def missing(self) -> list[int]:
+        """Return the timesteps without an estimate."""
         return np.flatnonzero(np.isnan(self.one_minus_gamma)).tolist()
 
 
@@ -74,7 +75,7 @@ def estimate_at(
     label: Labels = None,
     batch_size: int | None = None,
 ) -> Entries:
-    """From the images x_0 and their noise, `batch_size` of them at a time."""
+    """Estimate the entries at t from images x_0 and noise, `batch_size` of them at a time."""
     schedule = denoiser.schedule
     x = q_sample(x0, eps, *schedule.marginal(t))
     squares = []
@@ -105,7 +106,7 @@ def estimate(
     keep: Callable[[Moments], None] = lambda _: None,
     rank: Rank = Rank(),  # noqa: B008 - frozen
 ) -> Moments:
-    """The tables, from noisy items; those begun are continued, and handed to `keep` on the way.
+    """Estimate the tables from noisy items; `begun` is continued, and handed to `keep` on the way.
 
     Of several processes each fills in its own timesteps.
     """
@@ -117,7 +118,7 @@ def estimate(
         x0, label = items.batch(rng)
         return t, pinned((x0, label, rng.normals(tuple(x0.shape[1:]))), device)
 
-    with closing(ahead(draw, progress(rank.mine(moments.missing)))) as draws:
+    with closing(prefetch(draw, progress(rank.mine(moments.missing)))) as draws:
         for t, drawn in draws:
             x0, label, eps = moved(drawn, device)
             fresh[t] = estimate_at(denoiser, t, x0, eps, label, settings.batch_size)

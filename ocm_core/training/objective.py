@@ -1,4 +1,4 @@
-"""What a training loop fits: networks, what a micro-batch consists of, and the losses on it."""
+"""The interface of a training objective: networks, draws, and the losses on them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ Draws = TypeVar("Draws")  # tensors, in tuples of any depth
 
 
 class Objective(ABC, Generic[Draws]):
+    """Networks to train, with a loss for each."""
+
     @property
     @abstractmethod
-    def networks(self) -> Mapping[str, nn.Module]: ...
+    def networks(self) -> Mapping[str, nn.Module]:
+        """Return the networks to train, by name."""
+        ...
 
     @abstractmethod
     def draw(self, rng: BatchRng) -> Draws:
-        """What a micro-batch takes from the data and from chance; another thread makes it ahead."""
+        """Draw a micro-batch; another thread does so ahead of its use."""
 
     @abstractmethod
     def losses_on(self, drawn: Draws) -> dict[str, PerSample]:
-        """Of each network."""
+        """Return each network's loss on each sample."""
 
     def losses(self, rng: BatchRng) -> dict[str, PerSample]:
+        """Draw a micro-batch and return the losses on it."""
         return self.losses_on(self.draw(rng))

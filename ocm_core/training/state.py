@@ -1,4 +1,4 @@
-"""What a training run holds: weights, their moving average, the optimiser's moments, the curve.
+"""The state of a training run: weights, moving average, optimiser and loss curve.
 
 Saved as one file that proves itself (`io/state_file.py`). The curve (smoothed losses along the
 iterations) outlives the run as a small JSON file.
@@ -27,6 +27,8 @@ Curve = list[dict[str, float]]
 
 @dataclass
 class TrainingState:
+    """Everything that an interrupted run resumes from."""
+
     networks: Mapping[str, nn.Module]
     optimiser: AdamW
     average: dict[str, Tensor]
@@ -37,6 +39,7 @@ class TrainingState:
 
     @classmethod
     def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
+        """Begin with untrained networks."""
         named = dict(_named_parameters(networks))
         optimiser = AdamW(
             named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -44,6 +47,7 @@ class TrainingState:
         return cls(networks, optimiser, {name: p.detach().clone() for name, p in named.items()})
 
     def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of all networks."""
         return (parameter for _, parameter in _named_parameters(self.networks))
 
     @torch.no_grad()
@@ -53,6 +57,7 @@ class TrainingState:
             self.average[name].lerp_(parameter, 1.0 - rate)
 
     def record(self, losses: dict[str, float]) -> None:
+        """Add a point to the loss curve."""
         self.curve.append({"iteration": self.iteration, **losses})
 
     @torch.no_grad()
@@ -62,6 +67,7 @@ class TrainingState:
             parameter.copy_(self.average[name])
 
     def save(self, folder: Path) -> None:
+        """Save the state in a folder."""
         facts = {
             "iteration": self.iteration,
             "smoothed": self.smoothed,
@@ -72,6 +78,7 @@ class TrainingState:
 
     @torch.no_grad()
     def resume(self, folder: Path) -> None:
+        """Load the state from a folder, if there is one."""
         found = load_state(state_file(folder))
         if found is None:
             return
@@ -107,6 +114,7 @@ class TrainingState:
 
 
 def state_file(folder: Path) -> Path:
+    """Return where a state is saved."""
     return folder / _FILE
 
 
@@ -131,9 +139,11 @@ def _named_parameters(
 
 
 def save_curve(folder: Path, curve: Sequence[dict[str, float]]) -> None:
+    """Write the loss curve."""
     (folder / _CURVE_FILE).write_text(json.dumps(curve, indent=1) + "\n")
 
 
 def load_curve(folder: Path) -> Curve:
+    """Read the loss curve."""
     curve: Curve = json.loads((folder / _CURVE_FILE).read_text())
     return curve

@@ -22,12 +22,12 @@ from benchmarks.measuring import peak_bytes
 from benchmarks.networks import DIT_S2, drawn, small_denoiser
 from benchmarks.training_step import TrainingStep
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.networks import build
-from ocm_core.networks.recomputing import recompute_blocks
+from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
 from tests.core.doubles import Replay
 
 
@@ -73,7 +73,7 @@ def test_recomputing_changes_memory_and_no_bit(build_network) -> None:
     plain, plain_gradients = steps.ours(), gradients(steps.head)
     kept = peak_bytes(steps.ours)
     gradients(steps.head)
-    recompute_blocks(steps.denoiser.network)
+    enable_gradient_checkpointing(steps.denoiser.network)
     again, again_gradients = steps.ours(), gradients(steps.head)
     assert torch.equal(plain, again)
     assert all(map(torch.equal, plain_gradients, again_gradients))
@@ -98,11 +98,11 @@ def test_likelihood_table_and_its_cells() -> None:
         torch.testing.assert_close(bound.terms, each[cell].terms, equal_nan=True)
 
 
-def test_chains_that_are_timed_are_those_of_every_method_and_length() -> None:
+def test_timesteps_that_are_timed_are_those_of_every_method_and_length() -> None:
     denoiser = Denoiser(small_denoiser().network, schedules.linear(100))
-    found = likelihood_table.LikelihoodTable.on(denoiser, images=2, steps=()).optimal_chains(5)
+    found = likelihood_table.LikelihoodTable.on(denoiser, images=2, steps=()).optimal_timesteps(5)
     assert {*found} == {*likelihood_table.METHODS}
-    assert [len(chain) for chain in found["beta"].values()] == [1, 2, 3, 4, 5]
+    assert [len(timesteps) for timesteps in found["beta"].values()] == [1, 2, 3, 4, 5]
 
 
 def test_evaluations_are_those_of_the_issue() -> None:
@@ -114,7 +114,7 @@ def test_evaluations_are_those_of_the_issue() -> None:
 def test_plain_loop_of_sampling() -> None:
     denoiser, net, shape = unet()
     able = replace(denoiser, heads={"ocm": CovarianceHead(net)})
-    cell = sampling_loop.SamplingLoop(able, shape, 2, chains.even(1000, 5))
+    cell = sampling_loop.SamplingLoop(able, shape, 2, rules.even(1000, 5))
     normals = [torch.randn(2, *shape) for _ in range(5)]
     drawn_before = iter(normals)
     ours = cell.stage(Replay(normals))
@@ -166,4 +166,4 @@ def test_a_scheduler_in_its_own_loop() -> None:
     denoiser, _, shape = unet()
     few = few_steps.FewSteps(denoiser, shape)
     torch.testing.assert_close(few.solver(), few.their_loop(), atol=1e-5, rtol=0)
-    assert not torch.allclose(few.chain(), replace(few, order=2).chain())
+    assert not torch.allclose(few.recipe(), replace(few, order=2).recipe())

@@ -18,16 +18,20 @@ FLOOR = "tests/core/test_closed_forms.py -k floor"
 BORROWED = "tests/core/test_best_interpolation.py -k lower_end"
 ADJACENT = "tests/core/test_best_interpolation.py -k adjacent"
 SIGNS = "tests/core/test_identities.py -k all_sign"
-ANY_CHAIN = "tests/core/test_bound_of_any_chain.py"
+ANY_TIMESTEPS = "tests/core/test_bound_of_any_timesteps.py"
 KERNELS = "tests/metrics/test_kernel_distance.py"
-CHANNELS = "tests/params/test_samplers.py -k three"
+CHANNELS = "tests/core/test_recipe.py -k three"
 
 CHANGES = (
     Change("training/state.py", "1.0 - rate)", "2.0 * (1.0 - rate))", f"{TRAINING} -k average"),
     Change("training/loop.py", "0.5 * (1 + math", "0.25 * (3 + math", f"{TRAINING} -k decay"),
     Change("training/loop.py", "math.pi * it", "0.5 * math.pi * it", f"{TRAINING} -k decay"),
-    Change("training/watch.py", "_DIVERGED = 1e3", "_DIVERGED = 1e4", f"{TRAINING} -k explodes"),
-    Change("training/watch.py", "_SMOOTHING = 0.98", "_SMOOTHING = 0.9", f"{TRAINING} -k smoothed"),
+    Change(
+        "training/divergence.py", "_DIVERGED = 1e3", "_DIVERGED = 1e4", f"{TRAINING} -k explodes"
+    ),
+    Change(
+        "training/divergence.py", "_SMOOTHING = 0.98", "_SMOOTHING = 0.9", f"{TRAINING} -k smoothed"
+    ),
     Change("training/score_matching.py", "_TERMS = 1000", "_TERMS = 500", f"{TRAINING} -k weight"),
     Change("training/moments.py", "/ sqrt(len(values))", "/ len(values)", f"{RUNS} -k moments"),
     Change(
@@ -39,7 +43,7 @@ CHANGES = (
     Change("diffusion/schedule.py", "first: float = 1e-4", "first: float = 2e-4", RUNS),
     Change("diffusion/schedule.py", "= 0.008", "= 0.009", "tests/core/test_schedules.py"),
     Change("diffusion/schedule.py", "= 0.999)", "= 0.9999)", "tests/core/test_schedules.py"),
-    Change("diffusion/chains.py", "steps * 0.8", "steps * 0.81", "tests/core/test_schedules.py"),
+    Change("diffusion/timesteps.py", "steps * 0.8", "steps * 0.81", "tests/core/test_schedules.py"),
     Change("diffusion/gaussian.py", "0.044715", "0.0447", f"{RUNS} -k bound"),
     Change("diffusion/gaussian.py", "clamp(min=1e-12)", "clamp(min=1e-10)", FLOOR),
     Change("diffusion/gaussian.py", "sqrt(pi / 2)", "sqrt(pi / 3)", f"{RUNS} -k trajectory"),
@@ -49,7 +53,7 @@ CHANGES = (
     Change("covariance/iddpm.py", "prediction.t == 1)", "prediction.t <= 2)", ADJACENT),
     Change("covariance/learned.py", "prediction.x)) / probes", "prediction.x))", SIGNS),
     Change("covariance/sn.py", "baseline.sqrt()", "baseline", "tests/core/test_links.py"),
-    Change("likelihood/bound.py", "own > 0", "own > variance", ANY_CHAIN),
+    Change("likelihood/bound.py", "own > 0", "own > variance", ANY_TIMESTEPS),
     Change(
         "diffusion/schedule.py", "= data_range**2", "= data_range", "tests/core/test_schedules.py"
     ),

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.sampling.recipe import Recipe, Sampled
+
+
+def ancestral(
+    model: Any, method: Any, timesteps: Any, noise: Any, *, kernel: Any, **options: Any
+) -> Sampled:
+    """Draw by a recipe; `label` and `watch` are those of `Recipe.draw`."""
+    how = {key: options.pop(key) for key in ("label", "watch") if key in options}
+    return Recipe(timesteps, method, kernel, **options).draw(model, noise, **how)
+
+
+ddpm = partial(ancestral, kernel=Ddpm())
+ddim = partial(ancestral, kernel=Ddim())
+
+
+@dataclass(frozen=True)
+class EpsModel:
+    """A model that is a function of x_t and t."""
+
+    eps: Callable[[torch.Tensor, float], torch.Tensor]
+    schedule: Schedule
+
+    def predict(self, x: torch.Tensor, t: float, label: torch.Tensor | None = None) -> Any:
+        return SimpleNamespace(eps=self.eps(x, t))
 
 
 def _generator(seed: int) -> torch.Generator:

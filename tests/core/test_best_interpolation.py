@@ -15,25 +15,27 @@ import torch
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import CovarianceMethod, ReverseStep, StepCovariance, Tally
+from ocm_core.covariance.interface import ClipCounter, CovarianceMethod, ReverseStep, StepCovariance
 from ocm_core.covariance.learned import TrainingBatch
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import mixture
-from ocm_core.diffusion.transition import Ddpm, transition
+from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.mmd import mean_kernel
-from ocm_core.networks.mixture import true_score
-from ocm_core.params.resolved import load
+from ocm_core.networks.mixture import exact_score
+from ocm_core.params.compose import compose
 from ocm_core.rng.noise import Noise, SampleNoise
-from ocm_core.samplers.ancestral import ddpm
-from tests.core.doubles import Replay
+from ocm_core.stages import mmd
+from tests.core.doubles import Replay, ddpm
 
-DATA = load("toy_mog9").data
+DATA = compose("toy_mog9").data
 LEVELS = schedule.linear(1000)
 MIXTURE = mixture(DATA)
-BANDWIDTHS = load("toy_mog9").evaluate.mmd.bandwidths
+BANDWIDTHS = mmd.STAGE.settings(compose("toy_mog9")).bandwidths
 
 
 def noisy(t: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +58,7 @@ def best_v(x: Tensor, t: int) -> Tensor:
 class Best(CovarianceMethod):
     """The closed form in the place of a head."""
 
-    samplers: ClassVar[frozenset[str]] = frozenset({"ddpm"})
+    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddpm"})
     limit: float
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
@@ -88,7 +90,7 @@ def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
 
     def loss(v: Tensor) -> float:
         head = Given(v.repeat(4, 1))
-        model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+        model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
         batch = TrainingBatch(model.predict(x.repeat(4, 1), t), x0, x0, Decoder(None))
         return float(covariance.build("iddpm").loss(batch).detach().mean())
 
@@ -100,11 +102,11 @@ def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
 def test_the_loss_is_the_bound_s_term_of_an_adjacent_step(t: int) -> None:
     x0, eps, x = noisy(t, 5)
     head = Given(torch.linspace(-0.5, 1.5, 10, dtype=torch.float64).view(5, 2))
-    model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
     method, decoder = covariance.build("iddpm"), Decoder(None, variance="method")
     loss = method.loss(TrainingBatch(model.predict(x, t), x0, eps, decoder))
     likelihood = Likelihood(model, {"iddpm": method}, decoder)
-    seen = likelihood.evaluate(x0, t, Replay([eps]), None, {"iddpm": Tally()})
+    seen = likelihood.evaluate(x0, t, Replay([eps]), None, {"iddpm": ClipCounter()})
     terms = seen.terms(transition(LEVELS, t - 1, t), ["iddpm"])
     torch.testing.assert_close(loss.detach(), terms["iddpm"].detach())
 
@@ -112,7 +114,7 @@ def test_the_loss_is_the_bound_s_term_of_an_adjacent_step(t: int) -> None:
 @pytest.mark.parametrize(("v", "clamped"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
 def test_a_clamped_v_lies_between_0_and_1(v: float, clamped: float) -> None:
     head = Given(torch.full((1, 2), v, dtype=torch.float64))
-    model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
     step = ReverseStep(transition(LEVELS, 100, 300), Ddpm())
     for clamp, expected in ((True, clamped), (False, v)):
         seen = model.predict(noisy(300, 1)[2], 300)
@@ -138,9 +140,9 @@ def test_the_bound_hardly_tells_v_at_large_t() -> None:
 @pytest.mark.parametrize(("limit", "low", "high"), [(1.0, 4e-3, 7e-3), (2.0, 1e-3, 2.5e-3)])
 def test_what_the_best_v_reaches_in_ten_steps(limit: float, low: float, high: float) -> None:
     """MMD² without its bias; within 0 … 1, where published samplers keep it, 5.5e-3 is the best."""
-    model = Denoiser(true_score(DATA, LEVELS), LEVELS)
-    method, chain = Best(label="best", limit=limit), chains.even(1000, 10)
-    drawn = ddpm(model, method, chain, SampleNoise(0, range(4000), (2,))).x
+    model = Denoiser(exact_score(DATA, LEVELS), LEVELS)
+    method, timesteps = Best(label="best", limit=limit), rules.even(1000, 10)
+    drawn = ddpm(model, method, timesteps, SampleNoise(0, range(4000), (2,))).x
     data = torch.from_numpy(MIXTURE.draw(4000, np.random.default_rng(5))).float()
     assert low < unbiased_mmd2(drawn, data) < high
 
@@ -157,7 +159,7 @@ def test_at_the_last_step_the_lower_end_is_that_of_the_second() -> None:
     """β̃_{0:1} is zero; with v = 0 the decoder's variance is β̃_{1:2}."""
     x0, eps, x = noisy(1, 5)
     head = Given(torch.zeros(5, 2, dtype=torch.float64))
-    model = Denoiser(true_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
     seen = model.predict(x, 1)
     batch = TrainingBatch(seen, x0, eps, Decoder(None))
     found = covariance.build("iddpm").loss(batch).detach()

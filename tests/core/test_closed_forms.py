@@ -7,16 +7,18 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture, mixture
-from ocm_core.diffusion.transition import Ddim, Ddpm
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ancestral
+from tests.core.doubles import ancestral
 
 T = 1000
 
@@ -33,7 +35,7 @@ def draw(model, name, length, kernel, count=4000, seed=1):
     return ancestral(
         model,
         covariance.build(name),
-        chains.even(T, length),
+        rules.even(T, length),
         SampleNoise(seed, range(count), (2,)),
         kernel=kernel,
     ).x.double()
@@ -41,7 +43,7 @@ def draw(model, name, length, kernel, count=4000, seed=1):
 
 @pytest.mark.parametrize("length", [2, 5, 20])
 @pytest.mark.parametrize("name", ["exact_diag", "exact_full"])
-@pytest.mark.parametrize("kernel", [Ddpm(), Ddim(0.0), Ddim(0.5)])
+@pytest.mark.parametrize("kernel", [Ddpm(), Ddim(eta=0.0), Ddim(eta=0.5)])
 def test_gaussian_samples_have_the_right_covariance_at_any_number_of_steps(kernel, name, length):
     """With the exact covariance every step is exact, but for x_1, whose mean is shown."""
     x = draw(denoiser(GAUSSIAN), name, length, kernel)
@@ -71,7 +73,7 @@ def bound_in_nats(mixture, x0, length, name="exact_diag"):
         denoiser(mixture), {name: covariance.build(name)}, Decoder(None, variance="method")
     )
     found, _ = likelihood.bounds(
-        {"K": chains.even(T, length)},
+        {"K": rules.even(T, length)},
         x0,
         lambda t: SampleNoise(t, range(len(x0)), (2,)),
     )
@@ -91,7 +93,7 @@ def test_gaussian_bound_is_tight_at_any_number_of_steps():
     assert gaps(GAUSSIAN, [10], "beta_tilde")[0] > 1.0
 
 
-def test_mixture_bound_approaches_the_entropy_as_the_chain_grows():
+def test_mixture_bound_approaches_the_entropy_as_the_timesteps_grows():
     few, more, many = gaps(PAIR, [5, 25, 1000])
     assert few > more > many > -0.05
     assert many < 0.1
@@ -108,7 +110,7 @@ def test_the_density_of_a_mixture_integrates_to_one():
 
 
 def test_a_grid_of_modes_is_centred():
-    data = load("toy_mog9").data
+    data = compose("toy_mog9").data
     found, distances = mixture(data).means, data.layout.spacing / data.scale
     axis = torch.tensor([-distances, 0.0, distances], dtype=torch.float64)
     torch.testing.assert_close(found, torch.cartesian_prod(axis, axis))

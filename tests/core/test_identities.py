@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep, Tally, predict
+from ocm_core.covariance.interface import UNCLIPPED, Clip, ClipCounter, ReverseStep, predict
 from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.covariance.probes import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
 from ocm_core.diffusion.guidance import GuidedDenoiser
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.rng.noise import SampleNoise
@@ -53,7 +55,7 @@ def test_ddpm_is_ddim_with_eta_one(betas, seed, data):
     _, step = a_step(betas, data)
     x, eps = points(seed, 2, 3), points(seed + 1, 2, 3)
     x0 = step.predict_x0(x, eps)
-    ddpm, ddim = Ddpm(), Ddim(1.0)
+    ddpm, ddim = Ddpm(), Ddim(eta=1.0)
     torch.testing.assert_close(
         ddpm.mean(step, x, x0, eps), ddim.mean(step, x, x0, eps), rtol=1e-7, atol=1e-9
     )
@@ -227,20 +229,20 @@ def test_shared_likelihood_pass_equals_method_by_method(seed):
     model = Denoiser(MixtureScore(mixture, schedule), schedule, moments=torch.rand(31).double())
     names = ["beta", "beta_tilde", "analytic", "exact_diag", "exact_full", "rademacher"]
     methods = {name: covariance.build(name) for name in names}
-    chains = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}
+    timesteps = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}
     x0 = points(seed + 1, 5, 2)
 
     def noise_at(t):
         return SampleNoise(seed % 1000 + t, range(5), (2,))
 
-    together, _ = Likelihood(model, methods, Decoder(None)).bounds(chains, x0, noise_at)
-    for chain, steps in chains.items():
+    together, _ = Likelihood(model, methods, Decoder(None)).bounds(timesteps, x0, noise_at)
+    for rule, visited in timesteps.items():
         for name, method in methods.items():
             alone, _ = Likelihood(model, {name: method}, Decoder(None)).bounds(
-                {chain: steps}, x0, noise_at
+                {rule: visited}, x0, noise_at
             )
-            torch.testing.assert_close(together[chain, name].terms, alone[chain, name].terms)
-            assert (together[chain, name].terms[1:-1] >= -1e-6).all()
+            torch.testing.assert_close(together[rule, name].terms, alone[rule, name].terms)
+            assert (together[rule, name].terms[1:-1] >= -1e-6).all()
 
 
 def test_clamped_entries_are_counted():
@@ -248,10 +250,10 @@ def test_clamped_entries_are_counted():
     step = ReverseStep(transition(schedule, 1, 5), Ddpm(), Clip(c_min=0.0, c_max=1.0))
     scale = step.transition.posterior_scale
     posterior = step.through(torch.tensor([[-1.0, 0.5, 3.0, 2.0]]) / scale)
-    assert step.tally.read() == {"entries": 4, "below": 1, "above": 2}
+    assert step.counter.read() == {"entries": 4, "below": 1, "above": 2}
     floor, gain = step.kernel.floor(step.transition), step.kernel.gain(step.transition)
     torch.testing.assert_close(
         posterior.variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]])
     )
-    step.clip.limit_c(torch.tensor([0.0, 1.0]), at_the_limits := Tally())
+    step.clip.limit_c(torch.tensor([0.0, 1.0]), at_the_limits := ClipCounter())
     assert at_the_limits.read() == {"entries": 2, "below": 0, "above": 0}

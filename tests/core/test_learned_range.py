@@ -7,24 +7,33 @@ import torch
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep
 from ocm_core.covariance.learned import TrainingBatch
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import GuidedDenoiser
-from ocm_core.diffusion.transition import Ddim, Ddpm, transitions
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.transition import transitions
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.samplers.ancestral import ancestral
-from tests.core.doubles import Replay
+from tests.core.doubles import Replay, ancestral
 from tests.goldens_io import arrays, facts, tensor
 from tests.networks.golden import golden
 
-LEARNED = covariance.build("iddpm", source="network", lower_end="chain")
+LEARNED = covariance.build("iddpm", source="network", lower_end="timesteps")
 METHODS = {
     "learned_range": LEARNED,
     "fixed_small": covariance.build("beta_tilde"),
     "fixed_large": covariance.build("beta"),
 }
 CLIPS = {"clip0": Clip(c_min=None), "clip1": Clip(x0=1.0, c_min=None)}
+
+
+class RederivedDdim(Ddim):
+    """DDIM as OpenAI and DiT have it: ε̂ is derived anew from the clamped x̂_0."""
+
+    def mean(self, step, x, x0, eps):
+        return super().mean(step, x, x0, step.predict_eps(x, x0))
 
 
 def close(ours, expected, tolerance=2e-5):
@@ -46,7 +55,7 @@ def test_dit_steps(dit, kind, clip, length):
     data = arrays("dit_diffusion")
     x, y = tensor("dit_diffusion", "x"), tensor("dit_diffusion", "y")
     prefix = f"steps{length}/{kind}/{clip}"
-    ascending = transitions(dit.schedule, chains.dit(1000, length))[::-1]
+    ascending = transitions(dit.schedule, rules.dit(1000, length))[::-1]
     noise = tensor("dit_diffusion", f"steps{length}/noise")
     for row, index in enumerate(data[f"steps{length}/t"]):
         transition = ascending[index]
@@ -67,11 +76,11 @@ def test_dit_ddim_steps(dit, clip, eta):
     data = arrays("dit_diffusion")
     x, y = tensor("dit_diffusion", "x"), tensor("dit_diffusion", "y")
     noise = tensor("dit_diffusion", "steps10/noise")
-    ascending = transitions(dit.schedule, chains.dit(1000, 10))[::-1]
+    ascending = transitions(dit.schedule, rules.dit(1000, 10))[::-1]
     method = covariance.build("delta")
     for row, index in enumerate(data["steps10/t"]):
         transition = ascending[index]
-        step = ReverseStep(transition, Ddim(eta, rederive_eps=True), CLIPS[clip])
+        step = ReverseStep(transition, RederivedDdim(eta=eta), CLIPS[clip])
         one = slice(row, row + 1)
         seen = dit.predict(x[one], transition.t, y[one])
         ours = step.mean(seen)
@@ -105,7 +114,7 @@ def test_dit_guided_loops(dit, key):
     sampled = ancestral(
         model,
         covariance.build("delta") if kind == "ddim" else METHODS[kind],
-        chains.dit(1000, facts("dit_diffusion")["respacing"][0]),
+        rules.dit(1000, facts("dit_diffusion")["respacing"][0]),
         Replay([x_init[:half], *noise[:, :half]]),
         kernel=Ddim() if kind == "ddim" else Ddpm(),
         clip=CLIPS["clip0"],
@@ -120,11 +129,11 @@ def test_dit_bound(dit, clip, length):
     """Every term of the learned-range bound, the decoder's with the learned variance too."""
     data = arrays("dit_diffusion")
     prefix = f"bpd/steps{length}"
-    chain = chains.dit(1000, length)
-    noise = dict(zip(reversed(chain), tensor("dit_diffusion", f"{prefix}/noise"), strict=True))
+    timesteps = rules.dit(1000, length)
+    noise = dict(zip(reversed(timesteps), tensor("dit_diffusion", f"{prefix}/noise"), strict=True))
     x0, y = tensor("dit_diffusion", "bpd/x_start"), tensor("dit_diffusion", "bpd/y")
     bound = Likelihood(dit, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), CLIPS[clip])
-    found, _ = bound.bounds({"K": chain}, x0, lambda t: Replay([noise[t]]), y)
+    found, _ = bound.bounds({"K": timesteps}, x0, lambda t: Replay([noise[t]]), y)
     ours = found["K", "iddpm"]
     bits = ours.terms / (ours.dimension * np.log(2))
     close(bits[:-1].flip(0).T, data[f"{prefix}/{clip}/vb"])
@@ -136,19 +145,19 @@ def test_openai_learned_range(length):
     meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
     network = golden(meta["network"]).network().requires_grad_(False)
     model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
-    chain = chains.dit(4000, length)
-    assert [t - 1 for t in chain] == data[f"steps{length}/timestep_map"].tolist()
+    timesteps = rules.dit(4000, length)
+    assert [t - 1 for t in timesteps] == data[f"steps{length}/timestep_map"].tolist()
     clip = Clip(x0=1.0, c_min=None)
     x_init = tensor("iddpm_diffusion", "x_init")
     noise = tensor("iddpm_diffusion", f"steps{length}/noise")
-    drawn = ancestral(model, LEARNED, chain, Replay([x_init, *noise]), kernel=Ddpm(), clip=clip)
+    drawn = ancestral(model, LEARNED, timesteps, Replay([x_init, *noise]), kernel=Ddpm(), clip=clip)
     close(drawn.x, data[f"steps{length}/p_sample_loop"], 1e-4)
     drawn = ancestral(
         model,
         covariance.build("delta"),
-        chain,
+        timesteps,
         Replay([x_init, *noise]),
-        kernel=Ddim(0.0, rederive_eps=True),
+        kernel=RederivedDdim(eta=0.0),
         clip=clip,
     )
     close(drawn.x, data[f"steps{length}/ddim_sample_loop"], 1e-2)
@@ -159,15 +168,15 @@ def test_openai_bound_with_the_learned_decoder(length):
     meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
     network = golden(meta["network"]).network().requires_grad_(False)
     model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
-    chain = chains.dit(4000, length)
+    timesteps = rules.dit(4000, length)
     clip = Clip(x0=1.0, c_min=None)
     noise = dict(
-        zip(reversed(chain), tensor("iddpm_diffusion", f"bpd/steps{length}/noise"), strict=True)
+        zip(reversed(timesteps), tensor("iddpm_diffusion", f"bpd/steps{length}/noise"), strict=True)
     )
     x0 = tensor("iddpm_diffusion", "bpd/x_start")
     # OpenAI's decoder term takes the learned variance where the covariance papers fix it
     bound = Likelihood(model, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), clip)
-    found, _ = bound.bounds({"K": chain}, x0, lambda t: Replay([noise[t]]))
+    found, _ = bound.bounds({"K": timesteps}, x0, lambda t: Replay([noise[t]]))
     bits = found["K", "iddpm"].terms / (found["K", "iddpm"].dimension * np.log(2))
     close(bits[:-1].flip(0).T, data[f"bpd/steps{length}/vb"])
 

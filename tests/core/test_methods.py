@@ -13,17 +13,20 @@ import torch
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep, predict
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, TrainingBatch
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction, forward
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.transition import transition
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ancestral, ddim, ddpm
+from tests.core.doubles import ancestral, ddim, ddpm
 
 STEPS = 50
-KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(0.3)}
+KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
 
 
 def a_model(labels=(), moments=True, width=8):
@@ -60,12 +63,12 @@ class MethodContract:
     def test_declares_what_the_pipeline_must_know(self, method):
         described = covariance.describe(self.kind, self.options)
         assert described.needs in ("head", "moments", "nothing")
-        assert described.samplers and described.samplers <= {"ddpm", "ddim", "diffusers"}
+        assert described.kernels is None or described.kernels <= KERNELS.keys()
         assert covariance.build(self.kind, **described.options) == method
 
     def test_covariance_has_the_batch_shape_and_no_negative_entry(self, method, model):
         x = torch.randn(6, 2)
-        for name in method.samplers & KERNELS.keys():
+        for name in filter(method.defined_for, KERNELS):
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             with torch.no_grad():
                 found = method.step_covariance(model.predict(x, 20), self.noise())(step)
@@ -78,7 +81,7 @@ class MethodContract:
         together = method.step_covariance(seen, self.noise())
         for s in (1, 10, 19):
             step = ReverseStep(transition(model.schedule, s, 20), Ddpm(), Clip())
-            if "ddpm" in method.samplers:
+            if method.defined_for("ddpm"):
                 alone = method.step_covariance(seen, self.noise())(step).diagonal(seen.x)
                 torch.testing.assert_close(together(step).diagonal(seen.x), alone)
 
@@ -95,7 +98,7 @@ class MethodContract:
             found = method.step_covariance(seen, self.noise())
             apart = method.step_covariance(model.predict(x, 20), self.noise())
         assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
-        for name in method.samplers & KERNELS.keys():
+        for name in filter(method.defined_for, KERNELS):
             step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
             torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
 
@@ -109,12 +112,12 @@ class MethodContract:
         assert method.reads_jacobian == (len(products) > 0)
 
     def test_samples_are_finite_and_repeatable(self, method, model):
-        for name in method.samplers & KERNELS.keys():
+        for name in filter(method.defined_for, KERNELS):
             runs = [
                 ancestral(
                     model,
                     method,
-                    chains.even(STEPS, 5),
+                    rules.even(STEPS, 5),
                     self.noise(),
                     kernel=KERNELS[name],
                 ).x
@@ -123,9 +126,9 @@ class MethodContract:
             assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
 
     def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
-        for name in {"ddpm", "ddim"} - method.samplers:
+        for name in (k for k in KERNELS if not method.defined_for(k)):
             with pytest.raises(OcmError, match=f"not defined for {name}"):
-                ancestral(model, method, chains.even(STEPS, 5), self.noise(), kernel=KERNELS[name])
+                ancestral(model, method, rules.even(STEPS, 5), self.noise(), kernel=KERNELS[name])
 
     def test_says_what_is_missing(self, method):
         bare = a_model(moments=False)
@@ -188,10 +191,10 @@ def test_a_table_for_another_schedule_is_refused():
         covariance.build("analytic").c(model.predict(torch.randn(2, 2), 5))
 
 
-def test_timesteps_outside_the_chain_are_refused():
+def test_timesteps_outside_the_timesteps_are_refused():
     model = a_model()
     for t in (0, STEPS + 1):
-        with pytest.raises(OcmError, match=f"outside the chain: expected 1 … {STEPS}"):
+        with pytest.raises(OcmError, match=f"outside the schedule: expected 1 … {STEPS}"):
             model.predict(torch.randn(2, 2), t)
     with pytest.raises(OcmError, match=r"timesteps have shape \(3,\), expected \(2,\)"):
         model.predict(torch.randn(2, 2), torch.ones(3, dtype=torch.long))
@@ -201,16 +204,16 @@ def test_a_negative_variance_is_clamped_and_counted():
     model = a_model(["ocm"])
     torch.nn.init.constant_(model.heads["ocm"].net.net.layers[-1].bias, -5.0)
     noise = SampleNoise(0, range(6), (2,))
-    drawn = ddpm(model, covariance.build("ocm"), chains.even(STEPS, 5), noise)
+    drawn = ddpm(model, covariance.build("ocm"), rules.even(STEPS, 5), noise)
     assert torch.isfinite(drawn.x).all()
-    assert drawn.tally["below"] == drawn.tally["entries"] == 4 * 6 * 2
+    assert drawn.clipped["below"] == drawn.clipped["entries"] == 4 * 6 * 2
     assert (
         ddim(
             model,
             covariance.build("delta"),
-            chains.even(STEPS, 5),
+            rules.even(STEPS, 5),
             SampleNoise(0, range(6), (2,)),
-        ).tally
+        ).clipped
         == {}
     )
 
@@ -244,7 +247,7 @@ def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
     drawn = ddpm(
         a_model(),
         covariance.build("halfway"),
-        chains.even(STEPS, 5),
+        rules.even(STEPS, 5),
         SampleNoise(0, range(6), (2,)),
     )
     assert np.isfinite(drawn.x.detach().numpy()).all()
@@ -255,5 +258,5 @@ def test_a_user_adds_a_method_by_writing_one_file(tmp_path, monkeypatch):
 def test_only_estimated_variances_have_a_limit_at_the_last_noisy_step(kind):
     """As the published commands: none with the fixed variances, whose noise there is the point."""
     expected = None if kind in ("beta", "beta_tilde", "delta") else 0.01
-    assert covariance.build(kind).last_sigma(0.01) == expected
-    assert covariance.build(kind).last_sigma(None) is None
+    assert covariance.build(kind).final_sigma(0.01) == expected
+    assert covariance.build(kind).final_sigma(None) is None

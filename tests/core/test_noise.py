@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng import noise
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import ddpm
+from tests.core.doubles import ddpm
 
 
 def in_batches(size, count=64, draws=70, shape=(3,), seed=5):
@@ -61,7 +62,7 @@ def samples(indices):
     drawn = ddpm(
         a_model(),
         covariance.build("exact_diag"),
-        chains.even(100, 10),
+        rules.even(100, 10),
         SampleNoise(3, indices, (2,)),
     )
     return drawn.x

@@ -10,12 +10,14 @@ from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.diffusion.transition import transition
 from tests.core.doubles import Replay
 from tests.goldens_io import arrays, assert_close, facts
 
-KERNELS = {"ddpm": Ddpm(), "ddim0": Ddim(0.0), "ddim0.5": Ddim(0.5)}
+KERNELS = {"ddpm": Ddpm(), "ddim0": Ddim(eta=0.0), "ddim0.5": Ddim(eta=0.5)}
 CLIPS = {"clip0": UNCLIPPED, "clip1": Clip(x0=1.0, c_min=0.0, c_max=1.0)}
 TOLERANCE = {"f64": 1e-10, "f32": 2e-5}
 NAMES = {"small": "beta_tilde", "big": "beta"}

@@ -9,13 +9,14 @@ import torch
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep
 from ocm_core.covariance.learned import TrainingBatch
-from ocm_core.diffusion import chains
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
-from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.samplers.ancestral import ancestral
 from ocm_core.training import moments
-from tests.core.doubles import Replay
+from tests.core.doubles import Replay, ancestral
 from tests.core.published import OURS, case_denoiser
 from tests.goldens_io import arrays, assert_close, facts, tensor
 
@@ -38,12 +39,12 @@ def test_trajectory_step_by_step(run):
     golden = arrays("trajectories")
     model = case_denoiser(facts("nelbo")["cases"][case])
     model = replace(model, moments=moments_table("trajectories", case))
-    kernel = Ddpm() if meta["forward"] == "ddpm" else Ddim(meta["eta"])
+    kernel = Ddpm() if meta["forward"] == "ddpm" else Ddim(eta=meta["eta"])
     before = torch.tensor(golden[f"{run}/x_before_step"])
     after = [*before[1:], torch.tensor(golden[f"{run}/x_final"])]
     noise = [*torch.tensor(golden[f"{case}/noise"]), torch.zeros_like(before[0])]
     method = method_for(meta["method"], meta["forward"])
-    last_sigma = pixel_sigma_limit(meta["clip_pixel"])
+    final_sigma = pixel_sigma_limit(meta["clip_pixel"])
     for i, (s, t) in enumerate(meta["steps_s_t"]):
         step = ReverseStep(transition(model.schedule, s, t), kernel, PIXELS)
         with torch.no_grad():
@@ -56,7 +57,7 @@ def test_trajectory_step_by_step(run):
                 torch.testing.assert_close(
                     found.diagonal(x), golden_sigma2.to(x), rtol=1e-4, atol=1e-4
                 )
-                found = found.limited(last_sigma) if s <= 1 else found
+                found = found.limited(final_sigma) if s <= 1 else found
                 x = x + found.scale(noise[i])
         torch.testing.assert_close(x, after[i], rtol=0, atol=1e-4)
 
@@ -69,15 +70,15 @@ def test_trajectory_end_to_end(run):
     sampled = ancestral(
         replace(model, moments=moments_table("trajectories", case)),
         method_for(meta["method"], meta["forward"]),
-        chains.even(model.schedule.steps, 10),
+        rules.even(model.schedule.steps, 10),
         Replay(
             [tensor("trajectories", f"{case}/x_init"), *tensor("trajectories", f"{case}/noise")]
         ),
-        kernel=Ddpm() if meta["forward"] == "ddpm" else Ddim(meta["eta"]),
+        kernel=Ddpm() if meta["forward"] == "ddpm" else Ddim(eta=meta["eta"]),
         clip=PIXELS,
-        last_sigma=pixel_sigma_limit(meta["clip_pixel"]),
+        final_sigma=pixel_sigma_limit(meta["clip_pixel"]),
     )
-    # a random network amplifies rounding along DDIM chains (goldens/README.md)
+    # a random network amplifies rounding along DDIM timesteps (goldens/README.md)
     tolerance = 1e-4 if meta["forward"] == "ddpm" else 1e-2
     final = torch.tensor(golden[f"{run}/x_final"])
     torch.testing.assert_close(sampled.x, final, rtol=0, atol=tolerance)
@@ -94,10 +95,10 @@ def test_bound_term_by_term(case, length):
     model = replace(model, moments=moments_table("nelbo", case))
     names = ["small", "big", "analytic", "sn", "npr", "ocm", "iddpm"]
     methods = {name: covariance.build(OURS.get(name, name)) for name in names}
-    chain = chains.even(model.schedule.steps, length)
-    drawn = dict(zip(reversed(chain), tensor("nelbo", f"{case}/K{length}/noise"), strict=True))
+    timesteps = rules.even(model.schedule.steps, length)
+    drawn = dict(zip(reversed(timesteps), tensor("nelbo", f"{case}/K{length}/noise"), strict=True))
     found, _ = Likelihood(model, methods, Decoder(256, "tanh"), PIXELS).bounds(
-        {"K": chain}, tensor("nelbo", f"{case}/x0"), lambda t: Replay([drawn[t]])
+        {"K": timesteps}, tensor("nelbo", f"{case}/x0"), lambda t: Replay([drawn[t]])
     )
     for name in names:
         expected = golden[f"{case}/K{length}/{name}/terms"]

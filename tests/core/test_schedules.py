@@ -1,4 +1,4 @@
-"""Schedules and chains against the published numbers, and the identities that define them."""
+"""Schedules and timesteps against the published numbers, and the identities that define them."""
 
 from itertools import combinations
 from time import process_time
@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocm_core.diffusion import chains, schedule
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
-from ocm_core.schema.chains import ListChain, OptimalChain, PowerChain, QuadraticChain
+from ocm_core.schema.timesteps import (
+    ListedTimesteps,
+    OptimalTimesteps,
+    PowerTimesteps,
+    QuadraticTimesteps,
+)
 from tests.goldens_io import arrays, facts
 
 PUBLISHED = ["linear_1000", "cosine_1000", "cosine_4000"]
@@ -42,31 +48,37 @@ def test_skips_equal_the_published_ones(tag):
         )
 
 
-@pytest.mark.parametrize("key, expected", facts("schedules")["trajectories"].items())
-def test_chains_equal_the_published_ones(key, expected):
-    kind, steps, length = key.rsplit("_", 2)
-    function = {
-        "linear": chains.even,
-        "quad_ddim": chains.quadratic,
-        "linear_ddim": chains.strided,
-    }[kind]
-    assert list(function(int(steps), int(length))) == expected
+RULES = {"linear": rules.even, "quad_ddim": rules.quadratic}
+TRAJECTORIES = [
+    (RULES[kind], int(steps), int(nfe), expected)
+    for key, expected in facts("schedules")["trajectories"].items()
+    for kind, steps, nfe in [key.rsplit("_", 2)]
+    if kind in RULES
+]
+RESPACING = {
+    int(key): expected
+    for key, expected in facts("schedules")["respacing"].items()
+    if not key.startswith("ddim")
+}
 
 
-@pytest.mark.parametrize("key, expected", facts("schedules")["respacing"].items())
-def test_respacing_equals_dit(key, expected):
-    function = chains.strided if key.startswith("ddim") else chains.dit
-    chain = function(1000, int(key.removeprefix("ddim")))
-    assert [t - 1 for t in chain] == expected
+@pytest.mark.parametrize("rule, steps, nfe, expected", TRAJECTORIES)
+def test_timesteps_equal_the_published_ones(rule, steps, nfe, expected):
+    assert list(rule(steps, nfe)) == expected
+
+
+@pytest.mark.parametrize("nfe, expected", RESPACING.items())
+def test_respacing_equals_dit(nfe, expected):
+    assert [t - 1 for t in rules.dit(1000, nfe)] == expected
 
 
 @pytest.mark.parametrize("length", [10, 25, 50, 100, 200, 250])
 def test_respaced_variances_equal_dit(length):
     golden, full = arrays("schedules"), schedule.linear(1000)
-    chain = chains.dit(1000, length)
-    respaced_betas = [full.skips_to(t)[1][s] for s, t in reversed(list(chains.downward(chain)))]
+    timesteps = rules.dit(1000, length)
+    respaced_betas = [full.skips_to(t)[1][s] for s, t in reversed(list(rules.downward(timesteps)))]
     np.testing.assert_allclose(respaced_betas, golden[f"dit_respaced_{length}/betas"], rtol=1e-11)
-    posterior = [full.beta_tilde(s, t) for s, t in reversed(list(chains.downward(chain)))]
+    posterior = [full.beta_tilde(s, t) for s, t in reversed(list(rules.downward(timesteps)))]
     np.testing.assert_allclose(
         posterior, golden[f"dit_respaced_{length}/posterior_variance"], rtol=1e-11
     )
@@ -100,102 +112,91 @@ def test_a_linear_schedule_of_any_length_ends_equally_noisy():
         assert steps * schedule.linear(steps).betas[[1, -1]] == pytest.approx([0.1, 20.0])
 
 
-def test_the_chain_s_first_posterior_variance_is_that_of_its_first_two_timesteps():
+def test_the_timesteps_s_first_posterior_variance_is_that_of_its_first_two_timesteps():
     full = schedule.linear(50)
-    for chain, expected in (((5, 40), (5, 40)), ((3, 9, 40), (3, 9)), ((40,), (1, 2))):
-        last = transitions(full, chain)[-1]
-        assert last.beta_tilde_chain_start == full.beta_tilde(*expected)
+    for timesteps, expected in (((5, 40), (5, 40)), ((3, 9, 40), (3, 9)), ((40,), (1, 2))):
+        last = transitions(full, timesteps)[-1]
+        assert last.beta_tilde_timesteps_start == full.beta_tilde(*expected)
         assert last.beta_tilde_schedule_start == full.beta_tilde(1, 2)
 
 
 def test_costs_of_batches_are_averaged_by_their_sizes():
-    costs = [chains.StepCosts((0, 1), np.full((2, 2), c), np.full(2, 10 * c)) for c in (1.0, 4.0)]
-    found = chains.averaged(costs, [2, 1])
+    costs = [rules.StepCosts((0, 1), np.full((2, 2), c), np.full(2, 10 * c)) for c in (1.0, 4.0)]
+    found = rules.averaged(costs, [2, 1])
     assert (found.steps == 2.0).all() and (found.ends == 20.0).all()
 
 
 @given(steps=st.integers(2, 300), data=st.data())
-def test_even_chain_ends_at_both_ends(steps, data):
+def test_even_timesteps_ends_at_both_ends(steps, data):
     length = data.draw(st.integers(2, steps))
-    chain = chains.even(steps, length)
-    assert len(set(chain)) == length and chain[0] == 1 and chain[-1] == steps
-    assert list(chain) == sorted(chain)
+    timesteps = rules.even(steps, length)
+    assert len(set(timesteps)) == length and timesteps[0] == 1 and timesteps[-1] == steps
+    assert list(timesteps) == sorted(timesteps)
 
 
 @given(steps=st.integers(3, 8), seed=st.integers(0, 10**6))
-def test_optimal_chains_equal_exhaustive_search(steps, seed):
+def test_optimal_timesteps_equal_exhaustive_search(steps, seed):
     draw = np.random.default_rng(seed)
     costs, ends = draw.normal(size=(steps + 1, steps + 1)), draw.normal(size=steps + 1)
 
-    def total(chain):
-        return ends[chain[-1]] + sum(costs[s, t] for s, t in chains.downward(chain))
+    def total(timesteps):
+        return ends[timesteps[-1]] + sum(costs[s, t] for s, t in rules.downward(timesteps))
 
-    found = chains.optimal(costs, ends, steps)
+    found = rules.optimal(costs, ends, steps)
     assert {*found} == {*range(1, steps + 1)}
-    for length, chain in found.items():
+    for length, timesteps in found.items():
         best = min(combinations(range(1, steps + 1), length), key=total)
-        assert total(chain) == pytest.approx(total(best))
+        assert total(timesteps) == pytest.approx(total(best))
 
 
-def test_optimal_chains_leave_out_what_is_infinite_or_not_a_number():
+def test_optimal_timesteps_leave_out_what_is_infinite_or_not_a_number():
     costs, ends = np.zeros((4, 4)), np.zeros(4)
     costs[0, 1:] = np.nan, np.inf, 1.0
-    assert chains.optimal(costs, ends, 3) == {1: (3,)}
+    assert rules.optimal(costs, ends, 3) == {1: (3,)}
 
 
-def test_all_optimal_chains_of_a_thousand_timesteps_take_less_than_a_second():
+def test_all_optimal_timesteps_of_a_thousand_timesteps_take_less_than_a_second():
     draw = np.random.default_rng(0)
     costs, ends = draw.exponential(size=(1001, 1001)), np.zeros(1001)
     began = process_time()
-    assert len(chains.optimal(costs, ends, 100)) == 100
+    assert len(rules.optimal(costs, ends, 100)) == 100
     assert process_time() - began < 1.0
 
 
-def test_a_power_chain_is_the_power_of_an_even_grid():
-    assert chains.power(1000, 5, 1.0, 200) == (200, 400, 600, 800, 1000)
-    assert chains.power(1000, 10, 2.0, 10) == tuple(10 * k**2 for k in range(1, 11))
-    assert chains.power(100, 10, 2.0, 1) == tuple(k**2 for k in range(1, 11))
-    assert chains.power(1000, 1, 2.0, 10) == (1000,)
+def test_a_power_timesteps_is_the_power_of_an_even_grid():
+    assert rules.power(1000, 5, 1.0, 200) == (200, 400, 600, 800, 1000)
+    assert rules.power(1000, 10, 2.0, 10) == tuple(10 * k**2 for k in range(1, 11))
+    assert rules.power(100, 10, 2.0, 1) == tuple(k**2 for k in range(1, 11))
+    assert rules.power(1000, 1, 2.0, 10) == (1000,)
 
 
-def test_without_a_first_timestep_the_grid_of_a_power_chain_begins_at_0():
-    assert chains.power(1000, 5, 1.0) == (200, 400, 600, 800, 1000)
-    assert chains.power(1000, 10, 2.0) == chains.power(1000, 10, 2.0, 10)
-    assert chains.power(1000, 1, 1.5) == (1000,)
-    with pytest.raises(
-        OcmError, match="power chain of K = 50 over T = 1000 visits a timestep twice"
-    ):
-        chains.build(PowerChain(exponent=2.0), schedule.linear(1000), 50)  # 0.4 is rounded to 0
-    assert chains.grid(PowerChain(exponent=2.0), schedule.linear(1000), 50)[0] == 1
+def test_without_a_first_timestep_the_grid_of_a_power_timesteps_begins_at_0():
+    assert rules.power(1000, 5, 1.0) == (200, 400, 600, 800, 1000)
+    assert rules.power(1000, 10, 2.0) == rules.power(1000, 10, 2.0, 10)
+    assert rules.power(1000, 1, 1.5) == (1000,)
+    with pytest.raises(OcmError, match="power timesteps: 50 of T = 1000 visit one twice"):
+        rules.build(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)  # 0.4 is rounded to 0
+    assert rules.grid(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)[0] == 1
 
 
-def test_the_first_timestep_of_a_power_chain_can_be_a_share_of_all():
-    assert chains.power(4000, 7, 1.5, 0.065) == chains.power(4000, 7, 1.5, 260)
-    assert chains.power(40, 3, 1.0, 0.05) == (2, 21, 40)
-
-
-def test_a_log_snr_chain_is_even_in_the_log_snr():
-    full = schedule.linear(1000)
-    chain = chains.log_snr(full, 8)
-    values = 0.5 * np.log(full.alpha_bar[1:] / full.b[1:])
-    apart = np.diff(values[np.array(chain) - 1])
-    assert chain[0] == 1 and chain[-1] == 1000
-    np.testing.assert_allclose(apart, apart.mean(), rtol=0.2)
+def test_the_first_timestep_of_a_power_timesteps_can_be_a_share_of_all():
+    assert rules.power(4000, 7, 1.5, 0.065) == rules.power(4000, 7, 1.5, 260)
+    assert rules.power(40, 3, 1.0, 0.05) == (2, 21, 40)
 
 
 def test_bad_requests_are_refused_in_words():
     with pytest.raises(OcmError, match="K = 11 steps: expected 1 ≤ K ≤ T = 10"):
-        chains.even(10, 11)
-    with pytest.raises(OcmError, match="visits a timestep twice"):
-        chains.build(QuadraticChain(), schedule.linear(1000), 500)
-    with pytest.raises(OcmError, match="K = 2 steps; there are those of K = 1, 3"):
-        chains.build(ListChain(timesteps=[[4], [1, 5, 9]]), schedule.linear(50), 2)
-    with pytest.raises(OcmError, match="ends at 51: expected at most T = 50"):
-        chains.build(ListChain(timesteps=[[4, 51]]), schedule.linear(50), 2)
-    with pytest.raises(OcmError, match="no optimal chain of method 'ocm' has K = 2 steps"):
-        chains.build(OptimalChain(), schedule.linear(50), 2, "ocm")
-    with pytest.raises(OcmError, match="expected one below T = 50"):
-        chains.build(PowerChain(exponent=2.0, first=50), schedule.linear(50), 2)
+        rules.even(10, 11)
+    with pytest.raises(OcmError, match="visit one twice"):
+        rules.build(QuadraticTimesteps(), schedule.linear(1000), 500)
+    with pytest.raises(OcmError, match="none with 2 steps; available numbers of steps: 1, 3"):
+        rules.build(ListedTimesteps(values=[[4], [1, 5, 9]]), schedule.linear(50), 2)
+    with pytest.raises(OcmError, match="end at 51: expected at most T = 50"):
+        rules.build(ListedTimesteps(values=[[4, 51]]), schedule.linear(50), 2)
+    with pytest.raises(OcmError, match="optimal timesteps of 'ocm': none with 2 steps"):
+        rules.build(OptimalTimesteps(), schedule.linear(50), 2, "ocm")
+    with pytest.raises(OcmError, match="expected a timestep below T = 50"):
+        rules.build(PowerTimesteps(exponent=2.0, first=50), schedule.linear(50), 2)
     with pytest.raises(OcmError, match="'exponential' is unknown; valid: cosine, linear"):
         schedule.build("exponential", 10)
     with pytest.raises(OcmError, match="expected 0 ≤ s < t ≤ T = 50"):

@@ -8,32 +8,32 @@ from typing import Any
 
 import pytest
 import torch
+from diffusers import DPMSolverMultistepScheduler, UniPCMultistepScheduler
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.compat import make_torchvision_importable
 from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion import chains
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.chains import Chain
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.kernels import Kernel
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.transition import Ddim, Ddpm, Kernel, transition, transitions
+from ocm_core.diffusion.timesteps import Timesteps
+from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.ancestral import Sampled, ancestral
-from tests.core.doubles import WaveNetwork
-
-make_torchvision_importable()
-from diffusers import DPMSolverMultistepScheduler, UniPCMultistepScheduler  # noqa: E402
+from ocm_core.sampling.recipe import Sampled
+from tests.core.doubles import WaveNetwork, ancestral
 
 SCHEDULES = {"linear": schedules.linear(1000), "cosine": schedules.cosine(1000)}
-CHAINS: dict[str, Chain] = {
-    "even": chains.even(1000, 10),
-    "quadratic": chains.quadratic(1000, 20),
-    "long": chains.even(1000, 50),
+CHAINS: dict[str, Timesteps] = {
+    "even": rules.even(1000, 10),
+    "quadratic": rules.quadratic(1000, 20),
+    "long": rules.even(1000, 50),
     "two": (20, 900),
     "one": (600,),
 }
@@ -65,17 +65,17 @@ def clipped_images(schedule: Schedule) -> Case:
     return Case(Denoiser(WaveNetwork(), schedule), (3, 4, 4), clip, {"thresholding": True})
 
 
-def ours(case: Case, chain: Chain, solver: str) -> Tensor:
+def ours(case: Case, timesteps: Timesteps, solver: str) -> Tensor:
     kernel, method = SOLVERS[solver]
     rule = covariance.build(method)
-    return second_order(case, rule, chain, kernel=kernel).x
+    return second_order(case, rule, timesteps, kernel=kernel).x
 
 
 def second_order(case: Case, *given: Any, **settings: Any) -> Sampled:
     return ancestral(case.denoiser, *given, case.noise(), order=2, clip=case.clip, **settings)
 
 
-def theirs(case: Case, chain: Chain, solver: str) -> Tensor:
+def theirs(case: Case, timesteps: Timesteps, solver: str) -> Tensor:
     """diffusers' own loop on the same timesteps (theirs begin at 0) and the same noise."""
     schedule = case.denoiser.schedule
     scheduler = DPMSolverMultistepScheduler(
@@ -87,7 +87,7 @@ def theirs(case: Case, chain: Chain, solver: str) -> Tensor:
     )
     # its own table is a product in float32, in which 1 - ᾱ_1 = 1e-4 has lost four digits
     scheduler.alphas_cumprod = torch.from_numpy(schedule.alpha_bar[1:])
-    scheduler.set_timesteps(timesteps=[t - 1 for t in reversed(chain)])
+    scheduler.set_timesteps(timesteps=[t - 1 for t in reversed(timesteps)])
     noise = case.noise()
     x = noise.normal()
     with torch.no_grad():
@@ -98,22 +98,24 @@ def theirs(case: Case, chain: Chain, solver: str) -> Tensor:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("timesteps", CHAINS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("make", [points, clipped_images])
-def test_it_is_the_solver_of_diffusers(make: Any, schedule: str, chain: str, solver: str) -> None:
+def test_it_is_the_solver_of_diffusers(
+    make: Any, schedule: str, timesteps: str, solver: str
+) -> None:
     case = make(SCHEDULES[schedule])
-    expected = theirs(case, CHAINS[chain], solver)
-    torch.testing.assert_close(ours(case, CHAINS[chain], solver), expected, atol=1e-5, rtol=0)
+    expected = theirs(case, CHAINS[timesteps], solver)
+    torch.testing.assert_close(ours(case, CHAINS[timesteps], solver), expected, atol=1e-5, rtol=0)
 
 
-def unipc(case: Case, chain: Chain) -> Tensor:
+def unipc(case: Case, timesteps: Timesteps) -> Tensor:
     """diffusers' own loop on our timesteps, which its `set_timesteps` does not take."""
     schedule = case.denoiser.schedule
     scheduler = UniPCMultistepScheduler(trained_betas=schedule.betas[1:], **case.options)
-    scheduler.set_timesteps(len(chain))
-    scheduler.timesteps = torch.tensor([t - 1 for t in reversed(chain)])
-    marginals = [schedule.marginal(t) for t in reversed(chain)]
+    scheduler.set_timesteps(len(timesteps))
+    scheduler.timesteps = torch.tensor([t - 1 for t in reversed(timesteps)])
+    marginals = [schedule.marginal(t) for t in reversed(timesteps)]
     scheduler.sigmas = torch.tensor([*(sqrt(b / alpha) for alpha, b in marginals), 0.0])
     x = case.noise().normal()
     with torch.no_grad():
@@ -123,27 +125,29 @@ def unipc(case: Case, chain: Chain) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("timesteps", CHAINS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("make", [points, clipped_images])
-def test_corrected_it_is_unipc_of_diffusers(make: Any, schedule: str, chain: str) -> None:
+def test_corrected_it_is_unipc_of_diffusers(make: Any, schedule: str, timesteps: str) -> None:
     case = make(SCHEDULES[schedule])
     rule = covariance.build("delta")
     ours = ancestral(
-        case.denoiser, rule, CHAINS[chain], case.noise(), kernel=Ddim(), order=3, clip=case.clip
+        case.denoiser, rule, CHAINS[timesteps], case.noise(), kernel=Ddim(), order=3, clip=case.clip
     ).x
-    torch.testing.assert_close(ours, unipc(case, CHAINS[chain]), atol=1e-5, rtol=0)
-    if len(CHAINS[chain]) > 2:
-        assert (ours - second_order(case, rule, CHAINS[chain], kernel=Ddim()).x).abs().max() > 1e-4
+    torch.testing.assert_close(ours, unipc(case, CHAINS[timesteps]), atol=1e-5, rtol=0)
+    if len(CHAINS[timesteps]) > 2:
+        assert (
+            ours - second_order(case, rule, CHAINS[timesteps], kernel=Ddim()).x
+        ).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_order_1_is_another_solver(solver: str) -> None:
     """So that the comparison above can fail."""
     case, (kernel, method) = points(SCHEDULES["linear"]), SOLVERS[solver]
-    rule, chain = covariance.build(method), CHAINS["even"]
-    first = ancestral(case.denoiser, rule, chain, case.noise(), kernel=kernel).x
-    assert (first - theirs(case, chain, solver)).abs().max() > 0.01
+    rule, timesteps = covariance.build(method), CHAINS["even"]
+    first = ancestral(case.denoiser, rule, timesteps, case.noise(), kernel=kernel).x
+    assert (first - theirs(case, timesteps, solver)).abs().max() > 0.01
 
 
 def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> None:
@@ -155,18 +159,18 @@ def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> No
         """At t = 20, before the data's own scale, from steps that are even in log-SNR."""
         lambdas = torch.from_numpy(schedule.b[1:] / schedule.alpha_bar[1:]).log()
         grid = torch.linspace(float(lambdas[20]), float(lambdas[-1]), length)
-        chain = tuple(dict.fromkeys(int(i) + 1 for i in torch.searchsorted(lambdas, grid)))
+        timesteps = tuple(dict.fromkeys(int(i) + 1 for i in torch.searchsorted(lambdas, grid)))
         seen: dict[float, Tensor] = {}
         ancestral(
             case.denoiser,
             rule,
-            chain,
+            timesteps,
             case.noise(),
             kernel=Ddim(),
             order=order,
             watch=seen.__setitem__,
         )
-        return seen[chain[0]]
+        return seen[timesteps[0]]
 
     truth = end(400, 2)
     first, second = (
@@ -179,12 +183,12 @@ def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> No
 
 def test_the_covariance_is_that_of_order_1() -> None:
     """Order 2 moves the mean and nothing else: with C the noise is what it was."""
-    case, chain = points(SCHEDULES["linear"]), CHAINS["two"]
+    case, timesteps = points(SCHEDULES["linear"]), CHAINS["two"]
     rule = covariance.build("exact_diag")
     seen: dict[float, Tensor] = {}
-    second_order(case, rule, chain, kernel=Ddim(), watch=seen.__setitem__)
+    second_order(case, rule, timesteps, kernel=Ddim(), watch=seen.__setitem__)
     first: dict[float, Tensor] = {}
-    ancestral(case.denoiser, rule, chain, case.noise(), kernel=Ddim(), watch=first.__setitem__)
+    ancestral(case.denoiser, rule, timesteps, case.noise(), kernel=Ddim(), watch=first.__setitem__)
     torch.testing.assert_close(seen[20], first[20])  # the first step is of first order
 
 

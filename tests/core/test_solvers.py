@@ -13,17 +13,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from ocm_core.artifacts.samples import SampleStore
-from ocm_core.artifacts.score import new_denoiser, new_score
 from ocm_core.cells import Cell, cells
 from ocm_core.diffusion.denoiser import Denoiser, forward
 from ocm_core.diffusion.schedule import linear
 from ocm_core.params.compose import compose
+from ocm_core.pipeline.job import Job
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.samplers.cell_sampler import CellSampler
-from ocm_core.samplers.diffusers_solver import SCHEDULERS, DiffusersSolver
+from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
+from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import Experiment
-from tests.core.doubles import Replay, WaveNetwork
+from ocm_core.stages._networks import new_denoiser, new_score
+from ocm_core.stages.sample import SampleStore
+from tests.core.doubles import EpsModel, Replay, WaveNetwork
 
 from diffusers import schedulers  # isort: skip
 
@@ -45,7 +46,7 @@ def experiment(name: str) -> Experiment:
     """With every solver as a sampler."""
     asked = []
     for label, (scheduler, options) in SOLVERS.items():
-        grid = {"steps": [EVALUATIONS.get(scheduler, 5)], "guidance": [KINDS[name]]}
+        grid = {"nfe": [EVALUATIONS.get(scheduler, 5)], "guidance": [KINDS[name]]}
         asked.append(
             f"+sample.samplers.{label}="
             f"{{kind: diffusers, scheduler: {scheduler}, options: {_hydra(options)},"
@@ -61,7 +62,7 @@ def _hydra(values: dict[str, Any]) -> str:
 
 @cache
 def denoiser(name: str) -> Denoiser:
-    """The true score of points; images and latents have a network of random weights."""
+    """The exact score of points; images and latents have a network of random weights."""
     whole = experiment(name)
     torch.manual_seed(0)
     network = new_score(whole, whole.network.scores[0])
@@ -76,10 +77,9 @@ def cell_of(name: str, label: str) -> Cell:
 
 
 def drawn(name: str, label: str, indices: range, **changes: Any) -> Tensor:
-    sampler = CellSampler(
-        experiment(name), replace(denoiser(name), **changes), cell_of(name, label), "cpu"
-    )
-    return sampler.draw(indices, sampler.labels(indices)).x
+    whole, cell, model = experiment(name), cell_of(name, label), replace(denoiser(name), **changes)
+    labels = class_labels(model, whole.data.classes, cell.seed, indices)
+    return draw_rows(of_cell(whole, cell), model, whole.shape, indices, cell.seed, labels).x
 
 
 def counting(passes: list[int]) -> Callable[..., Any]:
@@ -101,7 +101,7 @@ def test_evaluations_are_what_the_cell_says(name: str, label: str) -> None:
     x = drawn(name, label, range(3), forward=counting(passes))
     cell = cell_of(name, label)
     branches = 2 if cell.guidance != 1.0 else 1
-    assert cell.method == "none" and passes == [3 * branches] * cell.steps
+    assert cell.method == "none" and passes == [3 * branches] * cell.nfe
     assert x.shape == (3, *experiment(name).shape) and torch.isfinite(x).all()
 
 
@@ -123,13 +123,14 @@ def test_noise_is_drawn_where_the_scheduler_draws_it(label: str) -> None:
     """From our streams, once an evaluation at most; a solver of an ODE asks for none."""
     scheduler, options = SOLVERS[label]
     steps = EVALUATIONS.get(scheduler, 5)
-    solver = DiffusersSolver(scheduler, options, linear(1000), 1.0)
+    solver = DiffusersSolver(scheduler, options, linear(1000), steps, 1.0)
     torch.manual_seed(0)
     normals = [torch.randn(2, 3, 4, 4) for _ in range(steps + 1)]
     network = WaveNetwork()
     noise = Replay(normals)
     before = torch.random.get_rng_state()
-    solver.draw(lambda x, t: network(x, torch.full((2,), float(t))), noise, steps)
+    model = EpsModel(lambda x, t: network(x, torch.full((2,), float(t))), solver.schedule)
+    solver.draw(model, noise)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert (noise._normal > 1) == (label in NOISY)
 
@@ -140,8 +141,9 @@ def test_it_is_the_loop_of_diffusers(label: str, monkeypatch: pytest.MonkeyPatch
     scheduler, options = SOLVERS[label]
     evaluations = EVALUATIONS.get(scheduler, 5)
     schedule, network, noise = linear(1000), WaveNetwork(), SampleNoise(0, range(2), (3, 4, 4))
-    solver = DiffusersSolver(scheduler, options, schedule, None)
-    ours = solver.draw(lambda x, t: network(x, torch.full((2,), t - 1)), noise, evaluations)
+    solver = DiffusersSolver(scheduler, options, schedule, evaluations)
+    model = EpsModel(lambda x, t: network(x, torch.full((2,), t - 1)), schedule)
+    ours = solver.draw(model, noise).x
 
     cls = getattr(schedulers, scheduler)
     unclipped = {"clip_sample": False} if "clip_sample" in cls().config else {}
@@ -165,13 +167,14 @@ def _length(scheduler: Any, steps: int) -> int:
 
 
 @pytest.mark.parametrize("scheduler", ["UniPCMultistepScheduler", "DDIMScheduler"])
-def test_x0_is_limited_as_in_our_samplers(scheduler: str) -> None:
+def test_x0_is_limited_as_in_other_recipes(scheduler: str) -> None:
     """The last step of both ends in x̂_0."""
 
     def largest(limit: float | None, **options: Any) -> float:
-        solver = DiffusersSolver(scheduler, options, linear(1000), limit)
+        solver = DiffusersSolver(scheduler, options, linear(1000), 3, limit)
         noise = SampleNoise(0, range(2), (1, 4, 4))
-        return float(solver.draw(lambda x, t: torch.zeros_like(x), noise, 3).abs().max())
+        model = EpsModel(lambda x, t: torch.zeros_like(x), solver.schedule)
+        return float(solver.draw(model, noise).x.abs().max())
 
     option = "clip_sample" if scheduler == "DDIMScheduler" else "thresholding"
     assert largest(1.0) <= 1.0 + 1e-6 < largest(None)
@@ -181,6 +184,7 @@ def test_x0_is_limited_as_in_our_samplers(scheduler: str) -> None:
 def test_a_killed_stage_resumes(tmp_path: Path) -> None:
     whole = experiment("toy_mog9")
     sample = whole.sample.model_copy(update={"count": 6, "batch_size": 2, "seeds": [0]})
+    small = whole.model_copy(update={"sample": sample})
     cell = cell_of("toy_mog9", "their_unipcmultistep")
 
     def draw(cell: Cell, indices: range) -> tuple[np.ndarray, dict[str, int]]:
@@ -193,7 +197,7 @@ def test_a_killed_stage_resumes(tmp_path: Path) -> None:
 
     for folder in ("whole", "killed"):
         (tmp_path / folder).mkdir()
-        store = SampleStore(tmp_path / folder, [cell], whole.shape, sample)
+        store = SampleStore(Job(small, {}, folder=tmp_path / folder), [cell])
         if folder == "killed":
             with pytest.raises(KeyboardInterrupt):
                 store.write(killed)

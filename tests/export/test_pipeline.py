@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate.hooks import CpuOffload
+from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline
 from safetensors.torch import load_file, save_file
 
 from ocm_core import api
@@ -17,19 +18,14 @@ from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
+from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
 from tests.networks.diffusers_cases import CONFIGS, model
 from tests.networks.test_diffusers_dit import tiny_dit
-from tests.starting.folders import autoencoder, write_dit, write_stable_diffusion
-
-# after the library, which makes torchvision importable where it is not
-from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline  # isort: skip
 
 SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
 ALONE = """
 import sys, torch
-from ocm_core.compat import make_torchvision_importable
-make_torchvision_importable()  # only where torchvision does not import beside torch
 from diffusers import DiffusionPipeline
 folder = sys.argv[1]
 pipe = DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)

@@ -10,13 +10,13 @@ import torch
 
 from benchmarks.synchronisations import META, MetaNoise
 from ocm_core import covariance
-from ocm_core.artifacts.heads import new_head
-from ocm_core.artifacts.score import new_denoiser, new_score
 from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.covariance.learned import LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
 from ocm_core.schema.experiment import Experiment
+from ocm_core.stages._networks import new_denoiser, new_score
+from ocm_core.stages.heads import new_head
 from ocm_core.training.batches import DroppedLabels, InMemory, Items
 
 NAMES = ("cifar10_ls", "cifar10_cs", "celeba64", "imagenet64", "lsun_bedroom", "imagenet256")
@@ -64,7 +64,7 @@ class Case:
 @cache
 def case(name: str) -> Case:
     """With a head for each method that has one; built once for all tests."""
-    experiment = load(name)
+    experiment = compose(name)
     kinds = {label: (m.kind, m.options) for label, m in experiment.methods.items()}
     kinds["probes"] = ("rademacher", {})
     methods = {label: _with_one_probe(k, label, o) for label, (k, o) in kinds.items()}

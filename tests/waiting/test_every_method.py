@@ -13,29 +13,30 @@ from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.guidance import guided
-from ocm_core.diffusion.transition import Ddim, Ddpm
+from ocm_core.diffusion.guidance import Guidance
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.features.classifier import Classifier, ClassifierNetwork
-from ocm_core.latents.autoencoder import new_autoencoder
 from ocm_core.latents.encoding import LatentEncoding
-from ocm_core.latents.vae import Vae
+from ocm_core.latents.vae import Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.kernel_distance import squared_discrepancy
 from ocm_core.metrics.precision_recall import Manifold, Sweep, _inside, _radii
 from ocm_core.networks import build
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
 from ocm_core.rng.batches import BatchRng
-from ocm_core.rng.noise import SampleNoise, Use
-from ocm_core.samplers.ancestral import ancestral
-from ocm_core.samplers.diffusers_solver import SCHEDULERS, DiffusersSolver
+from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 
-SHAPE, CHAIN = (1, 2, 2), (10, 40, 90)
+SHAPE, TIMESTEPS = (1, 2, 2), (10, 40, 90)
 LEVELS = schedule.linear(100)
 CLIP = Clip(x0=1.0, c_max=1.0)
 # these put numbers of their own on the device at every step: with them a GPU waits
+KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.5)}
 WAITING = {"UniPCMultistepScheduler"}
 
 
@@ -53,14 +54,13 @@ def a_model(device: torch.device) -> Denoiser:
     return model
 
 
-def samplers() -> list[tuple[str, str, int, float]]:
+def recipes() -> list[tuple[str, str, int, float]]:
     """Every method with every kernel that it is defined for; order, guidance."""
     kinds = [kind for kind in covariance.available() if kind != "none"]
-    defined = {kind: covariance.build(kind).samplers for kind in kinds}
     return [
         (kind, kernel, order, scale)
         for kind in kinds
-        for kernel in sorted(defined[kind])
+        for kernel in filter(covariance.build(kind).defined_for, KERNELS)
         for order, scale in ((1, 1.0), (2, 1.5))
     ]
 
@@ -70,41 +70,37 @@ def test_sampling(device: str) -> None:
     """On a CPU no value is read between the first step and the last."""
     model, label = a_model(torch.device(device)), torch.zeros(2, dtype=torch.int64, device=device)
     waiting = {}
-    for kind, kernel, order, scale in samplers():
+    for kind, kernel, order, scale in recipes():
         noise = MetaNoise(2, SHAPE) if device == "meta" else SampleNoise(0, range(2), SHAPE)
         with Synchronisations(on_host=device == "cpu") as waits:
-            drawn = ancestral(
-                guided(model, scale),
+            recipe = Recipe(
+                TIMESTEPS,
                 covariance.build(kind),
-                CHAIN,
-                noise,
-                kernel={"ddpm": Ddpm(), "ddim": Ddim(0.5)}[kernel],
-                order=order,
+                KERNELS[kernel],
+                order,
                 clip=CLIP,
-                last_sigma=0.1,
-                label=label,
+                final_sigma=0.1,
+                guidance=Guidance(scale),
             )
+            drawn = recipe.draw(model, noise, label)
         assert drawn.x.device.type == device
         if waits.found:
             waiting[kind, kernel, order, scale] = waits.found
     assert waiting == {}
-    assert len(samplers()) > 20
+    assert len(recipes()) > 20
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_solvers_of_diffusers(scheduler: str) -> None:
     """Their sigmas are numbers on the host, and mix with a tensor of any device."""
     model, label = a_model(META), torch.zeros(2, dtype=torch.int64, device=META)
-    solver = DiffusersSolver(scheduler, {}, LEVELS, None)
+    nfe = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}.get(scheduler, 20)
+    nfe = 19 if scheduler == "KDPM2AncestralDiscreteScheduler" else nfe
+    solver = DiffusersSolver(scheduler, {}, LEVELS, nfe)
 
     def draw() -> list[str]:
-        evaluations = 21 if scheduler == "HeunDiscreteScheduler" else 20
-        if scheduler.startswith("KDPM2"):
-            evaluations = 19
         with Synchronisations() as waits:
-            solver.draw(
-                lambda x, t: model.predict(x, t, label).eps, MetaNoise(2, SHAPE), evaluations
-            )
+            solver.draw(model, MetaNoise(2, SHAPE), label)
         return waits.found
 
     if scheduler in WAITING:
@@ -115,24 +111,24 @@ def test_solvers_of_diffusers(scheduler: str) -> None:
 
 
 def test_the_bound_and_the_costs_of_steps() -> None:
-    """On a CPU: the one reading is that of all tallies, or tables, at the end."""
+    """On a CPU: the one reading is that of all counters, or tables, at the end."""
     kinds = ["ocm", "analytic", "iddpm", "rademacher", "beta"]
     methods = {kind: covariance.build(kind) for kind in kinds}
     bound = Likelihood(a_model(torch.device("cpu")), methods, Decoder(256), CLIP)
     x0, label = torch.zeros(2, *SHAPE), torch.zeros(2, dtype=torch.int64)
 
-    def at(use: Use):
+    def at(use: NoiseFor):
         return lambda t: SampleNoise(
-            0, range(2), SHAPE, "cpu", use, 0 if use is Use.CHAINS else t, draws=1
+            0, range(2), SHAPE, "cpu", use, 0 if use is NoiseFor.TIMESTEPS else t, draws=1
         )
 
-    for chain in ((5, 50), (5, 20, 40, 60, 80, 90)):
+    for timesteps in ((5, 50), (5, 20, 40, 60, 80, 90)):
         with Synchronisations(on_host=True) as waits:
-            bound.bounds({"K": chain}, x0, at(Use.LIKELIHOOD), label)
+            bound.bounds({"K": timesteps}, x0, at(NoiseFor.LIKELIHOOD), label)
         counted = 2 * 3  # below and above, of the three methods that estimate c
         assert len(waits.found) == counted
     with Synchronisations(on_host=True) as waits:
-        bound.step_costs([5, 20, 50, 90], x0, at(Use.CHAINS), label)
+        bound.step_costs([5, 20, 50, 90], x0, at(NoiseFor.TIMESTEPS), label)
     assert waits.found == []
 
 
@@ -149,7 +145,7 @@ def test_training_on_a_cpu_reads_no_value() -> None:
 
 
 def test_encoding_and_decoding_at_full_size() -> None:
-    experiment = load("imagenet256")
+    experiment = compose("imagenet256")
     with torch.device(META):
         model = new_autoencoder(experiment.encode.latent.vae.config, "the test")
     vae = Vae(model.eval().requires_grad_(False))

@@ -13,21 +13,23 @@ import torch
 from torch import nn
 
 from benchmarks.synchronisations import META, Synchronisations
-from ocm_core.covariance.interface import Clip, Tally
+from ocm_core.covariance.interface import Clip, ClipCounter
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.guidance import guided
-from ocm_core.diffusion.transition import Ddim, Ddpm, transition
+from ocm_core.diffusion.guidance import Guidance
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.transition import transition
 from ocm_core.distributed import Rank
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.samplers.ancestral import ancestral
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.training.divergence import DivergenceMonitor
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import _draws, _step
 from ocm_core.training.moments import estimate_at
 from ocm_core.training.objective import Objective
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
-from ocm_core.training.watch import Watch
 
 from .published import BATCH, NAMES, Case, case
 
@@ -51,39 +53,41 @@ def published(request: pytest.FixtureRequest) -> Case:
     return case(request.param)
 
 
-def test_sampling_down_a_chain(published: Case) -> None:
+def test_sampling(published: Case) -> None:
     """DDPM with the head's covariance, of first order, then DDIM of second order."""
     method = published.methods[next(iter(published.learned))]
     with Synchronisations() as waits:
-        for kernel, order, chain in ((Ddpm(), 1, (10, 900)), (Ddim(0.5), 2, (10, 500, 900))):
-            if kernel.name in method.samplers:
-                drawn = ancestral(
-                    _guided(published),
+        for kernel, order, timesteps in (
+            (Ddpm(), 1, (10, 900)),
+            (Ddim(eta=0.5), 2, (10, 500, 900)),
+        ):
+            if method.defined_for(kernel.name):
+                recipe = Recipe(
+                    timesteps,
                     method,
-                    chain,
-                    published.noise,
-                    kernel=kernel,
-                    order=order,
+                    kernel,
+                    order,
                     clip=CLIP,
-                    last_sigma=0.1,
-                    label=published.label,
+                    final_sigma=0.1,
+                    guidance=_guidance(published),
                 )
+                drawn = recipe.draw(published.denoiser, published.noise, published.label)
     assert drawn.x.device == META and waits.found == []
 
 
-def _guided(published: Case):
-    """With guidance, where the network has a null class."""
+def _guidance(published: Case) -> Guidance:
+    """Guidance, where the network has a null class."""
     scale = 1.0 if published.denoiser.network.null_label is None else 1.5
-    return guided(published.denoiser, scale, channels=3)
+    return Guidance(scale, channels=3)
 
 
 def test_the_bound_of_all_methods(published: Case) -> None:
-    methods = {k: m for k, m in published.methods.items() if "ddpm" in m.samplers}
+    methods = {k: m for k, m in published.methods.items() if m.defined_for("ddpm")}
     bound = Likelihood(published.denoiser, methods, Decoder(256), CLIP)
-    tallies = {name: Tally() for name in methods}
+    counters = {name: ClipCounter() for name in methods}
     x0, schedule = published.noise.normal(), published.denoiser.schedule
     with Synchronisations() as waits:
-        seen = bound.evaluate(x0, 500, published.noise, published.label, tallies)
+        seen = bound.evaluate(x0, 500, published.noise, published.label, counters)
         terms = [seen.terms(transition(schedule, s, 500), methods) for s in (0, 250)]
     assert len(terms[1]) == len(methods) > 3 and waits.found == []
 
@@ -109,7 +113,7 @@ def test_training_of_the_score_network(published: Case, tmp_path: Path) -> None:
 def _train(objective: Objective, folder: Path) -> None:
     """What `fit` does in an iteration; at the second, the optimiser and all tables are there."""
     state = TrainingState.start(objective.networks, SETTINGS)
-    watch = Watch(state, folder, "meta")
+    watch = DivergenceMonitor(state, folder, "meta")
     with closing(_draws(objective, SETTINGS, 0, Rank(), "meta")) as draws:
         for iteration in range(2):
             with Synchronisations() as waits:

@@ -1,0 +1,146 @@
+"""An experiment on a model of diffusers, written as a pipeline that diffusers opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ocm_core.cells import Cell, cells
+from ocm_core.covariance.learned import CovarianceHead
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.errors import OcmError
+from ocm_core.export.folder import Card, save_pipeline
+from ocm_core.export.scheduler import CovarianceScheduler
+from ocm_core.networks.converted import unconverted
+from ocm_core.networks.diffusers import new_model
+from ocm_core.networks.keys import export_published
+from ocm_core.params.compose import compose
+from ocm_core.pipeline.job import Inputs
+from ocm_core.results.replicates import replicates
+from ocm_core.results.table import Results
+from ocm_core.sampling.from_experiment import prepared
+from ocm_core.sampling.request import SampleRequest
+from ocm_core.schema.experiment import (
+    DiffusersNetworkParams,
+    Experiment,
+    RecipeParams,
+    SamplerParams,
+)
+from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import text_of
+from ocm_core.stages._prompts import open_encoder
+from ocm_core.stages.fetch_score import FetchedScore
+from ocm_core.stages.timesteps import optimal_timesteps
+
+
+def export(name: str, folder: Path, request: SampleRequest) -> Path:
+    """Write the experiment's model with the requested recipe, and the heads of its method."""
+    network = compose(name).network
+    if not isinstance(network, DiffusersNetworkParams) or network.range != 1.0:
+        raise OcmError(
+            f"{name}: network.family is {network.family!r}; only a model of diffusers, of data in "
+            "[-1, 1], goes back into diffusers"
+        )
+    with prepared(name, request) as inputs:
+        return _saved(folder, inputs, network)
+
+
+def _saved(folder: Path, inputs: Inputs, network: DiffusersNetworkParams) -> Path:
+    experiment = inputs.experiment
+    (cell,) = cells(experiment)
+    if experiment.methods[cell.method].needs == "moments":
+        raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")
+    denoiser, text = load_denoiser(inputs, cell.score, [cell.method]), text_of(experiment)
+    model = new_model(network.config)
+    model.load_state_dict(export_published(unconverted(denoiser.network)))
+    return save_pipeline(
+        folder,
+        model.eval(),
+        _scheduler(inputs, cell, network),
+        cast(Mapping[str, CovarianceHead], denoiser.heads),
+        _card(inputs, cell),
+        _autoencoder(inputs),
+        None if text is None else open_encoder(text, "cpu"),
+    )
+
+
+def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> CovarianceScheduler:
+    experiment = inputs.experiment
+    method, clip = experiment.methods[cell.method], experiment.sample.clip
+    guidance = experiment.sample.guidance
+    scheduler: CovarianceScheduler = CovarianceScheduler(
+        **_betas(experiment),
+        prediction_type=network.prediction,
+        method=cell.method,
+        method_kind=method.kind,
+        method_options=method.options,
+        recipe=_recipe(inputs, cell).model_dump(),
+        clip_x0=clip.x0,
+        clip_covariance=clip.covariance,
+        levels=experiment.levels,
+        guided_channels=guidance.guided_channels,
+        guided_covariance=guidance.covariance,
+        null_class=network.null_class,
+    )
+    return scheduler
+
+
+def _betas(experiment: Experiment) -> dict[str, Any]:
+    schedule = experiment.schedule
+    if schedule.kind == "scheduler":
+        keys = schedule.model_dump(exclude={"kind", "steps"})
+        return {"num_train_timesteps": schedule.steps + schedule.rescale_betas_zero_snr, **keys}
+    betas = schedules.of_params(schedule).betas[1:].tolist()
+    return {"num_train_timesteps": len(betas), "trained_betas": betas}
+
+
+def _recipe(inputs: Inputs, cell: Cell) -> RecipeParams:
+    """Return the recipe's parameters, with optimal timesteps listed: a pipeline has no images."""
+    sampler = inputs.experiment.sample.samplers[cell.sampler]
+    if not isinstance(sampler, SamplerParams):
+        raise OcmError(f"--sampler {cell.sampler}: a solver of diffusers needs no export")
+    recipe = RecipeParams.model_validate(sampler.model_dump(exclude={"grids", "methods"}))
+    if not isinstance(recipe.timesteps, OptimalTimesteps):
+        return recipe
+    by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
+    listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
+    return recipe.model_copy(update={"timesteps": listed})
+
+
+def _autoencoder(inputs: Inputs) -> Any:
+    if inputs.experiment.encode.latent is None:
+        return None
+    from ocm_core.stages._latents import load_vae  # imports diffusers, which takes its time
+
+    return load_vae(inputs).model
+
+
+def _card(inputs: Inputs, cell: Cell) -> Card:
+    experiment = inputs.experiment
+    provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
+    return Card(
+        title=experiment.report.title,
+        base=Path(cast(DiffusersNetworkParams, experiment.network).path).name,
+        licence=provenance.get("licence"),
+        trained_on=f"the data set `{experiment.data.kind}` of the experiment `{experiment.name}`",
+        method=cell.method,
+        steps=cell.nfe,
+        numbers=_numbers(experiment.name, cell),
+    )
+
+
+def _numbers(name: str, cell: Cell) -> dict[str, float]:
+    """Return the means of this sampler and method in the experiment's results, if it has any."""
+    file = Path("reports", name, "results.csv")
+    if not file.is_file():
+        return {}
+    rows = Results.read(file).select(sampler=cell.sampler, method=cell.method)
+    groups = rows.groups("measure", "nfe", "guidance")
+    return {
+        f"{measure}, nfe = {nfe}{'' if scale in (None, 1.0) else f', guidance = {scale}'}": (
+            replicates(group).estimate.mean
+        )
+        for (measure, nfe, scale), group in groups.items()
+    }

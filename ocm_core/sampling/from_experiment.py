@@ -1,0 +1,211 @@
+"""Samples by the networks of an experiment, as the stage `sample` draws them.
+
+Any number of steps and any seed can be chosen; for those of the experiment itself, the samples are
+the same as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ocm_core.cells import Cell, cells
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.execution import executed
+from ocm_core.errors import OcmError, unknown
+from ocm_core.networks.converted import unconverted
+from ocm_core.networks.diffusers import Prompts
+from ocm_core.params.check import undefined_methods
+from ocm_core.params.compose import validate
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.graph import Graph, graph_of
+from ocm_core.pipeline.job import Inputs, open_inputs
+from ocm_core.pipeline.stage import Task
+from ocm_core.sampling.presets import altered, preset_named
+from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows, of_cell
+from ocm_core.sampling.request import SampleGenerator, SampleRequest
+from ocm_core.schema import combinations
+from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._images import decoder
+from ocm_core.stages._networks import text_of
+from ocm_core.stages._prompts import open_encoder
+from ocm_core.stages.fetch_vae import FetchedVae
+from ocm_core.stages.sample import Samples, store_name
+from ocm_core.stages.timesteps import optimal_timesteps
+from ocm_core.stages.vae import TrainedVae
+from ocm_core.store.writer import ShardValues
+
+
+def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
+    """Return a generator by the artifacts of an experiment, which must be up to date."""
+    with prepared(name, request) as inputs:
+        return _generator(inputs, request)
+
+
+@contextmanager
+def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
+    """Open what the request needs of an experiment, whose only cell the request becomes.
+
+    Artifacts stay as they are until the block ends: a run that has made others waits for that.
+    """
+    graph = graph_of(name)
+    one = _with_one_cell(graph.experiment, request)
+    torch.set_num_threads(request.threads)
+    with open_inputs(graph, _needed(one), request.device) as inputs:
+        yield replace(inputs, experiment=one)
+
+
+def _needed(one: Experiment) -> list[Task]:
+    graph = Graph(one)
+    decoders = [task for task in (TrainedVae.task(), FetchedVae.task()) if task in graph.tasks]
+    return [*graph.inputs[Samples.task()], *decoders]
+
+
+def _generator(inputs: Inputs, request: SampleRequest) -> SampleGenerator:
+    one = inputs.experiment
+    (cell,) = cells(one)
+    execution = one.sample.execution.model_dump()
+    denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
+    if request.prompt is not None:
+        request = replace(request, label=_prompted(inputs, denoiser, request.prompt, request.label))
+    recipe = of_cell(one, cell, optimal_timesteps(inputs, cell.score))
+    recipe.check(one.shape)
+    _check_label(one, denoiser, request.label)
+    sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
+    return SampleGenerator(
+        name=f"{one.name}-{store_name(cell)}{request.suffix}",
+        shape=one.shape,
+        image_shape=None if one.data.levels is None else one.data.shape,
+        levels=one.data.levels or 0,
+        to_images=decoder(inputs),
+        labelled=denoiser.network.conditional,
+        steps=cell.nfe,
+        batch_size=one.sample.batch_size,
+        draw=_Draw(one, denoiser, cell, recipe, inputs.device, request.label),
+        attributes={
+            "experiment": one.name,
+            **{key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")},
+            "sampler": {"name": cell.sampler, **sampler},
+            "label": request.label,
+            "prompt": request.prompt,
+            "digests": _digests(inputs),
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _Draw:
+    experiment: Experiment
+    denoiser: Denoiser
+    cell: Cell
+    recipe: AnyRecipe
+    device: str
+    label: int | None
+
+    def __call__(self, rows: range, watch: Watcher) -> ShardValues:
+        one, seed, device = self.experiment, self.cell.seed, self.device
+        labels = class_labels(self.denoiser, one.data.classes, seed, rows, device)
+        if labels is not None and self.label is not None:
+            labels = torch.full_like(labels, self.label)
+        given: Any = {"device": device, "watch": watch}
+        x = draw_rows(self.recipe, self.denoiser, one.shape, rows, seed, labels, **given).x
+        values = {"x": x.cpu().numpy()}
+        return values if labels is None else {**values, "label": labels.cpu().numpy()}
+
+
+def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:
+    """Return the experiment with this request as all that it samples, checked as usual."""
+    scores = experiment.network.scores
+    score = request.score or ("trained" if "trained" in scores else scores[0])
+    if score not in scores:
+        raise OcmError(f"--score of {experiment.name}: {unknown(score, scores)}")
+    label, sampler = _chosen_sampler(experiment, request)
+    if isinstance(sampler, RecipeParams):
+        sampler = altered(sampler, order=request.order, timesteps=request.timesteps)
+    elif request.order or request.timesteps:
+        raise OcmError(f"--order and --timesteps: {label} is a solver of diffusers and has its own")
+    tree: dict[str, Any] = experiment.model_dump()
+    tree["network"]["scores"] = [score]
+    chosen = sampler.model_dump() | {
+        "methods": [_method(experiment, request, sampler)],
+        "grids": [{"nfe": [request.steps], "guidance": [request.guidance]}],
+    }
+    tree["sample"] |= {"samplers": {label: chosen}, "seeds": [request.seed], "split": []}
+    one = validate(tree, f"ocm sample {experiment.name}")
+    if problems := [*combinations.problems(one), *undefined_methods(one)]:
+        raise OcmError("\n".join(f"ocm sample {experiment.name}: {line}" for line in problems))
+    return one
+
+
+def _chosen_sampler(
+    experiment: Experiment, request: SampleRequest
+) -> tuple[str, RecipeParams | SolverParams]:
+    """Return the preset or the sampler that is asked for, or else the first with the method."""
+    if request.preset is not None:
+        if request.sampler is not None:
+            raise OcmError("--sampler and --preset each say how to sample; give one of them")
+        return request.preset, preset_named(request.preset).recipe(request.steps)
+    samplers = experiment.sample.samplers
+    own = (label for label, sampler in samplers.items() if request.method in sampler.methods)
+    label = request.sampler or next(own, next(iter(samplers)))
+    if label not in samplers:
+        raise OcmError(f"--sampler of {experiment.name}: {unknown(label, samplers)}")
+    sampler = samplers[label]
+    if isinstance(sampler, PresetParams):
+        return label, preset_named(sampler.name).recipe(request.steps)
+    return label, sampler
+
+
+def _method(
+    experiment: Experiment, request: SampleRequest, sampler: RecipeParams | SolverParams
+) -> str:
+    """Return the method that is asked for, or that of the preset, under the experiment's name."""
+    labels, wanted = experiment.methods, request.method
+    if wanted is None and isinstance(sampler, SolverParams):
+        return "none"
+    if wanted is None:
+        if request.preset is None:
+            raise OcmError("either --method or --preset is required")
+        kind = preset_named(request.preset).method
+        alike = [label for label, method in labels.items() if method.kind == kind]
+        wanted = kind if kind in labels or not alike else alike[0]
+    if wanted not in labels:
+        raise OcmError(f"--method of {experiment.name}: {unknown(wanted, labels)}")
+    return wanted
+
+
+def _check_label(experiment: Experiment, denoiser: Denoiser, label: int | None) -> None:
+    if label is None:
+        return
+    if not denoiser.network.conditional:
+        raise OcmError(f"--label {label}: the network of {experiment.name} takes no classes")
+    if label >= experiment.data.classes:
+        raise OcmError(f"--label {label}: expected 0 to {experiment.data.classes - 1}")
+
+
+def _prompted(inputs: Inputs, denoiser: Denoiser, prompt: str, label: int | None) -> int:
+    """Let the network read a prompt instead of the experiment's captions; return its label."""
+    text = text_of(inputs.experiment)
+    if text is None:
+        raise OcmError(f"--prompt: the network of {inputs.experiment.name} takes no text")
+    if label is not None:
+        raise OcmError("--label and --prompt: a label is the number of a caption; give one of them")
+    network = unconverted(denoiser.network)
+    network.prompts = Prompts(open_encoder(text, inputs.device)([prompt, ""]))
+    network.null_label = denoiser.network.null_label = 1
+    return 0
+
+
+def _digests(inputs: Inputs) -> dict[str, str]:
+    """Return the sha256 of checkpoint, heads, moments and autoencoder."""
+    return {
+        f"{task}/{file}": record.sha256
+        for task, folder in inputs.folders.items()
+        for file, record in Artifact(folder).manifest.files.items()
+        if file.endswith((".safetensors", ".npz"))
+    }

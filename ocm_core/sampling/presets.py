@@ -1,0 +1,91 @@
+"""Recipes with names, by the number of network evaluations.
+
+`quality` is for the least distance to the data, `diverse` for the most recall, `likelihood` for the
+least bound. A preset sets kernel, order, timesteps, covariance method and its scale; each entry
+holds from its number of evaluations on, up to the next. They were found on training images of
+`digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks for the timesteps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ocm_core.errors import OcmError, unknown
+from ocm_core.schema.experiment import PresetName, RecipeParams
+from ocm_core.schema.timesteps import (
+    EvenTimesteps,
+    OptimalTimesteps,
+    PowerTimesteps,
+    TimestepsParams,
+)
+
+
+def _recipe(kind: str, timesteps: TimestepsParams, **changes: object) -> RecipeParams:
+    return RecipeParams.model_validate({"kind": kind, "timesteps": timesteps, **changes})
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Recipes for a kind of covariance method."""
+
+    method: str
+    recipes: Mapping[int, RecipeParams]  # by the least number of evaluations
+
+    def recipe(self, nfe: int) -> RecipeParams:
+        """Return the entry of the largest number that is not above `nfe`, or else the first."""
+        reached = [least for least in self.recipes if least <= nfe]
+        return self.recipes[max(reached, default=min(self.recipes))]
+
+
+PUBLISHED = Preset("ocm", {1: _recipe("ddpm", EvenTimesteps(), clip_final_sigma=1.0)})
+_END = 0.07  # of T, where few steps had better end: from there on x̂_0 is shown as it is
+
+PRESETS: dict[PresetName, Preset] = {
+    "quality": Preset(
+        "delta",
+        {
+            1: _recipe("ddim", PowerTimesteps(exponent=2.0, first=_END), order=3),
+            6: _recipe("ddim", PowerTimesteps(exponent=1.5, first=_END), order=3),
+            9: _recipe("ddim", PowerTimesteps(exponent=1.25, first=_END), order=3),
+            13: _recipe("ddim", PowerTimesteps(exponent=1.0, first=_END), order=3),
+            40: _recipe("ddim", PowerTimesteps(exponent=1.0), order=3),
+        },
+    ),
+    "diverse": Preset(
+        "ocm",
+        {
+            1: _recipe("ddim", PowerTimesteps(exponent=1.5), order=2),
+            9: _recipe("ddim", PowerTimesteps(exponent=1.5)),
+            60: _recipe("ddim", PowerTimesteps(exponent=1.0)),
+        },
+    ),
+    "likelihood": Preset("ocm", {1: _recipe("ddpm", OptimalTimesteps())}),
+}
+
+
+def preset_named(name: str | None) -> Preset:
+    """Return a preset; without a name, the recipe of the papers."""
+    if name is None:
+        return PUBLISHED
+    for key, preset in PRESETS.items():
+        if key == name:
+            return preset
+    raise OcmError(f"preset: {unknown(name, PRESETS)}")
+
+
+def altered(
+    recipe: RecipeParams,
+    kernel: str | None = None,
+    order: int | None = None,
+    timesteps: TimestepsParams | None = None,
+) -> RecipeParams:
+    """Return the recipe with another kernel, order or timesteps, where they are given."""
+    if order not in (None, 1, 2, 3):
+        raise OcmError(f"order = {order}: expected 1, 2 or 3")
+    values = recipe.model_dump()
+    if kernel is not None and kernel != recipe.kind:
+        values = {key: values[key] for key in values if key not in recipe.options}
+    given = {"kind": kernel, "order": order, "timesteps": timesteps}
+    values |= {key: value for key, value in given.items() if value is not None}
+    return RecipeParams.model_validate(values)

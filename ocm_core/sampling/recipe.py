@@ -1,0 +1,262 @@
+"""A recipe for samples: timesteps, kernel, covariance method, order, limits and guidance.
+
+The stage `sample`, the selection of heads, `ocm_core.api`, `ocm sample`, exported pipelines and the
+searches of `benchmarks/` all draw by a recipe. It is made from parameters (`Recipe.from_params`,
+`of_experiment`, `of_cell`); a scheduler of diffusers is a recipe as well (`diffusers_solver.py`).
+
+As published, the last step shows the mean only, and at the step into τ_1 the standard deviation may
+be limited to a few grey levels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Protocol
+
+import torch
+
+from ocm_core import covariance
+from ocm_core.cells import Cell
+from ocm_core.covariance.interface import (
+    NON_NEGATIVE,
+    Clip,
+    ClipCounter,
+    CovarianceMethod,
+    ReverseStep,
+    check_defined,
+    predict,
+)
+from ocm_core.diffusion import kernels
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion import timesteps as rules
+from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser, Model
+from ocm_core.diffusion.gaussian import pixel_sigma_limit
+from ocm_core.diffusion.guidance import UNGUIDED, Guidance
+from ocm_core.diffusion.kernels import Kernel
+from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.timesteps import Timesteps, TimestepsByMethod
+from ocm_core.diffusion.transition import transitions
+from ocm_core.errors import OcmError
+from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise, draw_labels
+from ocm_core.sampling.order import Order, means_of_order
+from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
+from ocm_core.shapes import Batch, Labels
+
+Watcher = Callable[[float, Batch], None]  # called with t and x_t before each network evaluation
+Changer = Callable[[int, int, Batch], Batch]  # given number, t and x_s after a step
+NO_TIMESTEPS: TimestepsByMethod = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Samples, and how many entries of the covariance were clamped on the way."""
+
+    x: Batch
+    counter: ClipCounter = field(default_factory=ClipCounter)
+
+    @property
+    def clipped(self) -> Counter[str]:
+        """Return the counts; this waits for the device."""
+        return self.counter.read()
+
+
+class AnyRecipe(Protocol):
+    """A recipe of this package, or a scheduler of diffusers."""
+
+    @property
+    def draws(self) -> int:
+        """How many normal draws it takes at least: as many are drawn ahead."""
+        ...
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise an error if the recipe cannot draw samples of this shape."""
+        ...
+
+    def draw(
+        self, model: Model, noise: Noise, label: Labels = None, watch: Watcher | None = None
+    ) -> Sampled:
+        """Draw one sample for each row of the noise."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How samples are drawn with a covariance method."""
+
+    timesteps: Timesteps
+    method: CovarianceMethod
+    kernel: Kernel
+    order: Order = 1
+    covariance_scale: float = 1.0  # a factor on every step's Σ
+    clip: Clip = NON_NEGATIVE
+    final_sigma: float | None = None  # limits σ at the step into τ_1
+    guidance: Guidance = UNGUIDED
+
+    def __post_init__(self) -> None:
+        check_defined(self.method, self.kernel)
+        means_of_order(self.order)
+
+    @classmethod
+    def from_params(
+        cls,
+        params: RecipeParams,
+        schedule: Schedule,
+        nfe: int,
+        method: CovarianceMethod,
+        *,
+        clip: Clip,
+        levels: int | None,
+        guidance: Guidance = UNGUIDED,
+        optimal: TimestepsByMethod = NO_TIMESTEPS,
+    ) -> Recipe:
+        """Return the recipe of some parameters for `nfe` evaluations of the network.
+
+        `levels` are the grey levels of the data, None for latents and points; `optimal` are the
+        timesteps that the stage `timesteps` has computed.
+        """
+        limit = params.clip_final_sigma
+        sigma = None if limit is None or levels is None else pixel_sigma_limit(limit, levels)
+        return cls(
+            timesteps=rules.build(params.timesteps, schedule, nfe, method.label, optimal),
+            method=method,
+            kernel=kernels.build(params.kind, **params.options),
+            order=params.order,
+            covariance_scale=params.covariance_scale,
+            clip=clip,
+            final_sigma=method.final_sigma(sigma),
+            guidance=guidance,
+        )
+
+    @property
+    def draws(self) -> int:
+        return len(self.timesteps)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Do nothing: a recipe that could be made can be drawn."""
+
+    def stepper(self, schedule: Schedule) -> Stepper:
+        """Return what takes the steps of one batch of samples, one by one."""
+        return Stepper(self, schedule)
+
+    @torch.no_grad()
+    def draw(
+        self,
+        model: Model,
+        noise: Noise,
+        label: Labels = None,
+        watch: Watcher | None = None,
+        change: Changer | None = None,
+    ) -> Sampled:
+        """Draw samples: from x_T ~ N(0, I) down the timesteps."""
+        guided, stepper = self.guidance.apply(model), self.stepper(model.schedule)
+        x = noise.normal()
+        for number, t in enumerate(reversed(self.timesteps)):
+            if watch is not None:
+                watch(t, x)
+            prediction = predict(guided, [self.method], x, t, label)
+            x = stepper.step(prediction, t, noise)
+            if change is not None:
+                x = change(number, t, x)
+        return Sampled(x, stepper.counter)
+
+
+class Stepper:
+    """The steps of one batch of samples, from the noisiest timestep down.
+
+    It counts what was clamped, and remembers the predictions that a multistep mean needs.
+    """
+
+    def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
+        self.recipe, self.counter = recipe, ClipCounter()
+        self._mean = means_of_order(recipe.order)
+        self._left = deque(transitions(schedule, recipe.timesteps))
+
+    def step(self, prediction: AnyPrediction, t: int, noise: Noise) -> Batch:
+        """Return x_s of the step that begins at `t`, given the prediction at x_t."""
+        if not self._left or self._left[0].t != t:
+            expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
+            raise OcmError(f"a step from timestep {t}: the next one is {expected}")
+        recipe = self.recipe
+        step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
+        x = self._mean(step, prediction)
+        if step.transition.s == 0:
+            return x
+        covariance = recipe.method.step_covariance(prediction, noise)(step)
+        covariance = covariance.times(recipe.covariance_scale)
+        if recipe.final_sigma is not None and step.transition.s <= recipe.timesteps[0]:
+            covariance = covariance.limited(recipe.final_sigma)
+        return x + covariance.scale(noise.normal())
+
+
+def of_experiment(
+    experiment: Experiment,
+    params: RecipeParams,
+    method: str,
+    nfe: int,
+    guidance: float = 1.0,
+    optimal: TimestepsByMethod = NO_TIMESTEPS,
+) -> Recipe:
+    """Return a recipe with a method of an experiment, its limits and its way of guidance."""
+    chosen, sample = experiment.methods[method], experiment.sample
+    how = sample.guidance
+    return Recipe.from_params(
+        params,
+        schedules.of_experiment(experiment),
+        nfe,
+        covariance.build(chosen.kind, method, **chosen.options),
+        clip=Clip(x0=sample.clip.x0, c_max=sample.clip.covariance),
+        levels=experiment.levels,
+        guidance=Guidance(guidance, how.guided_channels, how.covariance),
+        optimal=optimal,
+    )
+
+
+def of_cell(
+    experiment: Experiment, cell: Cell, optimal: TimestepsByMethod = NO_TIMESTEPS
+) -> AnyRecipe:
+    """Return the recipe of one cell of an experiment's grid of samples.
+
+    Presets and solvers are imported where they are used: they are no sources of other samplers.
+    """
+    sampler = experiment.sample.samplers[cell.sampler]
+    if isinstance(sampler, SolverParams):
+        module = import_module("ocm_core.sampling.diffusers_solver")
+        solver: AnyRecipe = module.of_experiment(experiment, sampler, cell.nfe, cell.guidance)
+        return solver
+    params: RecipeParams
+    if isinstance(sampler, PresetParams):
+        presets = import_module("ocm_core.sampling.presets").PRESETS
+        params = presets[sampler.name].recipe(cell.nfe)
+    else:
+        params = sampler
+    return of_experiment(experiment, params, cell.method, cell.nfe, cell.guidance, optimal)
+
+
+def draw_rows(
+    recipe: AnyRecipe,
+    denoiser: Denoiser,
+    shape: tuple[int, ...],
+    rows: range,
+    seed: int,
+    label: Labels = None,
+    *,
+    device: torch.device | str = "cpu",
+    use: NoiseFor = NoiseFor.SAMPLING,
+    watch: Watcher | None = None,
+) -> Sampled:
+    """Draw the samples with these indices: each has its own noise, whatever its batch."""
+    noise = SampleNoise(seed, rows, shape, device, use, draws=recipe.draws)
+    return recipe.draw(denoiser, noise, label, watch)
+
+
+def class_labels(
+    denoiser: Denoiser, classes: int, seed: int, rows: range, device: torch.device | str = "cpu"
+) -> Labels:
+    """Draw the classes of the samples with these indices; None for an unconditional network."""
+    if not denoiser.network.conditional:
+        return None
+    return draw_labels(seed, rows, classes).to(device)

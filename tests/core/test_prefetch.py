@@ -1,0 +1,155 @@
+"""Work beside the main thread: in order, one ahead, its errors raised, nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from threading import Event, get_ident
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from ocm_core.prefetch import WriteBehind, in_background, moved, pinned, prefetch, to_host
+from ocm_core.rng import noise
+from ocm_core.rng.noise import SampleNoise
+
+
+def test_items_come_in_order_and_the_next_is_made_while_one_is_used() -> None:
+    made = {n: Event() for n in range(4)}
+
+    def make(n: int) -> tuple[int, int]:
+        made[n].set()
+        return n, get_ident()
+
+    seen = []
+    for n, thread in prefetch(make, range(4)):
+        assert thread != get_ident()
+        assert n == 3 or made[n + 1].wait(10)
+        assert n + 2 > 3 or not made[n + 2].is_set()
+        seen.append(n)
+    assert seen == [0, 1, 2, 3]
+
+
+def test_what_goes_wrong_is_raised_where_the_item_is_used() -> None:
+    def make(n: int) -> float:
+        return 1 / (2 - n)
+
+    made = prefetch(make, range(5))
+    assert [next(made), next(made)] == [0.5, 1.0]
+    with pytest.raises(ZeroDivisionError):
+        next(made)
+
+
+def test_a_loop_that_stops_leaves_nothing_to_be_made() -> None:
+    made: list[int] = []
+    started, go_on = Event(), Event()
+
+    def make(n: int) -> int:
+        if n == 1:
+            started.set()
+            go_on.wait(10)
+        made.append(n)
+        return n
+
+    with closing(prefetch(make, range(100))) as items:
+        next(items)
+        started.wait(10)
+    go_on.set()
+    in_background(int).result()  # the thread has come to the end of its work
+    assert made == [0, 1]
+    assert sum(t.name.startswith("ocm-background") for t in threading.enumerate()) == 1
+
+
+def test_writes_are_done_at_the_end_and_raise_what_they_raised() -> None:
+    written: list[int] = []
+    with WriteBehind() as behind:
+        for n in range(3):
+            behind.write(written.append, n)
+    assert written == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError), WriteBehind() as behind:
+        behind.write(divmod, 1, 0)
+    with pytest.raises(KeyError), WriteBehind() as behind:
+        behind.write(written.append, 3)
+        raise KeyError
+    assert written == [0, 1, 2, 3]  # what was handed over is written nevertheless
+
+
+class Some(NamedTuple):
+    x: torch.Tensor
+    other: tuple[torch.Tensor | None, int]
+
+
+def test_tensors_are_moved_wherever_they_are() -> None:
+    given = Some(torch.ones(2), (torch.ones(3), 5))
+    there = moved(pinned(given, "meta"), "meta")
+    assert there.x.is_meta and there.other[0].is_meta and there.other[1] == 5
+    assert moved(given, "cpu").x is given.x
+    assert moved(Some(given.x, (None, 1)), "meta").other == (None, 1)
+    assert torch.equal(to_host(given.x)(), given.x)
+
+
+@pytest.mark.parametrize("draws", [0, 1, 5, 9])
+@pytest.mark.parametrize("block", [1, 64 * 2**20])
+def test_noise_is_the_same_drawn_ahead_or_not(
+    draws: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(of: SampleNoise) -> torch.Tensor:
+        return torch.stack([of.normal() for _ in range(7)] + [of.signs() for _ in range(3)])
+
+    expected = drawn(SampleNoise(3, range(4), (5,)))
+    monkeypatch.setattr(noise, "_BLOCK_BYTES", block)
+    assert torch.equal(drawn(SampleNoise(3, range(4), (5,), draws=draws)), expected)
+
+
+def test_no_more_noise_is_drawn_than_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    plain = noise._normals
+
+    def counted(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        steps.append(shape[0])
+        return plain(source, shape)
+
+    monkeypatch.setattr(noise, "_normals", counted)
+    announced = SampleNoise(3, range(1), (5,), draws=10)
+    for _ in range(10):
+        announced.normal()
+    assert sum(steps) == 10
+
+
+INTERRUPTED = """
+import signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
+from tests.core.test_training import changed, fit, head_fitting
+def slowly(steps):
+    for step in steps:
+        print(step, flush=True)
+        time.sleep(0.05)
+        yield step
+try:
+    settings = changed(iterations=400, checkpoint_every=3)
+    fit(head_fitting(), settings, Path(sys.argv[1]), progress=slowly)
+except KeyboardInterrupt as stop:
+    sys.exit(f"said: {stop}")
+"""
+
+
+def test_an_interrupted_training_ends_at_once_and_says_where_it_resumes(tmp_path: Path) -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout is not None
+    while job.stdout.readline() not in ("7\n", ""):
+        pass
+    job.send_signal(signal.SIGINT)
+    _, said = job.communicate(timeout=120)
+    assert job.returncode == 1 and "said: resumes at iteration 6 of 400" in said

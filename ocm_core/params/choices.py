@@ -1,40 +1,28 @@
-"""What an experiment sets apart from the defaults, in words for its page."""
+"""List what an experiment sets apart from the defaults, for its page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ocm_core.params.document import read_yaml
-from ocm_core.params.resolved import overlay
-
-_OVERRIDE = "override /"
-_NO_PARAMETERS = ("defaults", "report")  # what is not a choice, or not of the numbers
+from ocm_core.io.yaml_files import read_yaml
+from ocm_core.params.compose import overlay, preset_file, split_name
 
 
 def choices(name: str) -> list[str]:
-    """`as digits`, `data: mnist`, `sample.count = 150`, in the order of the overlay.
-
-    A resolved file that was put there without an overlay has no choices to tell.
-    """
-    if not overlay(name).exists():
-        return []
-    tree = read_yaml(overlay(name))
-    own = {key: value for key, value in tree.items() if key not in _NO_PARAMETERS}
-    return [*_groups(tree.get("defaults") or ()), *_leaves(own)]
+    """Return `as digits`, `base: paper`, `sample.count = 150`, in the order of the files."""
+    experiment, presets = split_name(name)
+    trees = [read_yaml(overlay(experiment)), *(read_yaml(preset_file(p)) for p in presets)]
+    lines = [line for tree in trees for line in _lines(tree, "") if not line.startswith("report.")]
+    return [f"as {experiment}", *lines] if presets else lines
 
 
-def _groups(entries: Any) -> Iterator[str]:
-    for entry in entries:
-        if isinstance(entry, Mapping):
-            yield from (f"{k.removeprefix(_OVERRIDE)}: {file}" for k, file in entry.items())
-        else:
-            yield f"as {entry}"
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def _lines(tree: dict[str, Any], above: str) -> Iterator[str]:
+    for entry in tree.get("defaults", ()):
+        pairs = entry.items() if isinstance(entry, dict) else [("as", entry)]
+        yield from (f"{key.rpartition('/')[2]}: {value}" for key, value in pairs)
     for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{key}.")
-        else:
+        if isinstance(value, dict) and value:
+            yield from _lines(value, f"{above}{key}.")
+        elif key != "defaults":
             yield f"{above}{key} = {value}"

@@ -1,136 +1,228 @@
-"""Compose the Hydra tree of `params/` into one experiment: defaults, groups, overlay, overrides."""
+"""Compose an experiment: Hydra's tree of `params/`, presets, overrides, and what libraries know."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hydra
+import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import OmegaConf
-from pydantic import BaseModel, ConfigDict
 
-from ocm_core.errors import LONGEST_NAME, OcmError, shortened, unknown
+from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
-from ocm_core.params import methods, models, networks
-from ocm_core.params.document import RESTORE, Tree, checked, checked_text, validate
-from ocm_core.params.resolved import PARAMS, experiment_names, overlay
-from ocm_core.params.solvers import check_solvers
+from ocm_core.io.yaml_files import MOST_BYTES, RESTORE, parse_yaml, read_yaml
+from ocm_core.params.check import undefined_methods
+from ocm_core.params.complete import complete
+from ocm_core.params.document import Sources, Tree, validated
+from ocm_core.params.edits import Edit, apply, parse, preset_edits
+from ocm_core.pipeline.stage import stages
 from ocm_core.project import located, shipped
+from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment
 
-LONGEST_OVERRIDE = 2000  # characters; Hydra's grammar takes seconds for more
+PARAMS = Path("params")
+ACTIVE = PARAMS / "active.yaml"
 
 
-class ShippedParameters(SearchPathPlugin):
-    """What a project's own `params/` does not have comes from the package's."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        search_path.append("ocm", f"file://{shipped() / PARAMS}")
+def overlay(name: str) -> Path:
+    """Return the file of an experiment."""
+    return PARAMS / "experiment" / f"{name}.yaml"
 
 
-class ExperimentDraft(BaseModel):
-    """What the library completes before the schema can judge the whole."""
+def preset_file(name: str) -> Path:
+    """Return the file of a preset: the project's, or the package's."""
+    return located(PARAMS / "preset" / f"{name}.yaml")
 
-    model_config = ConfigDict(strict=True)
 
-    methods: dict[str, dict[str, Any] | None] = {}
-    network: networks.NetworkDraft = networks.NetworkDraft()
-    schedule: dict[str, Any] = {}
+def experiment_names() -> list[str]:
+    """Return the experiments that have a file; each can take presets besides."""
+    return sorted(file.stem for file in overlay("any").parent.glob("*.yaml"))
+
+
+def preset_names() -> list[str]:
+    """Return the presets that any experiment can take."""
+    folders = (root / PARAMS / "preset" for root in (Path(), shipped()))
+    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+
+
+def active_names() -> list[str]:
+    """Return the experiments that a bare `snakemake` or `dvc repro` produces."""
+    names: Any = read_yaml(ACTIVE).get("active")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise OcmError(f"{ACTIVE}: active: expected a list of experiments, found {names!r}")
+    return names
+
+
+def split_name(name: str) -> tuple[str, list[str]]:
+    """Return the experiment that has a file, and the presets that its name ends in."""
+    experiment, presets = name, list[str]()
+    while experiment not in experiment_names():
+        experiment, _, preset = experiment.rpartition("_")
+        if preset not in preset_names():
+            known = experiment_names()
+            twins = [f"{name}_{preset}" for name in known for preset in preset_names()]
+            near = unknown(name, [*known, *twins]).partition("valid: ")[0]
+            raise OcmError(
+                f"{overlay(name)}: experiment {near}valid: {', '.join(known)}; each may end in "
+                f"a preset: {', '.join(preset_names())}"
+            )
+        presets.insert(0, preset)
+    return experiment, presets
+
+
+def dump(experiment: Experiment) -> str:
+    """Return every parameter as YAML."""
+    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
 
 
 def compose(name: str, overrides: Sequence[str] = ()) -> Experiment:
-    file = overlay(name)
-    if name not in experiment_names():
-        raise OcmError(f"{file}: experiment {unknown(name, experiment_names())}")
-    tree = _compose_tree(name, [])
+    """Return the experiment of that name, which may end in presets, with overrides."""
+    files = [(file, file.stat()) for file in sorted(PARAMS.rglob("*.yaml"))]
+    state = tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in files)
+    return _compose(name, tuple(overrides), Path.cwd(), state)
+
+
+@lru_cache(maxsize=100)
+def _compose(name: str, overrides: tuple[str, ...], *_: object) -> Experiment:
+    base, presets = split_name(name)
+    draft = _Draft(base)
+    for preset in presets:
+        full = draft.experiment(base).model_dump(mode="json")
+        draft.edit(preset_edits(preset_file(preset), full), full)
+        draft.tree["report"]["title"] += f" ({preset})"
     if overrides:
-        _check_keys(overrides, tree)
-        tree = _compose_tree(name, overrides)
-    checked(ExperimentDraft, tree, file)
-    if "methods" in tree:
-        tree["methods"] = methods.complete(tree["methods"], file)
-    tree = models.complete(tree, file)
-    if "network" in tree:
-        tree["network"] = networks.complete(tree, file)
-    experiment = validate({"name": name, **tree}, file)
-    methods.check_samplers(experiment, file)
-    check_solvers(experiment, file)
+        full = draft.experiment(base).model_dump(mode="json")
+        draft.edit([parse(override) for override in overrides], full)
+    return _reseeded(draft.experiment(name))
+
+
+class _Draft:
+    """A tree of parameters, and where each of them comes from."""
+
+    def __init__(self, name: str) -> None:
+        file, primary = overlay(name), f"experiment/{name}"
+        read_yaml(file)
+        with _hydra(file):
+            loader = GlobalHydra.instance().config_loader()
+            origins = loader.compute_defaults_list(primary, [], RunMode.RUN).defaults
+            self.tree = cast(Tree, OmegaConf.to_container(hydra.compose(primary)))
+        self.sources = Sources(file)
+        for origin in origins:
+            path, block = PARAMS / f"{origin.config_path}.yaml", origin.package or ""
+            if block in ("base", "experiment"):
+                raise OcmError(f"{path}: expected `# @package _global_` as its first line")
+            if not block.startswith("hydra"):
+                self.sources.add(path, read_yaml(located(path), block), block)
+
+    def edit(self, edits: Sequence[Edit], full: Tree) -> None:
+        """Apply a preset's changes or overrides."""
+        apply(edits, self.tree, full)
+        for edit in edits:
+            block, _, last = edit.key.rpartition(".")
+            self.sources.add(edit.source, {last: edit.value}, block)
+
+    def experiment(self, name: str) -> Experiment:
+        """Return the tree as an experiment, or raise an error with all of its problems."""
+        with reading(overlay(name), "parameters that can be resolved", RESTORE):
+            tree = cast(Tree, OmegaConf.to_container(OmegaConf.create(self.tree), resolve=True))
+        _leave_out_null(tree.get("evaluate"))
+        _leave_out_null((tree.get("sample") or {}).get("samplers"))
+        incomplete, wrong = list(complete(tree)), list[str]()
+        experiment = _validated({"name": name, **tree}, wrong)
+        failed = tuple(f"{line.partition(':')[0]}." for line in incomplete)
+        problems = [*incomplete, *(line for line in wrong if not line.startswith(failed))]
+        if experiment and not problems:
+            problems += combinations.problems(experiment)
+            for stage in stages().values():
+                if stage.params is None or stage.name in experiment.evaluate:
+                    problems += stage.check(experiment)
+            problems += [] if problems else undefined_methods(experiment)
+        if problems or experiment is None:
+            raise self.sources.error(problems)
+        return experiment
+
+
+def _leave_out_null(block: Any) -> None:
+    for key in [key for key, value in (block or {}).items() if value is None]:
+        del block[key]
+
+
+def validate(tree: Tree, where: object) -> Experiment:
+    """Return a tree that was dumped as an experiment; nothing is completed or combined anew."""
+    problems: list[str] = []
+    experiment = _validated(tree, problems)
+    if experiment is None or problems:
+        raise OcmError("\n".join(f"{where}: {line}" for line in problems))
     return experiment
 
 
-def origins(name: str) -> list[Path]:
-    """The files that an experiment is composed from; later ones are laid over earlier ones."""
-    with _hydra(str(overlay(name))):
-        loader = GlobalHydra.instance().config_loader()
-        chosen = loader.compute_defaults_list("defaults", [f"experiment={name}"], RunMode.RUN)
-    paths = [str(entry.config_path) for entry in chosen.defaults]
-    files = [PARAMS / f"{path}.yaml" for path in paths if not path.startswith("hydra/")]
-    if not any(f"family: {models.FAMILY}" in located(file).read_text() for file in files):
-        return files
-    return [*files, *models.model_files(_compose_tree(name, []))]
+def _validated(tree: Tree, problems: list[str]) -> Experiment | None:
+    """Each block of `evaluate` is of the type that its stage declares."""
+    types = {stage.name: stage.params for stage in stages().values() if stage.params}
+    evaluate = {}
+    for name, block in (tree.get("evaluate") or {}).items():
+        if name not in types:
+            problems.append(f"evaluate.{name}: {unknown(name, types)}")
+        elif valid := validated(types[name], block, problems, f"evaluate.{name}."):
+            evaluate[name] = valid
+    return validated(Experiment, {**tree, "evaluate": evaluate}, problems)
 
 
-def _compose_tree(name: str, overrides: Sequence[str]) -> Tree:
-    asked = f" with {' '.join(overrides)}" if overrides else ""
-    with _hydra(f"{overlay(name)}{asked}"):
-        config = hydra.compose("defaults", [f"experiment={name}", *overrides])
-        tree: Any = OmegaConf.to_container(config, resolve=True)
-        tree.pop("experiment", None)
-        return dict(tree)
+def _reseeded(experiment: Experiment) -> Experiment:
+    """Shift the seeds of everything that is trained, drawn or chosen; the data stay."""
+    if not (by := experiment.reseed):
+        return experiment
+    tree = experiment.model_dump(mode="json")
+    shifted = {name: _shifted(tree[name], by) for name in ("train", "sample", "evaluate")}
+    return validate({**tree, **shifted}, overlay(experiment.name))
+
+
+def _shifted(tree: Any, by: int) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    new = {key: _shifted(value, by) for key, value in tree.items()}
+    if "seed" in new:
+        new["seed"] += 100 * by
+    if "seeds" in new:
+        new["seeds"] = [seed + 10 * by for seed in new["seeds"]]
+    return new
+
+
+class ShippedParameters(SearchPathPlugin):
+    """Look for what a project's own `params/` does not have in the package's."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Add the package after the project."""
+        search_path.append("ocm", f"file://{shipped() / PARAMS}")
 
 
 @contextmanager
-def _hydra(what: str) -> Iterator[None]:
-    """Hydra on the tree of `params/`; its errors name what was asked of it."""
+def _hydra(asked: object) -> Iterator[None]:
+    """Initialise Hydra on the tree of `params/`; its errors name what was asked of it."""
     for file in PARAMS.rglob("*.yaml"):
-        if file.parent.name != "resolved":
-            checked_text(file)  # Hydra would not ask how much it stands for
+        if file.stat().st_size > MOST_BYTES // 16 or b"*" in file.read_bytes():
+            parse_yaml(file)  # Hydra would not ask how much it stands for
     Plugins.instance().register(ShippedParameters)  # again and again is as good as once
     with (
-        reading(what, "parameters that Hydra can compose", RESTORE),
-        hydra.initialize_config_dir(str(PARAMS.resolve()), version_base=None),
+        warnings.catch_warnings(),
+        reading(asked, "parameters that Hydra can compose", RESTORE),
+        hydra.initialize_config_dir(str(PARAMS.resolve()), version_base="1.3"),
     ):
-        yield
-
-
-def _check_keys(overrides: Sequence[str], tree: Tree) -> None:
-    """Refuse overrides of unknown keys; `+key=value` adds one, and the schema judges it."""
-    valid = set(dict(dotted(tree)))
-    problems = []
-    for override in overrides:
-        key, equals, _ = override.partition("=")
-        if len(override) > LONGEST_OVERRIDE:
-            shown = shortened(override, LONGEST_NAME)
-            problems.append(f"override {shown!r}: longer than {LONGEST_OVERRIDE} characters")
-        elif not equals and not key.startswith("~"):
-            problems.append(f"override {override!r}: expected key=value")
-        elif not key.startswith("+") and (bare := key.lstrip("~")) not in valid:
-            problems.append(f"override {override!r}: key {unknown(bare, near(bare, valid))}")
-    if problems:
-        raise OcmError("\n".join(problems))
-
-
-def dotted(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of the tree as it is typed, with its value."""
-    for key, value in tree.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, dict):
-            yield from dotted(value, f"{prefix}{key}.")
-
-
-def near(key: str, valid: set[str]) -> set[str]:
-    """The keys worth listing: the nearest, and those beside the part of `key` that does exist."""
-    parent = key
-    while parent and parent not in valid:
-        parent = parent.rpartition(".")[0]
-    prefix = f"{parent}." if parent else ""
-    beside = {key for key in valid if key.startswith(prefix) and "." not in key[len(prefix) :]}
-    return beside | set(get_close_matches(key, valid, n=1))
+        warnings.filterwarnings("ignore", "In .* Defaults list is missing `_self_`")  # it is last
+        try:
+            yield
+        except Exception as error:
+            for file in PARAMS.rglob("*.yaml"):
+                if file.relative_to(PARAMS).with_suffix("").as_posix() in str(error):
+                    read_yaml(file)  # says better what is wrong with it
+            raise

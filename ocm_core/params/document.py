@@ -1,136 +1,123 @@
-"""From a plain tree to a validated experiment; all problems of a file in one error, a line each."""
+"""Say of every problem which file or override, and which key, it is in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
-from itertools import chain
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ocm_core.errors import LONGEST_NAME, OcmError, shortened, unknown
-from ocm_core.io.reading import reading
-from ocm_core.schema.experiment import Experiment
 
 Tree = dict[str, Any]
-Location = tuple[int | str, ...]
 Model = TypeVar("Model", bound=BaseModel)
-RESTORE = "correct it, or restore it from git"
-MOST_BYTES, MOST_VALUES = 1 << 20, 10_000  # the largest of ours have 10,000 bytes, 600 values
-_EXPECTED = f"valid YAML of at most {MOST_VALUES} values"
 SHOWN = 20  # problems in one message
 
 
-def read_yaml(file: Path) -> Tree:
-    if not file.is_file():
-        raise OcmError(f"{file}: no such file; `ocm params --write` makes the generated ones")
-    return parse_yaml(checked_text(file), file)
+class Sources:
+    """The files and overrides that an experiment is composed from, to blame the right one."""
+
+    def __init__(self, overlay: object) -> None:
+        self._overlay = overlay
+        self._trees: list[tuple[object, Tree]] = []
+
+    def add(self, where: object, tree: Tree, key: str = "") -> None:
+        """Note the values that `where` gives to the block `key`; later ones win."""
+        for name in reversed(key.split(".") if key else []):
+            tree = {name: tree}
+        self._trees.append((where, tree))
+
+    def error(self, problems: Sequence[str]) -> OcmError:
+        """Return an error with a line for each problem, after what its key was set by."""
+        lines = [f"{self._blamed(line)}: {line}" for line in problems[:SHOWN]]
+        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        return OcmError("\n".join([*lines, *more]))
+
+    def _blamed(self, line: str) -> object:
+        key = line.partition(": ")[0].partition(" ")[0].split(".")
+        holders = (where for where, tree in reversed(self._trees) if _holds(tree, key))
+        return next(holders, self._overlay)
 
 
-def parse_yaml(text: str, where: object) -> Tree:
-    with reading(where, _EXPECTED, RESTORE):
-        _refuse_many(text)
-        tree = yaml.safe_load(text)
-    if not isinstance(tree, dict):
-        raise OcmError(f"{where}: expected a mapping of parameters, found {type(tree).__name__}")
-    return tree
+def _holds(tree: Any, key: Sequence[str]) -> bool:
+    for name in key:
+        if isinstance(tree, list):
+            return name.isdecimal()
+        if not isinstance(tree, Mapping) or name not in tree:
+            return False
+        tree = tree[name]
+    return True
 
 
-def checked_text(file: Path) -> str:
-    """A file of parameters, before YAML makes values of it: a few lines can stand for millions."""
-    with reading(file, _EXPECTED, RESTORE):
-        if (size := file.stat().st_size) > MOST_BYTES:
-            raise ValueError(f"{size} bytes, more than {MOST_BYTES}")
-        text = file.read_text(encoding="utf-8")
-        _refuse_many(text)
-    return text
-
-
-def _refuse_many(text: str) -> None:
-    if (values := _count(text)) > MOST_VALUES:
-        raise ValueError(f"{values} values, with its aliases written out")
-
-
-@lru_cache(maxsize=1000)
-def _count(text: str) -> int:
-    if "*" in text:
-        return _values(yaml.compose(text, yaml.SafeLoader), {})
-    return text.count(",") + text.count("\n")  # about so many, where there are no aliases
-
-
-def _values(node: yaml.Node | None, known: dict[int, int]) -> int:
-    """The values of a tree in which the nodes that aliases stand for are shared."""
-    if node is None or isinstance(node, yaml.ScalarNode):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = MOST_VALUES + 1  # of one that holds itself
-        pairs = isinstance(node, yaml.MappingNode)
-        parts = chain.from_iterable(node.value) if pairs else node.value
-        known[id(node)] = 1 + sum(_values(part, known) for part in parts)
-    return known[id(node)]
-
-
-def validate(tree: Tree, file: Path) -> Experiment:
-    return checked(Experiment, tree, file)
-
-
-def checked(kind: type[Model], tree: Tree, file: Path) -> Model:
-    """The tree as a `kind`, or the first problems of the file, a line each."""
+def validated(kind: type[Model], tree: Tree, problems: list[str], above: str = "") -> Model | None:
+    """Return the tree as a `kind`; if it is none, say why, a line for each problem."""
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        wrong = {detail["loc"] for detail in details if detail["type"] == "extra_forbidden"}
-        lines = [line for detail in details[:SHOWN] for line in _describe(detail, tree, wrong)]
-        if len(details) > SHOWN:
-            lines.append(f"and {len(details) - SHOWN} more")
-        raise OcmError("\n".join(f"{file}: {line}" for line in lines)) from None
+        for detail in error.errors(include_url=False):
+            lines = _describe(detail, _dotted(detail["loc"], tree), kind)
+            problems += [f"{above}{line}" for line in lines]
+        return None
 
 
-def _describe(detail: ErrorDetails, tree: Tree, wrong: Collection[Location]) -> Iterator[str]:
-    key, parent = _locate(detail["loc"], tree)
+def _describe(detail: ErrorDetails, key: str, kind: type[BaseModel]) -> Iterator[str]:
+    context: Mapping[str, Any] = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             *above, last = detail["loc"]
-            valid = [name for name in parent if (*above, name) not in wrong]
-            yield f"{key}: {unknown(last, valid)}"
+            yield f"{key}: {unknown(last, _fields(kind, above))}"
         case "missing":
             yield f"{key}: missing; expected a value"
         case "literal_error":
-            quoted = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
-            yield f"{key}: {unknown(detail['input'], quoted)}"
+            yield f"{key}: {unknown(detail['input'], _quoted(context['expected']))}"
         case "union_tag_invalid":
-            tags = re.findall(r"'([^']*)'", detail["ctx"]["expected_tags"])
-            named = detail["ctx"]["discriminator"].strip("'")
-            yield f"{key}.{named}: {unknown(detail['ctx']['tag'], tags)}"
+            (named,) = _quoted(context["discriminator"])
+            yield f"{key}.{named}: {unknown(context['tag'], _quoted(context['expected_tags']))}"
+        case "union_tag_not_found":
+            yield f"{key}.{_quoted(context['discriminator'])[0]}: missing; expected a value"
         case "value_error":  # raised by the schema itself, and already begins with the key
-            yield from str(detail["ctx"]["error"]).splitlines()
+            yield from str(context["error"]).splitlines()
         case _:
             yield f"{key}: {detail['msg']}, found {shortened(repr(detail['input']), LONGEST_NAME)}"
 
 
-def _locate(location: Location, tree: Tree) -> tuple[str, Mapping[Any, Any]]:
-    """The dotted key (without the tags of unions, which are no keys) and the tree that holds it."""
-    names: list[str] = []
-    node: Any = tree
-    parent: Any = tree
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)
+
+
+def _fields(kind: type[BaseModel], above: Iterable[int | str]) -> set[str]:
+    """Return the keys that the block at a location can have; tags of unions narrow it down."""
+    models = {kind}
+    for name in above:
+        fields = [model.model_fields[name] for model in models if name in model.model_fields]
+        tagged = {model for model in models if name in _tags(model)}
+        if fields:
+            models = {model for field in fields for model in _models(field.annotation)}
+        elif tagged:
+            models = tagged
+    return {name for model in models for name in model.model_fields}
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    return {tag for field in model.model_fields.values() for tag in get_args(field.annotation)}
+
+
+def _models(annotation: Any) -> set[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    return {model for inner in get_args(annotation) for model in _models(inner)}
+
+
+def _dotted(location: Sequence[int | str], tree: Any) -> str:
+    """Return the key as it is typed, without the tags of unions, which are no keys."""
+    names = []
     for depth, name in enumerate(location):
-        found = _child(node, name)
-        if found is None and depth < len(location) - 1:
-            continue
-        names.append(str(name))
-        parent, node = node, found
-    return ".".join(names), parent if isinstance(parent, Mapping) else {}
-
-
-def _child(node: Any, name: int | str) -> Any:
-    if isinstance(node, Mapping):
-        return node.get(name)
-    if isinstance(node, list) and isinstance(name, int):
-        return node[name]
-    return None
+        child = tree.get(name) if isinstance(tree, Mapping) else None
+        if isinstance(tree, list) and isinstance(name, int):
+            child = tree[name]
+        if child is not None or depth == len(location) - 1:
+            names.append(str(name))
+            tree = child
+    return ".".join(names)

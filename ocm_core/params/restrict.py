@@ -10,7 +10,7 @@ from ocm_core.schema.experiment import Experiment
 
 
 def values(experiment: Experiment, keys: Collection[str]) -> dict[str, Any]:
-    """The values behind dotted keys, as plain JSON."""
+    """Return the values behind dotted keys, as plain JSON."""
     tree = experiment.model_dump(mode="json")
     return {key: _lookup(tree, key) for key in sorted(keys)}
 
@@ -22,7 +22,7 @@ def _lookup(tree: Any, key: str) -> Any:
 
 
 def restrict(experiment: Experiment, keys: Collection[str], stage: str) -> Experiment:
-    """The experiment without the keys that `stage` does not declare; touching one raises."""
+    """Return the experiment without the keys that `stage` does not declare; reading one raises."""
     restricted: Experiment = _narrow(experiment, {"name", *keys}, stage, "")
     return restricted
 
@@ -41,14 +41,18 @@ def _narrow(node: Any, keys: Collection[str], stage: str, path: str) -> Any:
     if isinstance(node, dict):
         return kept
     block = type(node).model_construct(**kept)
+    for name in block.__dict__.keys() - kept.keys():
+        del block.__dict__[name]  # a default would hide that the key is not declared
     block._withheld = {
         name: f"stage {stage!r} reads {path}{name} without declaring it: add the key to "
-        "`reads` of that stage in ocm_core/pipeline/table.py"
+        f"`reads` in ocm_core/stages/{stage}.py"
         for name in _names(node)
         if name not in kept
     }
+    for name in block._withheld:
+        vars(block).pop(name, None)  # where the schema has a default, that would be read instead
     return block
 
 
 def _names(block: Params) -> list[str]:
-    return list(type(block).model_fields)
+    return [*type(block).model_fields, *(block.model_extra or {})]

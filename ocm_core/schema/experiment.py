@@ -1,20 +1,30 @@
-"""The typed schema of an experiment: the single source of truth for every parameter.
+"""The typed schema of an experiment: every parameter, its bounds and its default.
 
-`params/` holds values, this file says which values exist; `combinations.py` which go together.
-Only pydantic is imported here, so that building the graph never waits for torch.
+`params/` holds what differs from these defaults; `combinations.py` says which values go together.
+Only pydantic is imported here, so that building a graph never waits for torch.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    field_validator,
+)
 
+from ocm_core.datasets import Data
 from ocm_core.errors import unknown
 from ocm_core.schema.block import (
     MOST_CHOICES,
     MOST_STEPS,
     BatchSize,
+    Choices,
     Count,
     Depth,
     Jobs,
@@ -22,25 +32,30 @@ from ocm_core.schema.block import (
     Params,
     Positive,
     Seed,
-    SetSize,
     Width,
 )
-from ocm_core.schema.chains import ChainParams, FixedChainParams
-from ocm_core.schema.combinations import impossible
-from ocm_core.schema.datasets import Data
+from ocm_core.schema.timesteps import (
+    EvenTimesteps,
+    FixedTimestepsParams,
+    PowerTimesteps,
+    TimestepsParams,
+)
 
-Score = Literal["true", "learned", "published"]
-Space = Literal["classifier", "efficientnet_lite0", "inception"]
-_Choice = TypeVar("_Choice")
-Choices = Annotated[list[_Choice], Field(min_length=1, max_length=MOST_CHOICES)]
+ScoreName = Literal["exact", "trained", "pretrained"]
+SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
 PresetName = Literal["quality", "diverse", "likelihood"]
+PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
+Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
+DecoderVariance = Literal["fixed", "method"]
+GuidanceScale = Annotated[float, Field(ge=0, le=1e6)]
+_Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 
 
 class FormulaSchedule(Params):
     """A schedule of the papers."""
 
-    kind: Literal["linear", "cosine"]
-    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    kind: Literal["linear", "cosine"] = "linear"
+    steps: _Steps = 1000
 
 
 class SchedulerSchedule(Params):
@@ -48,11 +63,11 @@ class SchedulerSchedule(Params):
 
     `schedule: {kind: model}` becomes this one when an experiment is composed. Rescaled to a
     terminal SNR of zero, the last timestep holds no data, and `steps` is one less than the model's:
-    that timestep is outside every chain.
+    that timestep is never visited.
     """
 
     kind: Literal["scheduler"]
-    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    steps: _Steps
     beta_schedule: str
     beta_start: Positive
     beta_end: Positive
@@ -63,62 +78,60 @@ class SchedulerSchedule(Params):
 ScheduleParams = Annotated[FormulaSchedule | SchedulerSchedule, Field(discriminator="kind")]
 
 
+class TimeParams(Params):
+    """How the index t = 1 … T becomes the number that the network was trained with."""
+
+    shift: Literal[0, 1] = 0
+    scale: Positive = 1.0
+
+
 class MlpNetworkParams(Params):
     """A small fully connected score network for points in the plane."""
 
     family: Literal["mlp"]
-    scores: Annotated[list[Literal["true", "learned"]], Field(min_length=1)]
-    width: Width
-    depth: Depth
-    precondition: Literal["none", "gaussian"]
+    scores: Annotated[list[Literal["exact", "trained"]], Field(min_length=1)] = ["exact", "trained"]
+    width: Width = 128
+    depth: Depth = 3
+    precondition: Literal["none", "gaussian"] = "gaussian"
 
-    @property
-    def conditional(self) -> bool:
-        return False
-
-    @property
-    def checkpoint(self) -> None:
-        return None
-
-    @property
-    def range(self) -> float:
-        return 1.0
-
-
-class TimeParams(Params):
-    """How the index t = 1 … T becomes the number that the network was trained with."""
-
-    shift: Literal[0, 1]
-    scale: Positive
+    conditional: ClassVar[bool] = False
+    checkpoint: ClassVar[None] = None
+    range: ClassVar[float] = 1.0
 
 
 class CheckpointParams(Params):
-    """A published file: an entry of `ocm_core/checkpoints/registry.py`, or one written like it."""
+    """An entry of `ocm_core/checkpoints/registry.py`, or random weights in the same file format.
+
+    With `origin: generated` nothing is downloaded: network, autoencoder and images are made here.
+    They are as large as the published ones, or as small as their families allow (`size`).
+    """
 
     name: Label
-    origin: Literal["published", "generated"]
-    file: str | None  # null: the one at hand, else the first of the entry
-    url: str | None  # null: the entry's
+    origin: Literal["published", "generated"] = "published"
+    size: Literal["published", "small"] = "published"
+    file: str | None = None  # null: the one that is present, else the first of the entry
+    url: str | None = None  # null: the entry's
 
 
 class ImageNetworkParams(Params):
     """A network whose family checks `config`, and the conventions that it was trained with."""
 
     config: dict[str, Any]
-    time: TimeParams
+    time: TimeParams = TimeParams()
     prediction: Literal["epsilon", "v_prediction", "sample"] = "epsilon"
     range: Positive = 1.0  # r: it was trained on data in [-r, r]
 
 
 class TrunkNetworkParams(ImageNetworkParams):
-    """A network of a published family; the registry can fill in what a checkpoint has."""
+    """A network of a published family; of a published checkpoint the registry fills in the rest."""
 
     family: Literal["ddpm_unet", "iddpm_unet", "dit"]
-    scores: Annotated[list[Literal["learned", "published"]], Field(min_length=1)]
-    checkpoint: CheckpointParams | None
+    scores: Annotated[list[Literal["trained", "pretrained"]], Field(min_length=1)] = ["trained"]
+    checkpoint: CheckpointParams | None = None
 
     @property
     def conditional(self) -> bool:
+        """Whether it takes class labels."""
         return self.config.get("num_classes") is not None
 
 
@@ -132,21 +145,21 @@ DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
 class DiffusersNetworkParams(ImageNetworkParams):
     """A model in a folder that `save_pretrained` wrote: `path`, from which the rest is read.
 
-    `config` is that of the model, `classes` and `null_class` are its labels (of a model that takes
-    text, the captions of the data), `digest` is that of its files: a changed folder is another
-    network.
+    `classes` and `null_class` are its labels; of a model that takes text they are the captions of
+    the data. `digest` is that of its files: a changed folder is another network.
     """
 
     family: Literal["diffusers"]
     path: str
-    scores: Annotated[list[Literal["published"]], Field(min_length=1, max_length=1)]
+    scores: Annotated[list[Literal["pretrained"]], Field(min_length=1, max_length=1)] = [
+        "pretrained"
+    ]
+    time: TimeParams = TimeParams(shift=1)
     classes: Count | None
     null_class: Annotated[int, Field(ge=0)] | None
     digest: str
 
-    @property
-    def conditional(self) -> bool:
-        return self.classes is not None
+    checkpoint: ClassVar[None] = None
 
     @field_validator("config")
     @classmethod
@@ -156,20 +169,23 @@ class DiffusersNetworkParams(ImageNetworkParams):
         return config
 
     @property
+    def conditional(self) -> bool:
+        """Whether it takes class labels or text."""
+        return self.classes is not None
+
+    @property
     def takes_text(self) -> bool:
+        """Whether its condition is a caption."""
         return bool(self.config["_class_name"] == "UNet2DConditionModel")
 
     @property
-    def checkpoint(self) -> None:
-        return None
-
-    @property
     def adapter(self) -> str:
+        """The file of `ocm_core/networks/` that wraps its class."""
         return DIFFUSERS_ADAPTERS[self.config["_class_name"]]
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Of what it was trained on: channels, rows, columns; None where the model leaves it."""
+        """Channels, rows and columns that it was trained on; None where the model leaves it."""
         size = self.config.get("sample_size")
         if size is None:
             return None
@@ -188,30 +204,31 @@ class _LatentSizes(BaseModel):
 
 
 class VaeParams(Params):
-    """The autoencoder: published, written like one, in a folder of one's own, or trained here."""
+    """The autoencoder: published, random weights like it, in a folder, or trained here."""
 
-    origin: Literal["published", "generated", "folder", "trained"]
-    name: str | None  # of the published one
-    url: str | None
+    origin: Literal["published", "generated", "folder", "trained"] = "published"
+    name: str | None = None  # of the published one
+    url: str | None = None
     config: dict[str, Any]  # of diffusers' AutoencoderKL
-    kl_weight: Positive | None  # where it is trained
+    kl_weight: Positive | None = None  # where it is trained
     path: str | None = None  # of `folder`: one that diffusers wrote, with the autoencoder in vae/
     digest: str | None = None  # of its files
 
     @field_validator("config")
     @classmethod
     def _has_the_shape_of_latents(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """What decides the shape of latents; diffusers checks the rest."""
+        """Check what decides the shape of latents; diffusers checks the rest."""
         _LatentSizes.model_validate(config)
         return config
 
     @property
     def downsampling(self) -> int:
+        """Pixels along the side of a latent value."""
         return int(2 ** (len(self.config["block_out_channels"]) - 1))
 
 
 class TextParams(Params):
-    """The text encoder of a Stable-Diffusion pipeline; all of it is read from the model's folder.
+    """The text encoder of a Stable-Diffusion pipeline, read from the model's folder.
 
     The embedding of a caption has the shape (tokens, width).
     """
@@ -227,27 +244,30 @@ class LatentParams(Params):
 
     vae: VaeParams
     text: TextParams | None = None  # of a model that takes text
-    posterior: Literal["mean", "sample", "keep"]
-    batch_size: BatchSize
-    seed: Seed
+    posterior: Literal["mean", "sample", "keep"] = "sample"
+    batch_size: BatchSize = 32
+    seed: Seed = 5
 
 
 class EncodeParams(Params):
     """How the data set is written, and by how many jobs side by side."""
 
-    jobs: Jobs
-    chunk: Count  # items that are read together
-    shard: Count  # items that are written, resumed and hashed together
-    flips: bool  # the training set once more, mirrored
-    latent: LatentParams | None
+    jobs: Jobs = 1
+    chunk: Count = 1024  # items that are read together
+    shard: Count = 16384  # items that are written, resumed and hashed together
+    flips: bool = False  # the training set once more, mirrored
+    latent: LatentParams | None = None
 
 
 class HeadForm(Params):
-    """What a head's raw output stands for, and in which unit its errors are measured."""
+    """The meaning of a head's raw output, and the unit in which its errors are measured.
 
-    baseline: Literal["none", "gaussian", "moments", "target"]
-    link: Literal["identity", "positive", "tapered"]
-    unit: Literal["own", "root", "one"]
+    By default as published: the raw output is h for `ocm`, E[ε²] for `sn`, the residual for `npr`.
+    """
+
+    baseline: Literal["none", "gaussian", "moments", "target"] = "none"
+    link: Literal["identity", "positive", "tapered"] = "identity"
+    unit: Literal["own", "root", "one"] = "own"
 
     @property
     def published(self) -> bool:
@@ -271,6 +291,7 @@ class MethodParams(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
+        """The method's own options."""
         return dict(self.model_extra or {})
 
 
@@ -278,23 +299,33 @@ class HeadParams(HeadForm):
     """The network that predicts a covariance; a method may have a form of its own."""
 
     kind: Literal["mlp", "simple", "complex", "adaln"]
-    sizes: dict[Literal["width", "depth"], Width]  # those that the kind leaves open
+    sizes: dict[Literal["width", "depth"], Width] = {}  # those that the kind leaves open
 
     def form(self, method: MethodParams) -> HeadForm:
+        """Return the form of a method's head."""
         return method.head or self
 
 
 class OptimiserParams(Params):
+    """AdamW with an exponential moving average of the weights."""
+
     iterations: Count
     batch_size: BatchSize
-    accumulate: BatchSize
+    accumulate: BatchSize = 1  # parts of a batch that are computed one after another
     learning_rate: Positive
-    decay: Literal["constant", "cosine"]
-    weight_decay: Annotated[float, Field(ge=0, le=1e9)]
+    decay: Literal["constant", "cosine"] = "cosine"
+    weight_decay: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     ema: Annotated[float, Field(ge=0, lt=1)]
-    precision: Literal["float32", "tf32", "bfloat16"]  # as `ExecutionParams` has it
+    precision: PrecisionName = "float32"
     seed: Seed
-    checkpoint_every: Count
+    checkpoint_every: Count = 200  # iterations; a run that is interrupted loses at most those
+
+
+class ScoreTrainingParams(OptimiserParams):
+    """Training of the score network, or a file of weights that were trained before."""
+
+    seed: Seed = 1
+    weights: str | None = None  # taken as they are, in place of a training
 
 
 class MomentsParams(Params):
@@ -302,294 +333,247 @@ class MomentsParams(Params):
 
     draws: Count
     batch_size: BatchSize
-    seed: Seed
+    seed: Seed = 2
 
 
 class HeadTrainingParams(OptimiserParams):
-    recompute: bool  # less memory for one more forward pass
-    trunk_dropout: bool  # as the published trainer has it: dropout stays on in the frozen trunk
-    cdf: Literal["exact", "tanh"]  # Φ of the bins at t = 1, where `iddpm` has the decoder's term
-    keep_every: Count | None  # iterations between heads that `selection` chooses from; null: none
+    """Training of the covariance heads on the frozen score network."""
+
+    seed: Seed = 3
+    recompute: bool = False  # less memory for one more forward pass
+    trunk_dropout: bool = False  # true: as published, dropout stays on in the frozen trunk
+    cdf: Cdf = "exact"  # at t = 1, where `iddpm` has the decoder's term
+    keep_every: Count | None = None  # iterations between heads that `selection` chooses from
+
+
+class ClassifierTrainingParams(OptimiserParams):
+    """Training of the classifier whose features measure distances."""
+
+    seed: Seed = 5
+
+
+class VaeTrainingParams(OptimiserParams):
+    """Training of the autoencoder."""
+
+    seed: Seed = 6
 
 
 class LastHeads(Params):
     """The average at the end of training."""
 
-    kind: Literal["last"]
+    kind: Literal["last"] = "last"
 
 
-class BestFidHeads(Params):
-    """Of the heads that training has kept, each method's with the least FID of a few samples."""
+class BestFrechetHeads(Params):
+    """Each method's kept head with the least distance of a few samples."""
 
-    kind: Literal["best_fid"]
+    kind: Literal["best_frechet"]
     samples: Count
-    steps: Count | None  # of a DDPM chain; null: all, as in the paper
-    guidance: Annotated[float, Field(ge=0)]
-    last_sigma: Positive | None
+    nfe: Count | None = None  # DDPM steps; null: all, as in the paper
+    guidance: GuidanceScale = 1.0
+    clip_final_sigma: Positive | None = None
     batch_size: BatchSize
-    seed: Seed
+    seed: Seed = 8
 
 
-Selection = Annotated[LastHeads | BestFidHeads, Field(discriminator="kind")]
+class StepCostsParams(Params):
+    """Terms of the bound on training images, for every step between timesteps of a grid.
+
+    The stage `timesteps` computes them, and optimal timesteps of at most `points` steps follow.
+    """
+
+    methods: Choices[str]  # those that are defined for DDPM
+    grid: FixedTimestepsParams = PowerTimesteps(exponent=2.0, first=1)  # and timesteps 1 and T
+    points: Count = 92  # of the grid; those that fall together are one
+    images: Count = 128  # of the training set
+    batch_size: BatchSize
+    seed: Seed = 8
+    cdf: Cdf = "exact"
+    decoder_variance: DecoderVariance = "fixed"
 
 
 class TrainParams(Params):
-    score: OptimiserParams | None
+    """Settings of everything that is trained or estimated on the training set."""
+
+    score: ScoreTrainingParams | None = None
     moments: MomentsParams
     heads: HeadTrainingParams
-    selection: Selection  # which heads are used
-    vae: OptimiserParams | None
-    classifier: OptimiserParams | None
+    selection: Annotated[LastHeads | BestFrechetHeads, Field(discriminator="kind")] = LastHeads()
+    timesteps: StepCostsParams | None = None
+    vae: VaeTrainingParams | None = None
+    classifier: ClassifierTrainingParams | None = None
 
 
 class GridParams(Params):
-    """Every number of steps with every guidance scale; 1.0 is no guidance."""
+    """Every number of network evaluations with every guidance scale; 1.0 is no guidance."""
 
-    steps: Choices[Count]
-    guidance: Choices[Annotated[float, Field(ge=0, le=1e6)]]
+    nfe: Choices[Count]
+    guidance: Choices[GuidanceScale] = [1.0]
 
 
-class WalkParams(Params):
-    """How a chain of ours is walked: its timesteps, the mean of a step, and its covariance."""
+class RecipeParams(Params):
+    """How to sample: the kernel, the timesteps, the mean of a step and its covariance.
 
-    kind: Literal["ddpm", "ddim"]
-    eta: Annotated[float, Field(ge=0, le=1)]
-    rederive_eps: bool  # of ddim: ε̂ anew from the clamped x̂_0, as OpenAI and DiT have it
-    chain: ChainParams
-    last_sigma: Positive | None  # at the step into τ_1, in grey levels
-    order: Literal[1, 2, 3] = 1  # of the mean: from one prediction or several (`samplers/order.py`)
+    `kind` names a file of `ocm_core/diffusion/kernels/`. Keys that are not here are that kernel's
+    options, which its class declares and checks.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
+
+    kind: Label
+    timesteps: TimestepsParams = EvenTimesteps()
+    clip_final_sigma: Positive | None = None  # at the step into τ_1, in grey levels
+    order: Literal[1, 2, 3] = 1  # of the mean: from one prediction or several
     covariance_scale: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # on the covariance of a step
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of the kernel."""
+        return dict(self.model_extra or {})
 
-class SamplerParams(WalkParams):
-    """One way to walk, with which methods and how many steps."""
 
+class _Grids(Params):
     grids: Choices[GridParams]
-    methods: Choices[str]
 
     @property
-    def steps(self) -> list[int]:
-        return _all_steps(self.grids)
+    def nfe(self) -> list[int]:
+        """Every number of network evaluations of its grids."""
+        return sorted({nfe for grid in self.grids for nfe in grid.nfe})
 
 
-class PresetParams(Params):
-    """The way to walk that `samplers/presets.py` names for each number of steps."""
+class SamplerParams(_Grids, RecipeParams):
+    """A recipe, and the methods and numbers of evaluations to sample with."""
+
+    methods: Choices[str]
+
+
+class PresetParams(_Grids):
+    """The recipe that a named preset has for each number of evaluations."""
 
     kind: Literal["preset"]
     name: PresetName
-    grids: Choices[GridParams]
     methods: Choices[str]
 
-    @property
-    def steps(self) -> list[int]:
-        return _all_steps(self.grids)
 
+class SolverParams(_Grids):
+    """A scheduler of diffusers; it has no covariance, so its method is `none`.
 
-class SolverParams(Params):
-    """A scheduler of diffusers (`samplers/diffusers_solver.py`): steps are network evaluations.
-
-    It has no covariance of ours, so its method is `none`. `options` are what the class is made
-    with; betas, prediction type and the limit on x̂_0 come from the experiment.
+    `options` are the arguments of its class; betas, prediction type and the limit on x̂_0 come from
+    the experiment.
     """
 
     kind: Literal["diffusers"]
     scheduler: str  # the name of its class
-    options: Annotated[dict[str, Any], Field(default={})]
-    grids: Choices[GridParams]
-    methods: Annotated[list[Literal["none"]], Field(default=["none"], min_length=1)]
-
-    @property
-    def steps(self) -> list[int]:
-        return _all_steps(self.grids)
+    options: dict[str, Any] = {}
+    methods: Annotated[list[Literal["none"]], Field(min_length=1)] = ["none"]
 
 
-Sampler = Annotated[SamplerParams | PresetParams | SolverParams, Field(discriminator="kind")]
+def _sampler_tag(sampler: Any) -> str:
+    kind = sampler.get("kind") if isinstance(sampler, dict) else getattr(sampler, "kind", None)
+    return kind if kind in ("preset", "diffusers") else "kernel"
 
 
-def _all_steps(grids: list[GridParams]) -> list[int]:
-    return sorted({steps for grid in grids for steps in grid.steps})
+Sampler = Annotated[
+    Annotated[SamplerParams, Tag("kernel")]
+    | Annotated[PresetParams, Tag("preset")]
+    | Annotated[SolverParams, Tag("diffusers")],
+    Discriminator(_sampler_tag),
+]
 
 
 class ClipParams(Params):
     """Limits of the published results; `null` switches one off."""
 
-    x0: Positive | None
-    covariance: Positive | None
+    x0: Positive | None = 1.0
+    covariance: Positive | None = 1.0
 
 
 class GuidanceParams(Params):
-    channels: Literal["all", "first_three"]
-    covariance: Literal["guided", "conditional"]
+    """How classifier-free guidance is applied: to which channels, and to the covariance."""
+
+    channels: Literal["all", "first_three"] = "all"
+    covariance: Literal["guided", "conditional"] = "guided"
 
     @property
     def guided_channels(self) -> int | None:
-        """How many of the first ones; None: all."""
+        """How many of the first channels; None: all."""
         return 3 if self.channels == "first_three" else None
 
 
 class ExecutionParams(Params):
     """How the network is run; `make bench` measures what each choice brings."""
 
-    precision: Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
-    channels_last: bool
-    compiled: bool
+    precision: PrecisionName = "float32"
+    channels_last: bool = False
+    compiled: bool = False
 
 
 class SampleParams(Params):
+    """Which samples are drawn: every sampler with its methods and grids, from every seed."""
+
     samplers: Annotated[dict[Label, Sampler], Field(min_length=1, max_length=MOST_CHOICES)]
     count: Count
     batch_size: BatchSize
-    seeds: Choices[Seed]
-    clip: ClipParams
-    guidance: GuidanceParams
-    execution: ExecutionParams
-    split: list[Literal["score", "sampler", "method", "steps", "guidance", "seed"]]
+    seeds: Choices[Seed] = [0]
+    clip: ClipParams = ClipParams()
+    guidance: GuidanceParams = GuidanceParams()
+    execution: ExecutionParams = ExecutionParams()
+    split: list[Literal["score", "sampler", "method", "nfe", "guidance", "seed"]] = ["sampler"]
 
     @property
     def guided(self) -> bool:
+        """Whether any samples are drawn with guidance."""
         grids = (grid for sampler in self.samplers.values() for grid in sampler.grids)
         return any(scale != 1.0 for grid in grids for scale in grid.guidance)
 
 
-class CovarianceErrorParams(Params):
-    """Squared error of the diagonal of the reverse covariance, at adjacent steps."""
-
-    times: Choices[Count]
-    points: SetSize
-    seed: Seed
-
-
-class MmdParams(Params):
-    bandwidths: Choices[Positive]
-
-
-class ChainCostParams(Params):
-    """Terms of the bound on training images, for every step between timesteps of a grid.
-
-    The stage `chains` computes them, and optimal chains of up to `points` steps follow from them.
-    """
-
-    methods: Choices[str]  # those that are defined for DDPM
-    grid: FixedChainParams  # and timesteps 1 and T
-    points: Count  # of the grid; those that fall together are one
-    images: Count  # of the training set
-    batch_size: BatchSize
-    seed: Seed
-    cdf: Literal["exact", "tanh"]
-    decoder_variance: Literal["fixed", "method"]
-
-
-class LikelihoodParams(Params):
-    """The bound on the test set, in bits per dimension: all methods, chains and K in one pass.
-
-    A method has optimal chains if `evaluate.chains` names it, and those are as long as its grid.
-    """
-
-    methods: Choices[str]  # those that are defined for DDPM
-    chains: Annotated[dict[Label, ChainParams], Field(min_length=1)]  # the first is the page's
-    steps: Choices[Count]
-    images: Count | None  # null: the whole test set
-    batch_size: BatchSize
-    seed: Seed
-    cdf: Literal["exact", "tanh"]
-    decoder_variance: Literal["fixed", "method"]
-    fewer: dict[str, list[Count]]  # methods that are too dear for all steps, and those they get
-
-    def groups(self) -> dict[tuple[int, ...], list[str]]:
-        """The methods that share a pass, by the numbers of steps that it serves."""
-        found: dict[tuple[int, ...], list[str]] = {}
-        for label in self.methods:
-            found.setdefault(tuple(self.fewer.get(label, self.steps)), []).append(label)
-        return {steps: labels for steps, labels in found.items() if steps}
-
-
 class FeaturesParams(Params):
-    """Distances in the features of a named space, and of others: FID, KID, precision, recall."""
+    """The spaces in which samples are compared with the training set, and the set itself."""
 
-    space: Space  # the page's
-    beside: Annotated[
-        list[Space], Field(max_length=2)
-    ]  # measured as well, under names of their own
-    reference: Literal["imagenet256"] | None  # a published file; null: from the training set
-    reference_images: Count | None  # the first of the training set; null: all
+    space: SpaceName  # the one of the page's headline
+    extra_spaces: Annotated[list[SpaceName], Field(max_length=2)] = []  # measured as well
+    reference: Literal["imagenet256"] | None = None  # a published file; null: the training set
+    reference_images: Count | None = None  # the first of the training set; null: all
     batch_size: BatchSize
-    neighbours: Count
-    manifold_images: Count | None  # of the training set, for recall; null: all
-    seed: Seed
+    neighbours: Count = 3  # of precision and recall
+    manifold_images: Count | None = None  # of the training set, for recall; null: all
+    seed: Seed = 6
 
     @property
-    def spaces(self) -> list[Space]:
-        return [self.space, *self.beside]
-
-
-class JackknifeParams(Params):
-    """Errors of what is measured of samples where there is one seed, by leaving out a block."""
-
-    blocks: Annotated[int, Field(ge=2, le=1000)]  # of equal numbers of samples
-
-
-class LossParams(Params):
-    """The loss of the score network on test images, each at a timestep of its own."""
-
-    images: Annotated[int, Field(ge=2, le=10**9)] | None  # null: the whole test set
-    batch_size: BatchSize
-    seed: Seed
-
-
-class DeviationParams(Params):
-    """Predicted standard deviations as pictures, beside estimates from M probes."""
-
-    times: Choices[Count]
-    images: Count
-    probes: Choices[Count]
-    seed: Seed
-
-
-class CostParams(Params):
-    """Time of one evaluation of the network, alone and with each method."""
-
-    batch_size: BatchSize
-    repeats: Count
-
-
-class EvaluateParams(Params):
-    covariance_error: CovarianceErrorParams | None
-    mmd: MmdParams | None
-    chains: ChainCostParams | None
-    likelihood: LikelihoodParams | None
-    features: FeaturesParams | None
-    jackknife: JackknifeParams | None
-    loss: LossParams | None
-    deviation: DeviationParams | None
-    cost: CostParams | None
+    def spaces(self) -> list[SpaceName]:
+        """Every space, the headline's first."""
+        return [self.space, *self.extra_spaces]
 
 
 class ReportParams(Params):
+    """The title and summary of the page, and the paper's experiment beside it."""
+
     title: str
     summary: str
-    paper: Label | None  # whose likelihoods stand beside ours: one of the paper's, on these data
+    paper: Label | None = None  # an experiment of the paper on these data, to compare with
 
 
 class Experiment(Params):
-    """Everything that decides the numbers of one experiment."""
+    """Everything that decides the numbers of one experiment.
+
+    `reseed` is added to the seeds of everything that is trained, drawn or chosen (not of the data),
+    a hundred times; `params/compose.py` has done so where an experiment is composed.
+    `evaluate` has a block for each evaluate stage that is to run, of the type the stage declares.
+    """
 
     name: Label
+    reseed: Annotated[int, Field(ge=0, le=10**6)] = 0
     data: Data
-    encode: EncodeParams
-    schedule: ScheduleParams
+    encode: EncodeParams = EncodeParams()
+    schedule: ScheduleParams = FormulaSchedule()
     network: Network
     methods: Annotated[dict[Label, MethodParams], Field(min_length=1, max_length=MOST_CHOICES)]
     head: HeadParams
     train: TrainParams
     sample: SampleParams
-    evaluate: EvaluateParams
+    features: FeaturesParams | None = None
+    evaluate: dict[Label, SerializeAsAny[Params]] = {}
     report: ReportParams
-
-    @model_validator(mode="after")
-    def _combinations_make_sense(self) -> Experiment:
-        if problems := list(impossible(self)):
-            raise ValueError("\n".join(problems))
-        return self
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from diffusers import DDPMPipeline, DDPMScheduler
 
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.schema.experiment import DiffusersNetworkParams, Experiment, SchedulerSchedule
 from tests.networks.diffusers_cases import PLAIN, model
 
-# after the library, which makes torchvision importable where it is not
-from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip
-
 GREY = PLAIN | {"in_channels": 1, "out_channels": 1}
 
 
-def composed(folder: Path, changes: dict[str, Any], **scheduler: Any) -> Experiment:
-    DDPMPipeline(model(GREY | changes), DDPMScheduler(**scheduler)).save_pretrained(folder)
-    chosen = ["network=diffusers", "schedule=model", "methods=paper", "head=simple"]
-    smoke = [f"{group}=smoke" for group in ("train", "sample", "evaluate")]
-    return compose("digits", [*chosen, *smoke, f"+network.path={folder}"])
+OVERLAY = """# @package _global_
+defaults: [/base: images]
+data: {{ kind: digits }}
+network: {{ family: diffusers, path: {folder} }}
+schedule: {{ kind: model }}
+train: {{ score: null }}
+report: {{ title: Own, summary: Own. }}
+"""
 
 
-def test_what_the_folder_says_is_resolved(tmp_path: Path) -> None:
-    found = composed(tmp_path, {}, prediction_type="sample", rescale_betas_zero_snr=True)
-    assert isinstance(found.network, DiffusersNetworkParams)
-    assert isinstance(found.schedule, SchedulerSchedule)
-    assert (found.network.prediction, found.schedule.steps) == ("sample", 999)
-    assert found.network.config["block_out_channels"] == [8, 16]
-    assert len(found.network.digest) == 64 and not found.network.conditional
+@pytest.fixture
+def composed(project: Path, tmp_path: Path) -> Callable[..., Experiment]:
+    def build(changes: dict[str, Any], **scheduler: Any) -> Experiment:
+        folder = tmp_path / "model"
+        DDPMPipeline(model(GREY | changes), DDPMScheduler(**scheduler)).save_pretrained(folder)
+        (project / "experiment/own.yaml").write_text(OVERLAY.format(folder=folder))
+        return compose("own")
+
+    return build
+
+
+def test_what_the_folder_says_is_composed(composed: Callable[..., Experiment]) -> None:
+    experiment = composed({}, prediction_type="sample", rescale_betas_zero_snr=True)
+    assert isinstance(experiment.network, DiffusersNetworkParams)
+    assert isinstance(experiment.schedule, SchedulerSchedule)
+    assert (experiment.network.prediction, experiment.schedule.steps) == ("sample", 999)
+    assert experiment.network.config["block_out_channels"] == [8, 16]
+    assert len(experiment.network.digest) == 64 and not experiment.network.conditional
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,21 @@ def test_what_the_folder_says_is_resolved(tmp_path: Path) -> None:
     ],
 )
 def test_images_that_do_not_fit_are_refused(
-    changes: dict[str, Any], message: str, tmp_path: Path
+    changes: dict[str, Any], message: str, composed: Callable[..., Experiment]
 ) -> None:
     with pytest.raises(OcmError, match=message):
-        composed(tmp_path, changes)
+        composed(changes)
+
+
+def test_a_model_of_the_own_images_takes_smoke(composed: Callable[..., Experiment]) -> None:
+    composed({})
+    assert compose("own_smoke").sample.count == 8
+
+
+def test_a_folder_that_is_not_there(project: Path) -> None:
+    (project / "experiment/own.yaml").write_text(OVERLAY.format(folder="nowhere"))
+    with pytest.raises(OcmError, match="nowhere"):
+        compose("own")
+    (project / "experiment/own.yaml").write_text(OVERLAY.format(folder="null"))
+    with pytest.raises(OcmError, match=r"own\.yaml: network\.path: None; expected the folder"):
+        compose("own")

@@ -14,7 +14,7 @@ import yaml
 
 from ocm_core.cells import cells
 from ocm_core.checkpoints.registry import CHECKPOINTS
-from ocm_core.params.resolved import load
+from ocm_core.params.compose import compose
 
 PAPER = Path("reports/paper")
 PUBLISHED = Path("docs/published.md")
@@ -26,7 +26,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def ours(experiment: str, key: str) -> Any:
-    return reduce(lambda node, name: node[name], key.split("."), load(experiment).model_dump())
+    return reduce(lambda node, name: node[name], key.split("."), compose(experiment).model_dump())
 
 
 def differing() -> set[str]:
@@ -53,7 +53,7 @@ def test_every_setting_is_the_paper_s_or_a_named_difference() -> None:
 def test_short_training_of_heads_on_mixtures_is_a_named_difference() -> None:
     (row,) = (line for line in PUBLISHED.read_text("utf-8").splitlines() if "`toy_mog9`, `" in line)
     for name in ("toy_mog9", "toy_mog40"):
-        ours, paper = (load(f"{name}{ending}").train.heads for ending in ("", "_paper"))
+        ours, paper = (compose(f"{name}{ending}").train.heads for ending in ("", "_paper"))
         for heads in (ours, paper):
             assert f"{heads.iterations:,} iterations" in row and heads.decay in row
             assert f"rate {heads.learning_rate:.0e}".replace("e-0", "e-") in row
@@ -77,38 +77,38 @@ def published_cells() -> Iterator[tuple[str, str, str, int, float]]:
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_every_cell_of_the_tables_is_sampled(name: str) -> None:
-    experiment = load(name)
+    experiment = compose(name)
     kinds = {label: sampler.kind for label, sampler in experiment.sample.samplers.items()}
-    drawn = {(name, kinds[c.sampler], c.method, c.steps, c.guidance) for c in cells(experiment)}
+    drawn = {(name, kinds[c.sampler], c.method, c.nfe, c.guidance) for c in cells(experiment)}
     assert {cell for cell in published_cells() if cell[0] == name} <= drawn
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_every_likelihood_of_the_tables_is_computed(name: str) -> None:
     asked = [r for r in rows("results.csv") if (r["experiment"], r["metric"]) == (name, "nll_bpd")]
-    settings = load(name).evaluate.likelihood
+    settings = compose(name).evaluate.get("likelihood")
     assert bool(asked) == (settings is not None)
     if settings is not None:
-        assert {int(row["steps"]) for row in asked} <= set(settings.steps)
+        assert {int(row["steps"]) for row in asked} <= set(settings.model_dump()["nfe"])
 
 
 def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
     table = [r for r in rows("results.csv") if r["table"] == "min_steps" and r["value"]]
     least = {int(row["value"]) for row in table if row["experiment"] == "lsun_bedroom"}
-    assert least == set(load("lsun_bedroom").sample.samplers["ddpm"].steps)
+    assert least == set(compose("lsun_bedroom").sample.samplers["ddpm"].nfe)
 
 
 @pytest.mark.parametrize("ending", ["", "_fast"])
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_heads_are_trained_and_samples_drawn_in_tf32(name: str, ending: str) -> None:
     """As docs/speed.md says of all of them; selection draws as `sample` does."""
-    experiment = load(f"{name}{ending}")
+    experiment = compose(f"{name}{ending}")
     assert experiment.train.heads.precision == experiment.sample.execution.precision == "tf32"
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_fast_preset_differs_by_cost_alone(name: str) -> None:
-    whole, fast = load(name).model_dump(), load(f"{name}_fast").model_dump()
+    whole, fast = compose(name).model_dump(), compose(f"{name}_fast").model_dump()
     for key in ("data", "encode", "schedule", "network", "methods", "head"):
         assert whole[key] == fast[key]
     assert whole["sample"]["clip"] == fast["sample"]["clip"]

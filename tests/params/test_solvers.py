@@ -1,4 +1,4 @@
-"""Schedulers of diffusers that cannot sample an experiment are refused when it is composed."""
+"""Schedulers of diffusers that cannot sample an experiment are refused before it runs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from ocm_core.errors import OcmError
+from ocm_core.params.check import check_solvers
 from ocm_core.params.compose import compose
 
 ROOT = Path(__file__).parents[2]
 NONE = "+methods.none={}"
 
 
-def solver(scheduler: str, options: str = "", steps: str = "5", label: str = "rival") -> str:
+def solver(scheduler: str, options: str = "", nfe: str = "5", label: str = "baseline") -> str:
     return (
         f"+sample.samplers.{label}={{kind: diffusers, scheduler: {scheduler}, "
-        f"options: {{{options}}}, grids: [{{steps: [{steps}], guidance: [1.0]}}]}}"
+        f"options: {{{options}}}, grids: [{{nfe: [{nfe}]}}]}}"
     )
 
 
@@ -41,51 +42,53 @@ def solver(scheduler: str, options: str = "", steps: str = "5", label: str = "ri
 )
 def test_what_does_not_fit_is_refused_with_its_key(asked: tuple[str, ...], said: str) -> None:
     with pytest.raises(OcmError, match=re.escape(said)) as refused:
-        compose("toy_mog9", [NONE, solver(*asked)])
-    assert "params/experiment/toy_mog9.yaml: sample.samplers.rival." in str(refused.value)
+        check_solvers(compose("toy_mog9", [NONE, solver(*asked)]))
+    assert "toy_mog9: sample.samplers.baseline." in str(refused.value)
 
 
 def test_a_solver_needs_the_method_none_and_has_no_other() -> None:
-    with pytest.raises(OcmError, match="rival: a solver has no covariance; add the method `none:`"):
+    with pytest.raises(
+        OcmError, match="baseline: a solver has no covariance; add the method `none:`"
+    ):
         compose("toy_mog9", [solver("DDIMScheduler")])
-    with pytest.raises(OcmError, match=r"rival\.methods\.0: 'ocm' is unknown; valid: none"):
+    with pytest.raises(OcmError, match=r"baseline\.methods\.0: 'ocm' is unknown; valid: none"):
         compose("toy_mog9", [NONE, solver("DDIMScheduler")[:-1] + ", methods: [ocm]}"])
-    with pytest.raises(OcmError, match="'none' is defined for diffusers only"):
+    with pytest.raises(OcmError, match="'none' is defined for solvers only"):
         compose("toy_mog9", [NONE, "sample.samplers.ddpm.methods=[none]"])
 
 
 def test_a_limit_that_diffusers_has_not_is_refused() -> None:
     with pytest.raises(OcmError, match=r"sample.clip.x0 = 0.5: diffusers clamps to ±1"):
-        compose("digits", [NONE, solver("DDIMScheduler"), "sample.clip.x0=0.5"])
+        check_solvers(compose("digits", [solver("DDIMScheduler"), "sample.clip.x0=0.5"]))
 
 
 @pytest.mark.parametrize(
     ("preset", "methods", "said"),
     [
-        ("qualty", "delta", "rival.name: 'qualty' is unknown; did you mean 'quality'"),
-        ("quality", "beta", "rival (K = 5).methods: 'beta' is defined for ddpm only"),
-        ("likelihood", "rademacher_100", "evaluate.chains.methods: 'rademacher_100' is unknown"),
+        ("qualty", "delta", "baseline.name: 'qualty' is unknown; did you mean 'quality'"),
+        ("quality", "beta", "baseline (nfe = 5).methods: 'beta' is defined for ddpm only"),
+        ("likelihood", "rademacher_100", "train.timesteps.methods: 'rademacher_100' is unknown"),
     ],
 )
 def test_a_preset_that_cannot_be_is_refused(preset: str, methods: str, said: str) -> None:
     asked = (
-        f"+sample.samplers.rival={{kind: preset, name: {preset}, methods: [{methods}], "
-        "grids: [{steps: [5], guidance: [1.0]}]}"
+        f"+sample.samplers.baseline={{kind: preset, name: {preset}, methods: [{methods}], "
+        "grids: [{nfe: [5]}]}"
     )
     with pytest.raises(OcmError, match=re.escape(said)):
         compose("digits", [asked])
 
 
-def test_the_rivals_of_the_document_can_be_composed(
+def test_the_baselines_of_the_document_can_be_composed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     section = (ROOT / "docs/solvers.md").read_text()
     shutil.copytree(ROOT / "params", tmp_path / "params")
     (block,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
-    (tmp_path / "params/experiment/rivals.yaml").write_text(block)
+    (tmp_path / "params/experiment/baselines.yaml").write_text(block)
     monkeypatch.chdir(tmp_path)
-    samplers = compose("rivals").sample.samplers
-    rivals = ["unipc", "heun", "dpmpp_2m_sde"]
-    assert [*samplers] == ["ddpm", "ddim", *rivals, "quality"]
-    assert {samplers[label].kind for label in rivals} == {"diffusers"}
-    assert all(samplers[label].steps == [5, 9] for label in [*rivals, "quality"])
+    samplers = compose("baselines").sample.samplers
+    baselines = ["unipc", "heun", "dpmpp_2m_sde"]
+    assert [*samplers] == ["ddpm", "ddim", *baselines, "quality"]
+    assert {samplers[label].kind for label in baselines} == {"diffusers"}
+    assert all(samplers[label].nfe == [5, 9] for label in [*baselines, "quality"])

@@ -1,0 +1,61 @@
+"""Check samplers against what covariance methods and the schedulers of diffusers can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ocm_core.covariance import describe
+from ocm_core.errors import OcmError
+from ocm_core.sampling.presets import PRESETS
+from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SolverParams
+
+
+def undefined_methods(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each method that its sampler, or the bound, has no definition of."""
+    methods = {label: describe(m.kind, m.options) for label, m in experiment.methods.items()}
+    for label, sampler in experiment.sample.samplers.items():
+        for kind, where in _kernels(f"sample.samplers.{label}", sampler).items():
+            suited = [name for name, method in methods.items() if method.defined_for(kind)]
+            for method in [method for method in sampler.methods if method not in suited]:
+                only = ", ".join(sorted(methods[method].kernels or ())) or "solvers"
+                yield (
+                    f"{where}.methods: {method!r} is defined for {only} only; "
+                    f"for {kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
+                )
+    bounds = {
+        "train.timesteps": experiment.train.timesteps,
+        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
+    }
+    for where, block in bounds.items():
+        for label in getattr(block, "methods", ()):
+            if not methods[label].defined_for("ddpm"):
+                yield f"{where}.methods: {label!r} is not defined for ddpm; leave it out"
+
+
+def _kernels(where: str, sampler: Sampler) -> dict[str, str]:
+    """Return the kernels of a sampler, and how a message names it with each."""
+    if not isinstance(sampler, PresetParams):
+        return {} if isinstance(sampler, SolverParams) else {sampler.kind: where}
+    recipes = {nfe: PRESETS[sampler.name].recipe(nfe) for nfe in reversed(sampler.nfe)}
+    return {recipe.kind: f"{where} (nfe = {nfe})" for nfe, recipe in recipes.items()}
+
+
+def check_solvers(experiment: Experiment) -> None:
+    """Raise an error that names every scheduler, option or nfe that diffusers refuses.
+
+    It takes seconds, so `compose` does not: `ocm doctor`, `ocm init` and the start of a run do.
+    """
+    if problems := list(dict.fromkeys(_refused(experiment))):
+        raise OcmError("\n".join(f"{experiment.name}: {problem}" for problem in problems))
+
+
+def _refused(experiment: Experiment) -> Iterator[str]:
+    for label, sampler in experiment.sample.samplers.items():
+        if isinstance(sampler, SolverParams):
+            from ocm_core.sampling.diffusers_solver import of_experiment  # imports diffusers
+
+            for nfe in sampler.nfe:
+                try:
+                    of_experiment(experiment, sampler, nfe, 1.0).check(experiment.shape)
+                except OcmError as error:
+                    yield f"sample.samplers.{label}.{error}"

@@ -1,0 +1,68 @@
+"""Parameters of a timesteps rule: which timesteps a sampler or the likelihood visits.
+
+`diffusion/timesteps.py` has a function for each kind, and docs/mathematics.md the formulas.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ocm_core.schema.block import Count, Params, Positive
+
+
+class EvenTimesteps(Params):
+    """Evenly spaced from 1 to T, rounded as in the covariance papers."""
+
+    kind: Literal["even"] = "even"
+
+
+class QuadraticTimesteps(Params):
+    """DDIM's quadratic spacing."""
+
+    kind: Literal["quadratic"] = "quadratic"
+
+
+class DitTimesteps(Params):
+    """The respacing of OpenAI and DiT."""
+
+    kind: Literal["dit"] = "dit"
+
+
+class PowerTimesteps(Params):
+    """Powers of an even grid up to T; a larger exponent is denser near the data."""
+
+    kind: Literal["power"] = "power"
+    exponent: Positive
+    # a timestep, or a share of T; null: the grid is even from 0, and 0 is left out
+    first: Count | Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+class ListedTimesteps(Params):
+    """Explicit timesteps: one ascending list for each number of steps."""
+
+    kind: Literal["listed"] = "listed"
+    values: Annotated[list[Annotated[list[Count], Field(min_length=1)]], Field(min_length=1)]
+
+
+class OptimalTimesteps(Params):
+    """The timesteps of least bound on training images, which the stage `timesteps` computes."""
+
+    kind: Literal["optimal"] = "optimal"
+    of: str | None = None  # the method whose bound is minimised; null: the one that is sampled with
+
+
+FixedTimestepsParams = Annotated[
+    EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps,
+    Field(discriminator="kind"),
+]
+TimestepsParams = Annotated[
+    EvenTimesteps
+    | QuadraticTimesteps
+    | DitTimesteps
+    | PowerTimesteps
+    | ListedTimesteps
+    | OptimalTimesteps,
+    Field(discriminator="kind"),
+]

@@ -1,7 +1,7 @@
 """Table of contents: each experiment runs fetch, encode, train, sample, evaluate and report.
 
-What a rule reads (inputs, parameters, sources) comes from ocm_core/pipeline/table.py, which also
-generates dvc.yaml. Manifests are the only edges: an artifact without its manifest does not exist.
+The rules follow from the files of ocm_core/stages/, one rule a stage (workflow/rules/stages.smk).
+Manifests are the only edges: an artifact without its manifest does not exist.
 """
 
 import os
@@ -36,36 +36,12 @@ wildcard_constraints:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/stages.smk"
 include: "workflow/rules/messages.smk"
-include: "workflow/rules/stage.smk"
-include: "workflow/rules/fetch.smk"
-include: "workflow/rules/encode.smk"
-include: "workflow/rules/train.smk"
-include: "workflow/rules/sample.smk"
-include: "workflow/rules/evaluate.smk"
-include: "workflow/rules/report.smk"
-
-
-check_asked()
-
-
-# An edit in params/ is in the plan already; jobs read the resolved files. Not called in a dry run.
-onstart:
-    for file in write_if_edited():
-        logger.info(f"{file}: brought up to date with params/")
-    announce()
-
-
-onsuccess:
-    logger.info(record())
-    conclude()
 
 
 rule all:
     default_target: True
     input:
-        expand(
-            "reports/{experiment}.{kind}",
-            experiment=active_names(),
-            kind=["html", "metrics.json"],
-        ),
+        expand("reports/{experiment}.html", experiment=active_names()),
+        expand("reports/{experiment}/results.csv", experiment=active_names()),

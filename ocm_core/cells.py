@@ -1,4 +1,4 @@
-"""The grid of samples: one cell per score, sampler, method, number of steps, guidance and seed.
+"""The grid of samples: one cell per score, sampler, method, nfe, guidance and seed.
 
 `sample.split` says along which axes the grid is cut into jobs; a part is named by its values.
 """
@@ -7,40 +7,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from ocm_core.errors import OcmError
-from ocm_core.schema.experiment import Experiment, Score
+
+if TYPE_CHECKING:
+    from ocm_core.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)
 class Cell:
-    score: Score
+    """One way to sample, from one seed."""
+
+    score: str
     sampler: str
     method: str
-    steps: int
+    nfe: int
     guidance: float  # 1.0: none
     seed: int
 
     def coordinate(self, axis: str) -> str:
-        """The value along `axis`, as it is written in the names of parts."""
-        prefix = {"steps": "K", "guidance": "cfg", "seed": "seed"}.get(axis, "")
+        """Return the value along `axis`, as it is written in the names of parts."""
+        prefix = {"nfe": "nfe", "guidance": "cfg", "seed": "seed"}.get(axis, "")
         return f"{prefix}{getattr(self, axis)}"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The columns of the results table that this cell fills."""
+        columns = ("score", "sampler", "method", "nfe", "guidance")
+        place = {name: getattr(self, name) for name in columns}
+        return {**place, "replicate": f"seed{self.seed}"}
 
 
 def cells(experiment: Experiment) -> list[Cell]:
-    """Every cell of an experiment, once, in the order of its parameters."""
+    """Return every cell of an experiment, once, in the order of its parameters."""
     found = [
-        Cell(score, label, method, steps, guidance, seed)
+        Cell(score, label, method, nfe, guidance, seed)
         for score in experiment.network.scores
         for label, sampler in experiment.sample.samplers.items()
         for method, grid in product(sampler.methods, sampler.grids)
-        for steps, guidance, seed in product(grid.steps, grid.guidance, experiment.sample.seeds)
+        for nfe, guidance, seed in product(grid.nfe, grid.guidance, experiment.sample.seeds)
     ]
     return list(dict.fromkeys(found))
 
 
 def parts(experiment: Experiment) -> dict[str, list[Cell]]:
-    """The cells of each job of the sample stage, by the name of its part."""
+    """Return the cells of each job of the sample stage, by the name of its part."""
     split = experiment.sample.split
     groups: dict[str, list[Cell]] = {}
     for cell in cells(experiment):
@@ -50,6 +62,7 @@ def parts(experiment: Experiment) -> dict[str, list[Cell]]:
 
 
 def cells_of(experiment: Experiment, part: str) -> list[Cell]:
+    """Return the cells of one part of the sample stage."""
     groups = parts(experiment)
     if part not in groups:
         raise OcmError(

@@ -1,4 +1,4 @@
-"""Several processes that do one piece of work together, under `torchrun`; or one, alone."""
+"""Several processes that work together under `torchrun`, or one alone."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ TIMEOUT = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Rank:
-    """This process's place among them."""
+    """This process's rank."""
 
     index: int = 0
     world_size: int = 1
 
     @property
     def is_first(self) -> bool:
-        """The one that writes what all have in common."""
+        """Whether this process writes what all have in common."""
         return self.index == 0
 
     def mine(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return the items that this process works on."""
         return items[self.index :: self.world_size]
 
     def rows(self, batch_size: int, accumulate: int) -> list[range]:
-        """This process's micro-batches: equal contiguous pieces of the batch."""
+        """Return this process's micro-batches: equal contiguous pieces of the batch."""
         pieces = self.world_size * accumulate
         if batch_size % pieces:
             raise OcmError(
@@ -59,20 +60,21 @@ class Rank:
             value.copy_(summed.view_as(value))
 
     def agreed(self, decide: Callable[[], Decision]) -> Decision:
-        """What the first process decides, in all of them: a disk may tell two nodes two things."""
+        """Return in every process what the first decides: nodes may see a disk differently."""
         if self.world_size == 1:
             return decide()
-        found: list[Decision | None] = [decide() if self.is_first else None]
-        distributed.broadcast_object_list(found)
-        return cast(Decision, found[0])
+        decision: list[Decision | None] = [decide() if self.is_first else None]
+        distributed.broadcast_object_list(decision)
+        return cast(Decision, decision[0])
 
     def wait(self) -> None:
-        """Until all processes have come this far."""
+        """Wait until all processes have come this far."""
         if self.world_size > 1:
             distributed.barrier()
 
 
 def current_rank() -> Rank:
+    """Return this process's rank; without `torchrun`, that of a process alone."""
     if distributed.is_available() and distributed.is_initialized():
         return Rank(distributed.get_rank(), distributed.get_world_size())
     return Rank()

@@ -12,7 +12,7 @@ from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 TESTS = Path(__file__).parent
-LONG = ("cluster", "browser", "starting", "pipeline", "chaos", "docs")  # files of minutes
+LONG = ("cluster", "browser", "init", "pipeline", "chaos", "docs")  # files of minutes
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 settings.register_profile("project", deadline=None, derandomize=True)

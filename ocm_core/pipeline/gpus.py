@@ -20,14 +20,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.table import Stage
+from ocm_core.pipeline.stage import Stage
+from ocm_core.schema.block import Params
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What SLURM, PBS, LSF and Grid Engine call the job that they have given GPUs to.
 ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
-def check_gpus(stage: Stage, count: int, nodes: int, there: int | None) -> None:
+def check_gpus(stage: Stage[Params], count: int, nodes: int, there: int | None) -> None:
     """Whether a rule may have so many, where that is said on the command line."""
     said = f"--set-resources {stage.name}:gpu={count}"
     check_there(said, count, there)

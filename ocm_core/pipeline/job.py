@@ -1,27 +1,37 @@
-"""What a stage gets to work with.
-
-`ocm_core/stages/<stage>.py` has one function, `run(job: Job) -> None`, which reads `job.inputs` and
-`job.experiment` and writes into `job.folder`; what it would resume from after an interruption is in
-`job.state`. Everything else (locks, manifests, logs) is `run`'s.
-"""
+"""The job of a stage: the artifacts that it takes, its parameters, and where it writes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from ocm_core.errors import OcmError
+from ocm_core.pipeline.artifacts import (
+    View,
+    checked_folder,
+    folder_of,
+    manifest_of,
+    text_digest,
+)
+from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.locks import reading
+from ocm_core.pipeline.sources import digest, sources
+from ocm_core.pipeline.stage import Task
+from ocm_core.pipeline.staging import Earlier
+from ocm_core.pipeline.state import UP_TO_DATE, states
 from ocm_core.progress import Item, track
 from ocm_core.schema.experiment import Experiment
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
-def found_device(requested: Device) -> str:
-    """The device to compute on; torch is imported only if it has to be asked."""
+def available_device(requested: Device) -> str:
+    """Return the device to compute on; torch is imported only if it has to be asked."""
     if requested != "auto":
         return requested
     import torch
@@ -32,28 +42,74 @@ def found_device(requested: Device) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One stage of one experiment, with the parameters that the stage declares and no others."""
+class Inputs:
+    """Artifacts of an experiment that are whole and up to date."""
 
     experiment: Experiment
-    stage: str
-    part: str
-    inputs: Mapping[str, Path]  # "heads/true" -> the folder of that artifact
-    folder: Path  # of what it makes; may hold sealed pieces of an interrupted run of the same job
-    state: Path  # the same run's state, which is no part of the artifact
-    outputs: Mapping[str, Path] = field(default_factory=dict)  # only the report's
+    folders: Mapping[Task, Path]
     requested_device: Device = "auto"
-    threads: int = 1
-    notes: dict[str, Any] = field(default_factory=dict)
-    log: logging.Logger = field(default_factory=lambda: logging.getLogger("ocm"))
 
     @cached_property
     def device(self) -> str:
-        return found_device(self.requested_device)
+        return available_device(self.requested_device)
+
+    def take(self, kind: type[View], part: str = "all") -> View:
+        """Return an artifact that must be among the inputs."""
+        artifact = self.find(kind, part)
+        if artifact is None:
+            raise OcmError(f"{kind.task(part)} is not among the inputs of this stage: declare it")
+        return artifact
+
+    def find(self, kind: type[View], part: str = "all") -> View | None:
+        """Return an artifact, or None if this experiment does not have it."""
+        folder = self.folders.get(kind.task(part))
+        return None if folder is None else kind(folder)
+
+    def all(self, kind: type[View]) -> dict[str, View]:
+        """Return every part of a stage that is among the inputs."""
+        return {
+            task.part: kind(folder)
+            for task, folder in self.folders.items()
+            if task.stage == kind.stage
+        }
+
+
+@dataclass(frozen=True)
+class Job(Inputs):
+    """One task, with the parameters that its stage declares and no others.
+
+    A stage writes into `folder`, which may hold finished pieces of an interrupted run of the same
+    job, and keeps in `state` what it would resume from.
+    """
+
+    task: Task = Task("")  # noqa: RUF009  # immutable
+    folder: Path = Path()
+    state: Path = Path()
+    outputs: Path = Path()  # files here, by their paths in the project, are put in place at the end
+    earlier: Earlier | None = None
+    threads: int = 1
+    notes: dict[str, Any] = field(default_factory=dict)
+    pieces: dict[str, str] = field(default_factory=dict)
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("ocm"))
+
+    @property
+    def part(self) -> str:
+        return self.task.part
 
     def note(self, **values: Any) -> None:
         """Add JSON values to the manifest: shapes, counts, provenance, never times or hosts."""
         self.notes.update(values)
+
+    def reuse(self, piece: str, modules: Iterable[str], **facts: Any) -> bool:
+        """Take over a file or folder that the artifact before this one made from the same facts.
+
+        `modules` are where the code of the piece begins, and `facts` all else that it depends on.
+        The manifest records a digest of them, so that a change elsewhere does not make it again.
+        """
+        self.pieces[piece] = text_digest({"sources": digest(sources(modules)), **facts})
+        if self.earlier is None or (self.folder / piece).exists():
+            return False
+        return self.earlier.give(piece, self.pieces[piece], self.folder)
 
     @overload
     def progress(self, items: int, description: str) -> Iterator[int]: ...
@@ -62,3 +118,25 @@ class Job:
     def progress(self, items: Any, description: str) -> Iterator[Any]:
         """Iterate over `items` (or `range(items)`) with a bar, or with sparse lines in the log."""
         return track(range(items) if isinstance(items, int) else items, description, self.log)
+
+
+@contextmanager
+def open_inputs(
+    graph: Graph, needed: Collection[Task], device: Device = "auto"
+) -> Iterator[Inputs]:
+    """Hold artifacts as they are until the block ends; refuse those that are not up to date."""
+    name = graph.experiment.name
+    with ExitStack() as held:
+        for folder in (folder_of(name, task) for task in graph.ancestry(needed)):
+            if folder.exists():
+                held.enter_context(reading(folder))
+        state = states(graph, needed)
+        stale = {task: state[task] for task in needed if state[task] != UP_TO_DATE}
+        if stale:
+            lines = [f"{folder_of(name, task)}: {how}" for task, how in stale.items()]
+            manifests = " ".join(str(manifest_of(name, task)) for task in stale)
+            force = "" if set(stale.values()) == {"missing"} else "--force "
+            again = f"`snakemake --cores all {force}{manifests}` makes what is needed"
+            raise OcmError("\n".join([*lines, again]))
+        folders = {task: checked_folder(name, task) for task in needed}
+        yield Inputs(graph.experiment, folders, device)

@@ -1,8 +1,8 @@
-"""Which files a stage is made of: the static closure of its imports inside `ocm_core`.
+"""Which files a task's code is made of: the static closure of its imports inside `ocm_core`.
 
-DVC lists these files as `deps`; Snakemake sees one digest of them in the rule's `params`. The
-plumbing itself does not count: values reach a stage through its declared parameters, and a stage
-must not become stale because a new experiment needed a new key.
+Snakemake does not look into imported packages, so each rule carries a digest of these files. The
+plumbing does not count: values reach a stage through its declared parameters. Nor does what a stage
+file declares, or does for its own artifact alone, where another one imports it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,11 +18,15 @@ from ocm_core.errors import OcmError
 from ocm_core.project import located
 
 PACKAGE = "ocm_core"
-PLUMBING = ("ocm_core.cli", "ocm_core.params", "ocm_core.pipeline", "ocm_core.schema")
+PLUMBING = tuple(
+    f"{PACKAGE}.{name}" for name in ("cli", "commands", "params", "pipeline", "schema")
+)
+STAGES = f"{PACKAGE}.stages."
+Import = tuple[str, str]  # a module, and what of a stage file is imported; "": all of it
 
 
 def sources(modules: Iterable[str]) -> list[Path]:
-    """The files of the given modules and of everything they import, templates included, sorted."""
+    """Return the files of modules and of everything they import, templates included, sorted."""
     files = {_file(module) for module in closure(modules)}
     return sorted(files.union(*(_templates(file.parent) for file in files)))
 
@@ -33,14 +37,17 @@ def digest(files: Iterable[Path]) -> str:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    pending = list(modules)
+    """Return the modules and everything that their code imports; of a stage, what `run` does."""
+    pending = [
+        (m, "run" if m.startswith(STAGES) and m[len(STAGES)] != "_" else "") for m in modules
+    ]
+    reached: set[Import] = set()
     while pending:
-        module = pending.pop()
-        if module not in found and counts(module):
-            found.add(module)
-            pending.extend(_imports(module))
-    return found
+        found = pending.pop()
+        if found not in reached and counts(found[0]):
+            reached.add(found)
+            pending.extend(_imports(*found))
+    return {module for module, _ in reached}
 
 
 def counts(module: str) -> bool:
@@ -48,7 +55,7 @@ def counts(module: str) -> bool:
 
 
 def loaded() -> set[str]:
-    """The modules of this package that the running process has imported."""
+    """Return the modules of this package that the running process has imported."""
     return {name for name in sys.modules if name.split(".")[0] == PACKAGE and counts(name)}
 
 
@@ -58,7 +65,7 @@ def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -
     if surplus:
         raise OcmError(
             f"stage {stage!r} has loaded {', '.join(sorted(surplus))} without declaring it: import "
-            f"it in ocm_core/stages/{stage}.py, or let ocm_core/pipeline/table.py declare it"
+            f"it in ocm_core/stages/{stage}.py, or name it among the stage's `plugins`"
         )
 
 
@@ -73,7 +80,7 @@ def _templates(folder: Path) -> set[Path]:
 
 @cache
 def _file(module: str) -> Path:
-    """As it is called in a checkout."""
+    """Return a module's file, as it is called in a checkout."""
     base = Path(*module.split("."))
     for file in (base.with_suffix(".py"), base / "__init__.py"):
         if located(file).exists():
@@ -82,24 +89,54 @@ def _file(module: str) -> Path:
 
 
 @cache
-def _imports(module: str) -> frozenset[str]:
-    """What importing `module` imports: its packages, and its own import statements."""
+def _imports(module: str, name: str) -> frozenset[Import]:
+    """Return what a module's code imports, and the packages that importing it runs."""
     tree = ast.parse(located(_file(module)).read_text(), filename=str(_file(module)))
-    imported = {name for node in ast.walk(tree) for name in _names(node, module)}
-    inside = {name for name in imported if name.split(".")[0] == PACKAGE}
-    packages = {parent for name in {module, *inside} for parent in _parents(name)}
+    statements = _used(tree.body, name) if name else tree.body
+    mentioned = set().union(*map(_mentioned, statements))
+    nodes = (node for statement in statements for node in _running(statement))
+    inside = {found for node in nodes for found in _names(node, module, mentioned)}
+    packages = {(parent, "") for m, _ in {(module, ""), *inside} for parent in _parents(m)}
     return frozenset(inside | packages)
 
 
-def _names(node: ast.AST, module: str) -> Iterator[str]:
+def _used(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
+    """Return what of a stage file runs for who imports `name`: neither its job nor `STAGE`."""
+    definitions = {n.name: n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    used = [n for n in body if n not in definitions.values() and not _declares(n)]
+    names = {name}.union(*map(_mentioned, used))
+    while called := [definitions.pop(other) for other in names & definitions.keys()]:
+        used += called
+        names = names.union(*map(_mentioned, called))
+    return used
+
+
+def _declares(node: ast.stmt) -> bool:
+    return ast.unparse(node).startswith(("STAGE = ", "STAGE: "))
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those inside it, but for what only type checkers read."""
+    if not isinstance(node, ast.If) or ast.unparse(node.test) != "TYPE_CHECKING":
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _running(child)
+
+
+def _names(node: ast.AST, module: str, mentioned: Collection[str]) -> Iterator[Import]:
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
+        yield from ((alias.name, "") for alias in node.names if _is_module(alias.name))
     elif isinstance(node, ast.ImportFrom):
         if node.level or not node.module:
             raise OcmError(f"{_file(module)}:{node.lineno}: a relative import; write the full name")
-        yield node.module
-        names = (f"{node.module}.{alias.name}" for alias in node.names)
-        yield from (name for name in names if _is_module(name))
+        for alias in node.names if _is_module(node.module) else ():
+            inner, used = f"{node.module}.{alias.name}", (alias.asname or alias.name) in mentioned
+            part = (alias.name if used else "STAGE") if node.module.startswith(STAGES) else ""
+            yield (inner, "") if _is_module(inner) else (node.module, part)
 
 
 def _is_module(name: str) -> bool:

@@ -1,5 +1,16 @@
-"""One module a stage, with one function `run(job)`; no stage imports another.
+"""One file a stage: its declaration `STAGE`, the artifact that it makes, and `run(job)`.
 
-A stage reads artifacts and parameters, calls the library and writes its artifact. Files with `_`
-gather what the report's pages show.
+A stage imports of another only the artifact class; what several stages share stands in files with
+an underscore. Importing a stage file must stay quick, because the graph is built from all of them:
+torch, zarr, diffusers and the like are imported inside functions.
 """
+
+# Stages of one phase in the order in which they run; those not listed come last.
+ORDER = (
+    *("dummy_score", "dummy_vae", "fetch_score", "fetch_vae", "fetch_features"),
+    *("fetch_reference", "fetch_data"),
+    *("vae", "encode", "classifier", "reference"),
+    *("score", "moments", "heads", "selection", "timesteps"),
+    *("distances", "mmd", "covariance_error", "likelihood", "score_loss"),
+    *("posterior_std", "operations"),
+)

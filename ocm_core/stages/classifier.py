@@ -4,21 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from ocm_core.artifacts.dataset import open_data
-from ocm_core.artifacts.feature_space import CLASSIFIER_FILE
-from ocm_core.artifacts.trained import finish_training
-from ocm_core.datasets.eight_bit import EightBitSplit
-from ocm_core.features.classifier import save
-from ocm_core.features.classifier_training import train_classifier
-from ocm_core.schema.block import require
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage
+from ocm_core.schema.block import Params, require
+from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
+
+
+def _parts(experiment: Experiment) -> list[str]:
+    features = experiment.features
+    return ["all"] if features is not None and "classifier" in features.spaces else []
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "encode",
+    parts=_parts,
+    takes=lambda experiment, part: [FetchedData.task()],
+    reads=("data", "train.classifier"),
+    plugins=data_modules,
+    gpu=True,
+    memory=16_000,
+)
+
+
+class ClassifierWeights(Artifact):
+    """The weights of the classifier, and its loss curve."""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "classifier.safetensors"
 
 
 def run(job: Job) -> None:
+    import torch
+
+    from ocm_core.datasets.base import EightBitSplit
+    from ocm_core.features.classifier import save
+    from ocm_core.features.classifier_training import train_classifier
+    from ocm_core.stages._training import finish_training
+
     data = open_data(job)
     split = data.splits["train"]
     trained = train_classifier(
@@ -30,5 +60,5 @@ def run(job: Job) -> None:
         progress=lambda steps: job.progress(steps, "classifier"),
     )
     finish_training(job.folder, trained.state)
-    save(job.folder / CLASSIFIER_FILE, trained.network)
+    save(ClassifierWeights(job.folder).file, trained.network)
     job.note(held_out_accuracy=trained.accuracy)

@@ -1,20 +1,69 @@
-"""The archives of a data set: in their place, checked, and indexed; the record of it is kept."""
+"""Check and index the archives of a data set, and record what they hold."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ocm_core.artifacts.dataset import open_data, provenance_file
+from ocm_core.errors import OcmError
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage
+from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
+    from ocm_core.datasets.base import DataSet
+    from ocm_core.pipeline.job import Inputs, Job
+    from ocm_core.schema.experiment import Experiment
+
+ARCHIVES = Path("datasets")
+PROVENANCE_FILE = "provenance.json"
+
+
+def data_modules(experiment: Experiment, part: str = "all") -> list[str]:
+    """Return the module that opens the data set."""
+    return [f"ocm_core.datasets.{experiment.data.kind}"]
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "fetch",
+    parts=lambda experiment: ["all"] if experiment.data.archived else [],
+    reads=("data",),
+    plugins=data_modules,
+    user_files=lambda experiment: [str(f) for f in experiment.data.user_files().values()],
+    after=("fetch_score",),
+    local=True,
+)
+
+
+class FetchedData(Artifact):
+    """A record of the archives, which themselves stay in `datasets/` or where the user has them."""
+
+    def check(self, opened: DataSet) -> None:
+        """Refuse other data than those that were looked at."""
+        from ocm_core.io.reading import read_json_object
+
+        seen = read_json_object(self.folder / PROVENANCE_FILE, "run `fetch_data` again")
+        if seen["archives"] != opened.provenance["archives"]:
+            raise OcmError(
+                f"{self.folder}: the data have changed since they were looked at; run Snakemake"
+                " again"
+            )
+
+
+def open_data(job: Inputs) -> DataSet:
+    """Open the data set as it was published: from a package, an archive, or drawn here."""
+    opened = job.experiment.data.open(ARCHIVES)
+    if fetched := job.find(FetchedData):
+        fetched.check(opened)
+    return opened
 
 
 def run(job: Job) -> None:
-    data = open_data(job)
+    data = job.experiment.data.open(ARCHIVES)
     provenance = json.dumps(data.provenance, indent=1, sort_keys=True)
-    provenance_file(job.folder).write_text(f"{provenance}\n")
+    (job.folder / PROVENANCE_FILE).write_text(f"{provenance}\n")
     job.note(
         items={split: len(items) for split, items in data.splits.items()},
         archives=data.provenance["archives"],

@@ -1,27 +1,39 @@
-"""Inception's file: got, checked against the digest that was recorded for it, and kept."""
+"""Fetch the Inception network, checked against the digest recorded for it."""
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
-from ocm_core.features import inception
-from ocm_core.io.download import byte_bar, download
-from ocm_core.io.fetched import removed_if_refused, taken_on_trust
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage
+from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
+
+
+def _parts(experiment: Experiment) -> list[str]:
+    features = experiment.features
+    return ["all"] if features is not None and "inception" in features.spaces else []
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "fetch",
+    parts=_parts,
+    reads=("features",),
+    plugins=lambda experiment, part: ["ocm_core.features.inception"],
+    after=("fetch_score",),
+    local=True,
+)
+
+
+class FetchedFeatures(Artifact):
+    """A folder with Inception's file."""
 
 
 def run(job: Job) -> None:
-    path = inception.FOLDER / inception.FILE
-    by_hand, known = path.exists(), inception.is_recorded()
-    if not by_hand:
-        with byte_bar(path.name) as progress:
-            download(inception.URL, path, inception.remedy(path), progress)
-    with removed_if_refused([] if by_hand else [path]):
-        inception.build(inception.FOLDER, "cpu")
-    if not known:
-        job.log.warning("%s: %s", path, taken_on_trust(inception.LOCK))
-    shutil.copyfile(path, job.folder / path.name)
-    job.note(url=inception.URL)
+    from ocm_core.features import inception
+
+    job.note(url=inception.fetch(job.folder))

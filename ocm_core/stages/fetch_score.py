@@ -1,82 +1,127 @@
-"""The published score network: got, checked and converted to safetensors with our keys."""
+"""Fetch the pretrained score network, check it and convert it to safetensors with our keys."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-import torch
-
-from ocm_core.artifacts.score import SCORE_FILE, trunk
-from ocm_core.checkpoints.convert import CheckpointProvenance, fetch, without_digest
-from ocm_core.checkpoints.registry import FOLDER, Checkpoint, checkpoint_named
-from ocm_core.diffusion.score_network import ScoreNetwork
-from ocm_core.io.download import byte_bar
-from ocm_core.io.fetched import taken_on_trust
-from ocm_core.io.lock import Lock
-from ocm_core.io.server import served
-from ocm_core.networks import build
-from ocm_core.schema.block import require
-from ocm_core.schema.experiment import CheckpointParams as Choice
+from ocm_core.errors import OcmError
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage
+from ocm_core.schema.block import Params, require
 from ocm_core.schema.experiment import DiffusersNetworkParams
+from ocm_core.stages._networks import family_modules, published_params
+from ocm_core.stages.dummy_score import DummyScore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ocm_core.checkpoints.convert import CheckpointProvenance
+    from ocm_core.checkpoints.registry import Checkpoint
+    from ocm_core.diffusion.score_network import ScoreNetwork
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import CheckpointParams
+
+SCORE_FILE = "score.safetensors"
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "fetch",
+    parts=lambda experiment: ["all"] if "pretrained" in experiment.network.scores else [],
+    takes=lambda experiment, part: [DummyScore.task()],
+    reads=("network",),
+    plugins=lambda experiment, part: [
+        *family_modules(experiment),
+        *(["ocm_core.checkpoints.diffusers_models"] if _is_own_model(experiment.network) else []),
+    ],
+    local=True,
+)
+
+
+class FetchedScore(Artifact):
+    """The weights of the score network, as `Score` has those of a network that is trained here."""
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / SCORE_FILE
+
+
+def _is_own_model(network: object) -> bool:
+    return isinstance(network, DiffusersNetworkParams)
 
 
 def run(job: Job) -> None:
     if isinstance(job.experiment.network, DiffusersNetworkParams):
-        import_module("ocm_core.artifacts.diffusers_score").fetch(job)
+        _fetch_diffusers(job, job.experiment.network)
         return
-    params = trunk(job.experiment)
+    import torch
+
+    from ocm_core.checkpoints.registry import checkpoint_named
+    from ocm_core.networks import build
+
+    params = published_params(job.experiment)
     choice = require(params.checkpoint)
-    entry = checkpoint_named(choice.name)
     with torch.device("meta"):
         network = build(params.family, params.config)
-    get = _published if choice.origin == "published" else _from_this_machine
-    provenance = get(job, entry, network, choice)
-    job.note(provenance=provenance)
+    get: Callable[..., CheckpointProvenance]
+    get = _published if choice.origin == "published" else _generated
+    job.note(provenance=get(job, checkpoint_named(choice.name), network, choice))
 
 
 def _published(
-    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice
+    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: CheckpointParams
 ) -> CheckpointProvenance:
-    lock, folder = Lock(), FOLDER / entry.name
-    unknown_before = without_digest(entry, lock)
-    with byte_bar(entry.name) as progress:
-        provenance = fetch(
-            entry,
-            folder,
-            lock,
-            network=network,
-            file=choice.file,
-            url=choice.url,
-            target=job.folder / SCORE_FILE,
-            progress=progress,
-        )
-    if provenance["file"] in unknown_before:
-        job.log.warning("%s/%s: %s", folder, provenance["file"], taken_on_trust(lock))
-    return provenance
+    from ocm_core.checkpoints.convert import fetch
+    from ocm_core.checkpoints.registry import FOLDER
+    from ocm_core.io.fetch import Lock
+
+    return fetch(
+        entry,
+        FOLDER / entry.name,
+        Lock(),
+        network=network,
+        file=choice.file,
+        url=choice.url,
+        target=job.folder / SCORE_FILE,
+    )
 
 
-def _from_this_machine(
-    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: Choice
+def _generated(
+    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: CheckpointParams
 ) -> CheckpointProvenance:
-    """The same way, from a server of our own: its file has no published digest and no lock."""
+    """Convert the dummy checkpoint, which has no published digest and no lock."""
+    from ocm_core.checkpoints.convert import fetch
+
     source = replace(entry.source(choice.file), md5=None)
-    downloads = job.folder / "download"
-    downloads.mkdir(exist_ok=True)
-    with served(job.inputs["publish_score/all"]) as address:
-        provenance = fetch(
-            replace(entry, sources=(source,)),
-            downloads,
-            Lock(downloads / "lock.json"),
-            network=network,
-            url=f"{address}/{source.file}",
-            origin="generated by this project",
-            target=job.folder / SCORE_FILE,
-        )
-    shutil.rmtree(downloads)
-    return provenance
+    return fetch(
+        replace(entry, sources=(source,)),
+        job.take(DummyScore).folder,
+        None,
+        network=network,
+        origin="generated by this project",
+        target=job.folder / SCORE_FILE,
+    )
+
+
+def _fetch_diffusers(job: Job, params: DiffusersNetworkParams) -> None:
+    """Read the network out of a folder that diffusers wrote, in float32, under our keys."""
+    from ocm_core.checkpoints.diffusers_folder import describe
+    from ocm_core.checkpoints.diffusers_models import read_network
+    from ocm_core.io.checksums import sha256_of
+    from ocm_core.stages._training import save_networks
+
+    described = describe(params.path)
+    if described.digest != params.digest:
+        raise OcmError(f"{described.place}: the model has changed since the run was planned")
+    save_networks(job.folder / SCORE_FILE, {"": read_network(described)})
+    job.note(
+        provenance={
+            "model": described.kind,
+            "files": {file.name: sha256_of(file) for file in described.files},
+            "sha256": params.digest,
+            "licence": described.licence,
+            "url": None,
+            "page": described.folder.name,
+        }
+    )

@@ -1,7 +1,7 @@
-"""The reference set in the feature space: its statistics, and some of its points for manifolds.
+"""Compute the features of the reference set: statistics for distances, points for manifolds.
 
-It is the training set, its first images, or a published file with the statistics of a training set
-and a batch of its images.
+The reference set is the training set, its first images, or a published file with the statistics of
+a training set and a batch of its images.
 """
 
 from __future__ import annotations
@@ -12,31 +12,116 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import torch
-
-from ocm_core.artifacts.dataset import ARCHIVES, open_data
-from ocm_core.artifacts.feature_space import load_space
-from ocm_core.artifacts.reference import save_reference
-from ocm_core.datasets.eight_bit import EightBitSplit
-from ocm_core.features.interface import (
-    FeatureSpace,
-    FeatureVectors,
-    ImageSet,
-    UInt8Images,
-    feature_batches,
-)
-from ocm_core.metrics.frechet import Statistics
-from ocm_core.metrics.precision_recall import Manifold
-from ocm_core.rng.streams import Purpose, stream
-from ocm_core.schema.block import require
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage, Task, Work
+from ocm_core.schema.block import Params, require
+from ocm_core.stages.classifier import ClassifierWeights
+from ocm_core.stages.fetch_data import ARCHIVES, FetchedData, data_modules, open_data
+from ocm_core.stages.fetch_features import FetchedFeatures
+from ocm_core.stages.fetch_reference import FetchedReference, has_published_reference
 
 if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
+    import numpy as np
+
+    from ocm_core.features.interface import (
+        FeatureSpace,
+        FeatureVectors,
+        ImageSet,
+        UInt8Images,
+    )
+    from ocm_core.metrics.frechet import Statistics
+    from ocm_core.metrics.precision_recall import Manifold
+    from ocm_core.pipeline.job import Inputs, Job
+    from ocm_core.schema.experiment import Experiment
+
+SPACE_TASKS = (ClassifierWeights.task(), FetchedFeatures.task())  # networks of feature spaces
+
+
+def reference_tasks(experiment: Experiment) -> list[Task]:
+    """Return a task per feature space, that of the main space first, and their networks."""
+    spaces = experiment.features.spaces if experiment.features else []
+    return [*(Reference.task(space) for space in spaces), *SPACE_TASKS]
+
+
+def feature_modules(experiment: Experiment) -> list[str]:
+    spaces = experiment.features.spaces if experiment.features else []
+    return [f"ocm_core.features.{space}" for space in spaces]
+
+
+def _takes(experiment: Experiment, part: str) -> list[Task]:
+    data = [] if has_published_reference(experiment) else [FetchedData.task()]
+    return [*data, *SPACE_TASKS, FetchedReference.task()]
+
+
+def _plugins(experiment: Experiment, part: str) -> list[str]:
+    published = ["ocm_core.features.published_reference"] * has_published_reference(experiment)
+    return [f"ocm_core.features.{part}", *published, *data_modules(experiment)]
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "encode",
+    parts=lambda experiment: experiment.features.spaces if experiment.features else [],
+    takes=_takes,
+    reads=("data", "features"),
+    plugins=_plugins,
+    gpu=True,
+    memory=16_000,
+    work=lambda experiment, part: Work(
+        require(experiment.features).reference_images
+        or sum(experiment.data.count_items().values()),
+        "features",
+    ),
+)
+
+
+class Reference(Artifact):
+    """The features of the reference set in one space."""
+
+    def save(self, statistics: Statistics, manifold: Manifold) -> None:
+        import numpy as np
+
+        statistics.save(self.folder / "statistics.npz")
+        np.save(self.folder / "features.npy", manifold.points.numpy())
+        np.save(self.folder / "radii.npy", manifold.radii.numpy())
+
+    def load(self) -> tuple[Statistics, Manifold]:
+        import numpy as np
+        import torch
+
+        from ocm_core.metrics.frechet import Statistics
+        from ocm_core.metrics.precision_recall import Manifold
+
+        points, radii = (
+            torch.from_numpy(np.load(self.folder / name)) for name in ("features.npy", "radii.npy")
+        )
+        return Statistics.load(self.folder / "statistics.npz"), Manifold.known(points, radii)
+
+
+def load_space(job: Inputs, name: str) -> FeatureSpace:
+    """Load a feature space; on a GPU its network runs in TF32."""
+    from ocm_core.precision import set_precision
+
+    set_precision()
+    module = import_module(f"ocm_core.features.{name}")
+    space: FeatureSpace
+    if name == "classifier":
+        space = module.build(job.take(ClassifierWeights).file, job.device)
+    elif name == "inception":
+        inside = require(job.experiment.features).reference is not None
+        space = module.build(job.take(FetchedFeatures).folder, job.device, resize_inside=inside)
+    else:
+        space = module.build(job.device)
+    return space
 
 
 def run(job: Job) -> None:
-    settings, space = require(job.experiment.evaluate.features), load_space(job, job.part)
+    import torch
+
+    from ocm_core.metrics.frechet import Statistics
+    from ocm_core.metrics.precision_recall import Manifold
+
+    settings, space = require(job.experiment.features), load_space(job, job.part)
     source = _reference_set(job)
     chosen = _chosen(len(source.images), settings.manifold_images, settings.seed)
     kept: list[FeatureVectors] = []
@@ -45,7 +130,7 @@ def run(job: Job) -> None:
     deque(batches, maxlen=0)  # where the statistics are published, for what is kept
     device = "cpu" if job.device == "mps" else job.device  # which has no float64
     manifold = Manifold.of(torch.cat(kept).to(device), neighbours=settings.neighbours)
-    save_reference(job.folder, statistics, manifold.to("cpu"))
+    Reference(job.folder).save(statistics, manifold.to("cpu"))
     job.note(
         space=space.name,
         images=None if source.statistics else len(source.images),  # a file does not tell
@@ -77,8 +162,10 @@ class First:
 
 
 def _reference_set(job: Job) -> ReferenceSet:
-    settings = require(job.experiment.evaluate.features)
+    settings = require(job.experiment.features)
     if settings.reference is None:
+        from ocm_core.datasets.base import EightBitSplit
+
         data = open_data(job)
         images = EightBitSplit(data.splits["train"], require(data.levels))
         count = min(len(images), settings.reference_images or len(images))
@@ -89,23 +176,31 @@ def _reference_set(job: Job) -> ReferenceSet:
 
 
 def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[FeatureVectors]:
-    size = require(job.experiment.evaluate.features).batch_size
+    from ocm_core.features.interface import feature_batches
+
+    size = require(job.experiment.features).batch_size
     return feature_batches(
         space, images, size, lambda firsts: job.progress(firsts, "features of the reference set")
     )
 
 
 def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
-    """Positions of a random subset, in order; the manifold of a large set is too dear."""
+    """Draw positions of a random subset, in order: the manifold of a large set costs too much."""
+    import numpy as np
+
+    from ocm_core.rng.streams import Stream, stream
+
     if wanted is None or wanted >= count:
         return np.arange(count)
-    return np.sort(stream(Purpose.MANIFOLD, seed).choice(count, wanted, replace=False))
+    return np.sort(stream(Stream.MANIFOLD, seed).choice(count, wanted, replace=False))
 
 
 def _keeping(
     batches: Iterator[FeatureVectors], chosen: np.ndarray, kept: list[FeatureVectors]
 ) -> Iterator[FeatureVectors]:
     """Pass the batches on, and keep the rows that are chosen."""
+    import torch
+
     first = 0
     for batch in batches:
         within = chosen[(chosen >= first) & (chosen < first + len(batch))] - first

@@ -1,41 +1,217 @@
-"""Turn the results into the page, the metrics that commits are compared by, and plot data."""
+"""Gather the results, and leave the report: reports/NAME/ and the page that follows from it."""
 
 from __future__ import annotations
 
-import json
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
-from ocm_core.artifacts.results import FILE, load
-from ocm_core.report import metrics, plot_data
-from ocm_core.report.page.render import render
-from ocm_core.stages._page import number_provenance
+from ocm_core.cells import Cell, cells, parts
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage, Task, stages
+from ocm_core.results.measures import Registry, measures
+from ocm_core.results.table import Results
+from ocm_core.schema.block import Params, require
+from ocm_core.stages._results import RESULTS_FILE, ResultsTable
+from ocm_core.stages.classifier import ClassifierWeights
+from ocm_core.stages.distances import SHOWN, Distances
+from ocm_core.stages.encode import encode_tasks, open_split
+from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
+from ocm_core.stages.heads import Heads
+from ocm_core.stages.posterior_std import PosteriorStdMaps
+from ocm_core.stages.sample import Samples, sample_tasks
+from ocm_core.stages.score import TrainedScore
+from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
+from ocm_core.stages.vae import TrainedVae
 
 if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
+    from numpy import ndarray
+
+    from ocm_core.pipeline.job import Inputs, Job
+    from ocm_core.report.folder import Curves
+    from ocm_core.report.write import PosteriorStd
+    from ocm_core.results.study import SampleKey
+    from ocm_core.schema.experiment import Experiment
+
+CURVES: dict[type[Artifact], str] = {
+    TrainedVae: "autoencoder",
+    TrainedScore: "score network",
+    Heads: "heads",
+    ClassifierWeights: "classifier",
+}
+
+
+def _is_points(experiment: Experiment) -> bool:
+    return experiment.data.levels is None
+
+
+def _takes(experiment: Experiment, part: str) -> list[Task]:
+    evaluations = [
+        Task(stage.name, part)
+        for stage in stages().values()
+        if stage.phase == "evaluate"
+        for part in stage.parts_of(experiment)
+    ]
+    scores = experiment.network.scores
+    per_score = (TrainedScore, Heads, StepCostTable)
+    return [
+        *evaluations,
+        *(kind.task(score) for kind in per_score for score in scores),
+        *(TrainedVae.task(), ClassifierWeights.task(), FetchedData.task()),
+        *([*encode_tasks(experiment), *sample_tasks(experiment)] if _is_points(experiment) else []),
+    ]
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "report",
+    takes=_takes,
+    reads=(
+        *("data", "encode", "schedule", "network", "methods", "head", "train", "sample"),
+        *("features", "evaluate", "report"),
+    ),
+    methods=lambda experiment, part: list(experiment.methods),
+    plugins=lambda experiment, part: data_modules(experiment),
+    local=True,
+)
+
+
+class Report(Artifact):
+    """Nothing of its own: what the report leaves lies in reports/."""
 
 
 def run(job: Job) -> None:
-    results = _results(job)
-    nested = metrics.nested(results)
-    text = json.dumps(nested, indent=2) + "\n"
-    job.outputs["metrics"].write_text(text)
-    job.outputs["provenance"].write_text(number_provenance(job, text))
-    for name, table in plot_data.frames(results).items():
-        job.outputs[f"{name}.csv"].write_text(table.csv)
-    kind = "toy" if job.experiment.data.kind == "mixture" else "image"
-    page = import_module(f"ocm_core.stages._{kind}_page").page(job, results)
-    job.outputs["html"].write_text(render(page), "utf-8")
+    from ocm_core.report.folder import ReportFolder
+    from ocm_core.report.page import page
+    from ocm_core.report.render import render
+    from ocm_core.report.write import wanted_samples, write_report
 
-
-def _results(job: Job) -> xr.Dataset:
-    """All evaluations in one dataset, with the methods in the order of the parameters."""
-    merged = xr.merge(
-        [load(folder) for folder in job.inputs.values() if (folder / FILE).exists()],
-        join="outer",
-        compat="no_conflicts",
+    experiment, results, registry = job.experiment, _results(job), all_measures()
+    params = experiment.model_dump(mode="json")
+    wanted = wanted_samples(results, params, registry)
+    folder = job.outputs / "reports" / experiment.name
+    write_report(
+        folder,
+        results,
+        params,
+        _provenance(job),
+        registry,
+        samples=_samples(job, wanted),
+        test=_test_data(job),
+        posterior_std=_posterior_std(job),
+        curves=_curves(job),
+        timesteps=optimal_timesteps(job, experiment.network.scores[-1]),
     )
-    present = [label for label in job.experiment.methods if label in merged["method"]]
-    return merged.sel({"method": present})
+    html = render(page(ReportFolder(folder), registry))
+    folder.with_name(f"{experiment.name}.html").write_text(html, encoding="utf-8")
+
+
+def all_measures() -> Registry:
+    """Return the registry of measures, with those that stages declare."""
+    return measures(measure for stage in stages().values() for measure in stage.measures)
+
+
+def _results(job: Inputs) -> Results:
+    """Put the rows of all evaluations together."""
+    tables = [
+        ResultsTable(folder).load()
+        for task, folder in job.folders.items()
+        if (folder / RESULTS_FILE).exists()
+    ]
+    return sum(tables, Results())
+
+
+def _shown_cells(experiment: Experiment, wanted: list[SampleKey]) -> dict[SampleKey, Cell]:
+    """Return the cells of the last score, the first seed and the least guidance."""
+    guidance = min(cell.guidance for cell in cells(experiment))
+    place = (experiment.network.scores[-1], guidance, experiment.sample.seeds[0])
+    return {
+        (cell.sampler, cell.method, cell.nfe): cell
+        for cell in cells(experiment)
+        if (cell.score, cell.guidance, cell.seed) == place
+        and (cell.sampler, cell.method, cell.nfe) in wanted
+    }
+
+
+def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, ndarray]:
+    experiment = job.experiment
+    part_of = {cell: name for name, group in parts(experiment).items() for cell in group}
+    shown = {}
+    for key, cell in _shown_cells(experiment, wanted).items():
+        if _is_points(experiment):
+            shown[key] = job.take(Samples, part_of[cell]).read(cell).all().numpy()
+        elif (distances := job.find(Distances, part_of[cell])) is not None:
+            shown[key] = distances.images(cell)
+    return shown
+
+
+def _test_data(job: Inputs) -> ndarray:
+    """Return test points, or a few test images as the samples beside them are shown."""
+    from ocm_core.datasets.base import EightBitSplit
+    from ocm_core.stages._images import shown_pixels
+
+    if _is_points(job.experiment):
+        return open_split(job, "test").all()
+    data = open_data(job)
+    split = data.splits.get("test") or data.splits["train"]
+    return shown_pixels(EightBitSplit(split, require(data.levels))[:SHOWN])
+
+
+def _posterior_std(job: Inputs) -> PosteriorStd | None:
+    from ocm_core.report.write import PosteriorStd
+
+    artifact = job.find(PosteriorStdMaps)
+    if artifact is None:
+        return None
+    maps = artifact.load().sel(score=job.experiment.network.scores[-1]).isel(image=0)
+    sources = [str(source) for source in maps["source"].values if source != "x_t"]
+    return PosteriorStd(
+        timesteps=tuple(int(t) for t in maps["t"].values),
+        noisy=maps.sel(source="x_t").values,
+        deviations={source: maps.sel(source=source).values for source in sources},
+    )
+
+
+def _curves(job: Inputs) -> Curves:
+    from ocm_core.training.state import load_curve
+
+    curves: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for kind, title in CURVES.items():
+        for part, artifact in job.all(kind).items():
+            name = title if part in ("all", "trained", "pretrained") else f"{title}, {part} score"
+            for point in load_curve(artifact.folder):
+                for network, loss in point.items():
+                    if network != "iteration":
+                        steps = curves.setdefault((name, network or title), [])
+                        steps.append((int(point["iteration"]), loss))
+    return curves
+
+
+def _provenance(job: Job) -> dict[str, Any]:
+    """Say what made the results: commit, digests, versions, machine, and what the stages noted."""
+    from ocm_core.params.choices import choices
+    from ocm_core.pipeline.graph import graph_of
+    from ocm_core.pipeline.provenance import last_commit, number_digests
+
+    name = job.experiment.name
+    graph = graph_of(name)
+    manifests = {str(task): Artifact(folder).manifest for task, folder in job.folders.items()}
+    notes = {task: manifest.notes for task, manifest in manifests.items()}
+    heads = [m.notes for task, m in manifests.items() if task.startswith("heads/")]
+    return {
+        "commit": last_commit(graph),
+        **number_digests(graph),
+        "choices": choices(name),
+        "machines": sorted({n["machine"] for n in notes.values() if "machine" in n}),
+        "versions": {k: v for m in manifests.values() for k, v in m.versions.items()},
+        "notes": {
+            "images": {
+                task.partition("/")[0]: n["images"] for task, n in notes.items() if "images" in n
+            },
+            "head_parameters": {k: v for n in heads for k, v in n["parameters"].items()},
+            "replaced_baselines": {
+                task.partition("/")[2]: m.notes["baseline_entries_from_gaussian"]
+                for task, m in manifests.items()
+                if task.startswith("heads/")
+            },
+            "shape": list(job.experiment.shape),
+        },
+    }

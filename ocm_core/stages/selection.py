@@ -1,4 +1,4 @@
-"""Choose each method's heads among those that training has kept, by the FID of a few samples.
+"""Choose each method's head among those that training has kept, by the distance of a few samples.
 
 As in the paper: 2,048 samples along all timesteps for every candidate, in the feature space of the
 experiment. Processes share the candidates; what is measured survives a kill.
@@ -8,42 +8,87 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
-from ocm_core import covariance
-from ocm_core.artifacts.feature_space import load_space
-from ocm_core.artifacts.heads import HEADS_FILE, kept_file, load_heads
-from ocm_core.artifacts.images import image_reader
-from ocm_core.artifacts.reference import load_reference
-from ocm_core.artifacts.score import load_score
-from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion import chains
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.execution import executed
-from ocm_core.diffusion.gaussian import pixel_sigma_limit
-from ocm_core.diffusion.guidance import guided
-from ocm_core.diffusion.transition import Ddpm
-from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.features.interface import extract
-from ocm_core.io.atomic import replacing, write_text
-from ocm_core.io.state_file import load_state, save_state
-from ocm_core.metrics.frechet import frechet_distance
-from ocm_core.rng.noise import SampleNoise, Use, draw_labels
-from ocm_core.samplers.ancestral import ancestral
-from ocm_core.schema.block import require
-from ocm_core.schema.experiment import BestFidHeads, Experiment
+from ocm_core.pipeline.stage import Stage, Task, Work
+from ocm_core.schema.block import Params, require
+from ocm_core.schema.experiment import BestFrechetHeads
+from ocm_core.stages._networks import (
+    MODEL_KEYS,
+    family_modules,
+    methods_with_heads,
+    score_task,
+    selects_heads,
+    text_of,
+)
+from ocm_core.stages.encode import VAE, encode_tasks, latent_modules
+from ocm_core.stages.heads import Heads
+from ocm_core.stages.reference import SPACE_TASKS, Reference, feature_modules
 
 if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
+    from pathlib import Path
 
-SELECTION_FILE = "selection.json"
+    from torch import Tensor
+
+    from ocm_core.diffusion.denoiser import Denoiser
+    from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
+
+
+def _parts(experiment: Experiment) -> list[str]:
+    selected = selects_heads(experiment) and methods_with_heads(experiment)
+    return list(experiment.network.scores) if selected else []
+
+
+def _takes(experiment: Experiment, part: str) -> list[Task]:
+    return [
+        score_task(part),
+        *(encode_tasks(experiment) if text_of(experiment) else []),
+        Heads.task(part),
+        *([Reference.task(experiment.features.space)] if experiment.features else []),
+        *SPACE_TASKS,
+        *VAE,
+    ]
+
+
+def _work(experiment: Experiment, part: str) -> Work:
+    settings = _rule(experiment)
+    steps, rows = settings.nfe or experiment.schedule.steps, 1 + (settings.guidance != 1.0)
+    return Work(float(len(candidates(experiment)) * settings.samples * steps * rows))
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "train",
+    parts=_parts,
+    takes=_takes,
+    reads=(
+        *MODEL_KEYS,
+        *("head", "train.selection", "train.heads", "features"),
+        *("sample.clip", "sample.guidance", "sample.execution"),
+    ),
+    methods=methods_with_heads,
+    plugins=lambda experiment, part: [
+        *family_modules(experiment, [part]),
+        *feature_modules(experiment)[:1],
+        "ocm_core.diffusion.kernels.ddpm",
+        *latent_modules(experiment),
+    ],
+    shared=True,
+    gpu=True,
+    memory=16_000,
+    work=_work,
+)
+
+
+class SelectedHeads(Heads):
+    """The chosen head of every method, and every distance that was measured."""
+
+    @property
+    def distances(self) -> Path:
+        return self.folder / "selection.json"
 
 
 class Candidate(NamedTuple):
@@ -53,121 +98,120 @@ class Candidate(NamedTuple):
     iteration: int
 
     def file(self, folder: Path) -> Path:
-        """Of its distance, until all are measured."""
+        """Return where its distance is kept until all are measured."""
         return folder / f"{self.label}-{self.iteration}.safetensors"
 
 
 def run(job: Job) -> None:
-    rank, found = current_rank(), candidates(job.experiment)
-    missing = rank.agreed(lambda: [c for c in found if load_state(c.file(job.state)) is None])
+    from ocm_core.distributed import current_rank
+    from ocm_core.io.state_file import load_state
+
+    rank, wanted = current_rank(), candidates(job.experiment)
+    missing = rank.agreed(lambda: [c for c in wanted if load_state(c.file(job.state)) is None])
     _measure(job, list(rank.mine(missing)))
     rank.wait()
     if rank.is_first:
-        fid = {candidate: _distance(candidate.file(job.state)) for candidate in found}
-        chosen = best(fid)
-        _save(job, chosen, fid)
+        distances = {candidate: _distance(candidate.file(job.state)) for candidate in wanted}
+        chosen = best(distances)
+        _save(job, chosen, distances)
         job.note(iterations=chosen)
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:
+    """Return every kept head of every method."""
     settings = experiment.train.heads
     every = require(settings.keep_every)
     kept = range(every, settings.iterations + 1, every)
-    return [Candidate(label, iteration) for label in experiment.methods for iteration in kept]
+    labels = methods_with_heads(experiment)
+    return [Candidate(label, iteration) for label in labels for iteration in kept]
 
 
-def best(fid: Mapping[Candidate, float]) -> dict[str, int]:
-    """By method, the iteration of least FID; of equals the earliest."""
-    ordered = sorted(fid, key=lambda candidate: (fid[candidate], candidate.iteration))
+def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
+    """Return the iteration of least distance by method; of equals the earliest."""
+    ordered = sorted(distances, key=lambda candidate: (distances[candidate], candidate.iteration))
     return {candidate.label: candidate.iteration for candidate in reversed(ordered)}
 
 
 def _measure(job: Job, mine: list[Candidate]) -> None:
-    experiment, settings = job.experiment, require(job.experiment.evaluate.features)
+    from ocm_core.diffusion.execution import executed
+    from ocm_core.features.interface import extract
+    from ocm_core.io.state_file import save_state
+    from ocm_core.metrics.frechet import frechet_distance
+    from ocm_core.stages._denoiser import load_score
+    from ocm_core.stages._images import InMemorySamples, image_reader
+    from ocm_core.stages.reference import load_space
+
+    experiment, settings = job.experiment, require(job.experiment.features)
     space = load_space(job, settings.space)
-    statistics, _ = load_reference(job.inputs[f"reference/{settings.space}"])
+    statistics, _ = job.take(Reference, settings.space).load()
     score, images_of = load_score(job, job.part), image_reader(job)
     score = executed(score, **experiment.sample.execution.model_dump())
-    for candidate in job.progress(mine, f"FID of kept heads on the {job.part} score"):
-        file = kept_file(job.inputs[f"heads/{job.part}"], candidate.iteration)
-        heads = load_heads(job, score.network, file, [candidate.label])
-        drawn = Drawn(_samples(job, replace(score, heads=heads), candidate.label))
+    kept = job.take(Heads, job.part)
+    for label, iteration in job.progress(mine, f"distances of heads on the {job.part} score"):
+        heads = kept.load(experiment, score.network, [label], job.device, iteration)
+        drawn = InMemorySamples(_samples(job, replace(score, heads=heads), label))
         features = extract(space, images_of(drawn), settings.batch_size)
         distance = frechet_distance(real=statistics, generated=features)
-        save_state(candidate.file(job.state), {}, distance)
+        save_state(Candidate(label, iteration).file(job.state), {}, distance)
 
 
 def _distance(file: Path) -> float:
+    from ocm_core.io.state_file import load_state
+
     measured = load_state(file)
     if measured is None:
         raise OcmError(f"{file}: lost while others were measured; run it again")
     return float(measured.facts)
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Samples in memory."""
-
-    x: Tensor
-
-    @property
-    def count(self) -> int:
-        return len(self.x)
-
-    def read(self, rows: range) -> Tensor:
-        return self.x[rows.start : rows.stop]
-
-
-def _samples(job: Job, denoiser: Denoiser, label: str) -> Tensor:
-    """By DDPM, with the limits and the guidance of the experiment."""
-    experiment, settings = job.experiment, _rule(job)
-    method, steps = experiment.methods[label], denoiser.schedule.steps
-    rule = covariance.build(method.kind, label, **method.options)
-    limits, levels, last = experiment.sample.clip, experiment.levels, settings.last_sigma
-    sigma = None if last is None or levels is None else pixel_sigma_limit(last, levels)
-    how, chain = experiment.sample.guidance, chains.even(steps, settings.steps or steps)
-    drawn = []
-    for first in range(0, settings.samples, settings.batch_size):
-        rows = range(first, min(first + settings.batch_size, settings.samples))
-        classes = experiment.data.classes if denoiser.network.conditional else 0
-        labels = draw_labels(settings.seed, rows, classes).to(job.device) if classes else None
-        sampled = ancestral(
-            guided(denoiser, settings.guidance, how.guided_channels, how.covariance),
-            rule,
-            chain,
-            SampleNoise(
-                settings.seed, rows, experiment.shape, job.device, Use.SELECTION, draws=len(chain)
-            ),
-            kernel=Ddpm(),
-            clip=Clip(x0=limits.x0, c_max=limits.covariance),
-            last_sigma=rule.last_sigma(sigma),
-            label=labels,
-        )
-        drawn.append(sampled.x.cpu())
-    return torch.cat(drawn)
-
-
-def _rule(job: Job) -> BestFidHeads:
-    settings = job.experiment.train.selection
-    if not isinstance(settings, BestFidHeads):
-        raise ValueError("the graph has this stage only where heads are chosen by FID")
+def _rule(experiment: Experiment) -> BestFrechetHeads:
+    settings = experiment.train.selection
+    if not isinstance(settings, BestFrechetHeads):
+        raise ValueError("the graph has this stage only where heads are chosen by distance")
     return settings
 
 
-def _save(job: Job, chosen: Mapping[str, int], fid: Mapping[Candidate, float]) -> None:
-    """The chosen heads in one file, as training leaves them, and every distance in another."""
-    folder = job.inputs[f"heads/{job.part}"]
-    weights: dict[str, Tensor] = {}
+def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, float]) -> None:
+    """Save the chosen heads as training leaves them, and every distance beside them."""
+    from ocm_core.io.atomic import write_text
+    from ocm_core.stages._training import save_tensors
+
+    kept, selected = job.take(Heads, job.part), SelectedHeads(job.folder)
     for label, iteration in chosen.items():
-        kept = load_file(kept_file(folder, iteration))
-        weights |= {name: value for name, value in kept.items() if name.startswith(f"{label}.")}
-    with replacing(job.folder / HEADS_FILE) as temporary:
-        save_file(weights, temporary)
-    distances = {
-        label: {c.iteration: value for c, value in fid.items() if c.label == label}
+        save_tensors(selected.file(label), kept.weights(label, iteration))
+    by_method = {
+        label: {c.iteration: value for c, value in distances.items() if c.label == label}
         for label in chosen
     }
-    write_text(
-        job.folder / SELECTION_FILE,
-        json.dumps({"chosen": chosen, "fid": distances}, indent=1, sort_keys=True) + "\n",
-    )
+    record = {"chosen": chosen, "distances": by_method}
+    write_text(selected.distances, json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
+def _samples(job: Job, denoiser: Denoiser, label: str) -> Tensor:
+    """Draw samples by DDPM on even timesteps, with the limits and guidance of the experiment."""
+    import torch
+
+    from ocm_core.rng.noise import NoiseFor
+    from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
+    from ocm_core.schema.experiment import RecipeParams
+
+    experiment, settings, device = job.experiment, _rule(job.experiment), job.device
+    params = RecipeParams(kind="ddpm", clip_final_sigma=settings.clip_final_sigma)
+    steps = settings.nfe or denoiser.schedule.steps
+    recipe = of_experiment(experiment, params, label, steps, settings.guidance)
+    drawn = []
+    for first in range(0, settings.samples, settings.batch_size):
+        rows = range(first, min(first + settings.batch_size, settings.samples))
+        classes = class_labels(denoiser, experiment.data.classes, settings.seed, rows, device)
+        sampled = draw_rows(
+            recipe,
+            denoiser,
+            experiment.shape,
+            rows,
+            settings.seed,
+            classes,
+            device=device,
+            use=NoiseFor.SELECTION,
+        )
+        drawn.append(sampled.x.cpu())
+    return torch.cat(drawn)

@@ -4,24 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from ocm_core.artifacts.dataset import open_data
-from ocm_core.artifacts.trained import finish_training
-from ocm_core.latents.autoencoder import new_autoencoder
-from ocm_core.latents.training import VaeFitting, measured_scaling
-from ocm_core.latents.vae import save_folder
-from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import require
-from ocm_core.training.batches import InMemory
-from ocm_core.training.loop import fit
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage, Work
+from ocm_core.schema.block import Params, require
+from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
+
+
+def _parts(experiment: Experiment) -> list[str]:
+    latent = experiment.encode.latent
+    return ["all"] if latent is not None and latent.vae.origin == "trained" else []
+
+
+def _work(experiment: Experiment, part: str) -> Work:
+    settings = require(experiment.train.vae)
+    return Work(3.0 * settings.iterations * settings.batch_size, "vae")
+
+
+STAGE: Stage[Params] = Stage(
+    __name__,
+    "encode",
+    parts=_parts,
+    takes=lambda experiment, part: [FetchedData.task()],
+    reads=("data", "encode.latent", "train.vae"),
+    plugins=data_modules,
+    shared=True,
+    gpu=True,
+    memory=16_000,
+    work=_work,
+)
+
+
+class TrainedVae(Artifact):
+    """A folder as diffusers writes an `AutoencoderKL`, and the loss curve."""
 
 
 def run(job: Job) -> None:
+    from ocm_core.latents.training import VaeFitting, measured_scaling
+    from ocm_core.latents.vae import new_autoencoder, save_folder
+    from ocm_core.rng.streams import seed_torch
+    from ocm_core.stages._training import finish_training
+    from ocm_core.training.batches import InMemory
+    from ocm_core.training.loop import fit
+
     vae = require(job.experiment.encode.latent).vae
     settings = require(job.experiment.train.vae)
     images = _training_images(job)
@@ -42,7 +72,9 @@ def run(job: Job) -> None:
 
 
 def _training_images(job: Job) -> Tensor:
-    """In [-1, 1]."""
+    """Return all training images, in [-1, 1]."""
+    import torch
+
     data = open_data(job)
     split = data.splits["train"]
     values = torch.from_numpy(split.read(range(len(split)))).float()

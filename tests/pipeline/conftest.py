@@ -18,21 +18,31 @@ from typing import Any
 import pytest
 import yaml
 
-from ocm_core.pipeline.composed import REMEMBERED
-
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy_mog9"
 OVERLAY = f"params/experiment/{NAME}.yaml"
 NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 HEADED = "ocm_relative"
-GRID = {"steps": [3], "guidance": [1.0]}
+GRID = {"nfe": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
+# The files of params/ that the shrunken experiment replaces as a whole.
+METHODS = {
+    "beta": None,
+    "delta": None,
+    "analytic": None,
+    HEADED: {"kind": "ocm", "head": {"baseline": "gaussian", "link": "positive"}},
+    "rademacher_10": {"kind": "rademacher", "probes": 10},
+}
 SHRUNK = {
-    "defaults": [{"override /methods": "few"}],
     "data": {"train_size": 64, "test_size": 64},
-    "network": {"scores": ["learned"], "width": 8, "depth": 1},
+    "network": {"scores": ["trained"], "width": 8, "depth": 1},
     "head": {"sizes": {"width": 8, "depth": 1}},
-    "train": {"score": OPTIMISER, "heads": OPTIMISER, "moments": {"draws": 8}},
+    "train": {
+        "score": OPTIMISER,
+        "heads": OPTIMISER,
+        "moments": {"draws": 8, "batch_size": 8},
+        "timesteps": None,
+    },
     "sample": {
         "count": 16,
         "batch_size": 16,
@@ -43,26 +53,12 @@ SHRUNK = {
             "ddim": {"grids": [GRID], "methods": ["delta", HEADED]},
         },
     },
-    "evaluate": {
-        "covariance_error": {"times": [1, 500], "points": 8},
-        "chains": None,
-        "likelihood": None,
-    },
+    "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}, "likelihood": None},
 }
-METHODS = {
-    "beta": {},
-    "delta": {},
-    "analytic": {},
-    HEADED: {
-        "kind": "ocm",
-        "head": {"baseline": "gaussian", "link": "positive", "unit": "own"},
-    },
-    "ocm_tapered": {
-        "kind": "ocm",
-        "head": {"baseline": "target", "link": "tapered", "unit": "one"},
-    },
-    "rademacher_10": {"kind": "rademacher", "probes": 10},
-}
+TASKS = (  # of the shrunken experiment
+    *("encode/all", "score/trained", "moments/trained", "heads/trained", "sample/all"),
+    *("mmd/all", "covariance_error/all", "report/all"),
+)
 
 
 class Project:
@@ -74,12 +70,14 @@ class Project:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(root),
-            "DVC_SITE_CACHE_DIR": str(root / ".dvc/site"),
+            "DVC_SITE_CACHE_DIR": f"{root}.site",
             "DVC_NO_ANALYTICS": "1",
             "OCM_DEVICE": "cpu",
+            "OMP_NUM_THREADS": "1",
         }
 
     def run(self, *command: str, fails: bool = False) -> str:
+        """Return what a command prints; its exit code must be 0, or not if it `fails`."""
         done = self._call(command)
         said = done.stdout + done.stderr
         assert bool(done.returncode) == fails, f"{' '.join(command)}\n{said}"
@@ -91,7 +89,7 @@ class Project:
         )
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """In a group of its own, so that it can be killed with all that it has started."""
+        """Start a command in a process group, so that it can be killed with its children."""
         return subprocess.Popen(
             command,
             cwd=self.root,
@@ -103,11 +101,11 @@ class Project:
         )
 
     def killed(self, sign: Path, *command: str) -> bool:
-        """Run it, and kill -9 all of it once the file `sign` is there; False if it was quicker."""
+        """Kill -9 a command once the file `sign` exists; return False if it was quicker."""
         process = self.start(*command)
         while not sign.exists():
-            if process.poll() is not None:  # it came and went between two looks
-                assert process.returncode == 0, f"{sign} has not been seen"
+            if process.poll() is not None:
+                assert process.returncode == 0, f"{sign} never existed"
                 return False
             time.sleep(0.001)
         os.killpg(process.pid, signal.SIGKILL)
@@ -129,47 +127,59 @@ class Project:
         shutil.copytree(self.root, root, symlinks=True)
         return Project(root)
 
+    def folder(self, task: str, name: str = NAME) -> Path:
+        """Return the folder of an artifact, wherever its phase is."""
+        (found,) = {*self.root.glob(f"artifacts/{name}/*/{task}")} or {self.root / task}
+        return found
+
+    def manifest(self, task: str, name: str = NAME) -> Any:
+        return json.loads((self.folder(task, name) / "manifest.json").read_text())
+
     def edit(self, changes: dict[str, Any], file: str = OVERLAY) -> None:
-        """Edit a file of parameters as a user would, and do nothing more."""
+        """Edit a file of parameters as a user would."""
         text = (self.root / file).read_text()
         package = "# @package _global_\n" if text.startswith("# @package _global_") else ""
         tree = _merge(yaml.safe_load(text), changes)
         plain = json.loads(json.dumps(tree))  # no anchors, which `dvc exp run -S` stumbles over
         (self.root / file).write_text(package + yaml.safe_dump(plain))
 
-    def change(self, changes: dict[str, Any]) -> None:
-        """Change the experiment: edit the overlay, resolve again."""
-        self.edit(changes)
-        self.run("ocm", "params", "--write")
+    def append(self, file: str, text: str) -> None:
+        with (self.root / file).open("a") as stream:
+            stream.write(text)
 
     def stale_in_snakemake(self) -> set[str]:
-        """What Snakemake would run, as stage/part: what has changed, and all that follows."""
+        """Return what Snakemake would run, as stage/part, with all that follows."""
         plan = self.run("snakemake", "--dry-run", "--quiet", "host")
-        return set(re.findall(rf"output: .*artifacts/{NAME}/(\S+)/manifest\.json", plan))
+        made = re.findall(rf"output: .*artifacts/{NAME}/\w+/(\S+)/manifest\.json", plan)
+        pages = re.findall(rf"output: reports/{NAME}\.html", plan)
+        return {*made, *("report/all" for _ in pages)}
+
+    def states(self, name: str = NAME) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self.run("ocm", "status", name, "--json"))[name]
+        return found
 
     def stale_in_status(self) -> set[str]:
-        """The artifacts that `ocm status` does not call current."""
-        states = json.loads(self.run("ocm", "status", "--json"))[NAME]
-        return {task for task, state in states.items() if state != "current"} - {"numbers"}
+        """Return the artifacts that `ocm status` does not call up to date."""
+        stale = {task for task, state in self.states().items() if state != "up to date"}
+        return stale - {"results"}
 
     def changed_in_dvc(self) -> set[str]:
-        """What DVC sees as changed itself; it finds what follows once it has run that."""
+        """Return the stages that DVC sees as changed themselves."""
         status = json.loads(self._call(["dvc", "status", "--json"]).stdout)
-        return {_task(stage) for stage in status}
+        return {stage.removeprefix("dvc.yaml:").removesuffix(f"@{NAME}") for stage in status}
 
-    def digests(self) -> dict[str, str]:
-        """The content of every artifact and report, through the manifests."""
-        manifests = sorted(self.root.glob(f"artifacts/{NAME}/*/*/manifest.json"))
-        return {"/".join(file.parts[-3:-1]): file.read_text() for file in manifests}
+    def changed_phases(self) -> set[str]:
+        """Return the phases that DVC would run for their own sake, once it has a new plan."""
+        self.run("dvc", "repro", "--single-item", f"plan@{NAME}")
+        return self.changed_in_dvc()
+
+    def digests(self, name: str = NAME) -> dict[str, str]:
+        """Return the manifests by task: the content of every artifact and report."""
+        files = sorted(self.root.glob(f"artifacts/{name}/*/*/*/manifest.json"))
+        return {"/".join(file.parts[-3:-1]): file.read_text() for file in files}
 
     def metrics(self, name: str = NAME) -> Any:
-        return json.loads((self.root / f"reports/{name}.metrics.json").read_text())
-
-
-def _task(stage: str) -> str:
-    name = stage.removeprefix("dvc.yaml:").removeprefix(f"{NAME}-")
-    stage, _, part = name.partition("-")
-    return f"{stage}/{part or 'all'}"
+        return json.loads((self.root / f"reports/{name}/metrics.json").read_text())
 
 
 def _merge(tree: Any, changes: Any) -> Any:
@@ -209,10 +219,11 @@ def empty(shelf: Path) -> Project:
 
     def build() -> None:
         copy_repository(project.root)
-        (project.root / "params/methods/few.yaml").write_text(yaml.safe_dump(METHODS))
         active = {"active": [NAME]}
         (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
-        project.change(SHRUNK)
+        project.edit({"methods": None}, "params/base/mixture.yaml")
+        project.edit({"methods": METHODS}, "params/base/mixture.yaml")
+        project.edit(SHRUNK)
         project.git("init", "--quiet", "--initial-branch=main")
         project.git("config", "user.name", "Test")
         project.git("config", "user.email", "test@example.org")
@@ -248,6 +259,12 @@ def made_by_dvc(empty: Project, shelf: Path) -> Project:
     return _build_once(project, build)
 
 
+@pytest.fixture
+def project(made_by_snakemake: Project, tmp_path: Path) -> Project:
+    """A finished run of one's own, to be edited."""
+    return made_by_snakemake.copy(tmp_path / "project")
+
+
 @pytest.fixture(scope="session")
 def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
     """Copies in which one experiment has been run, without a network. Do not edit them.
@@ -264,7 +281,6 @@ def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
             if overlay is not None:
                 file = project.root / f"params/experiment/{name}.yaml"
                 file.write_text(f"# @package _global_\n{yaml.safe_dump(overlay)}")
-                project.run("ocm", "params", "--write")
             project.run("snakemake", "--cores", "2", f"reports/{name}.html")
 
         return _build_once(project, build)
@@ -273,14 +289,12 @@ def finished(empty: Project, shelf: Path) -> Callable[..., Project]:
 
 
 def copy_repository(root: Path) -> None:
-    """With what was composed here before, as in a checkout that has been used."""
+    """Copy what Git has or would have, without tests and results."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():
-        left_out = name.startswith(("tests/", "reports/", "dvc.lock"))
+        left_out = name.startswith(("tests/", "reports/", "models/", "dvc.lock"))
         published = name.startswith("reports/paper/")
         if (published or not left_out) and (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name, follow_symlinks=False)
-    if (ROOT / REMEMBERED).exists():
-        shutil.copytree(ROOT / REMEMBERED, root / REMEMBERED)

@@ -12,6 +12,7 @@ import pytest
 
 from ocm_core import cli
 from ocm_core.errors import OcmError
+from ocm_core.pipeline import gpus
 from ocm_core.pipeline import run as runner
 from ocm_core.pipeline.gpus import VISIBLE, available, lock_names, reserve, seen
 
@@ -138,6 +139,27 @@ def test_what_a_job_sees(
     monkeypatch.setenv(VISIBLE, "3,5")
     monkeypatch.setenv("OCM_DEVICE", "auto")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(runner, "run", lambda *job: jobs.append((os.environ[VISIBLE], job)))
-    assert cli.main(["run", "encode", "toy_mog9", *options]) == 0
+    monkeypatch.setattr(runner, "run_task", lambda *job: jobs.append((os.environ[VISIBLE], job)))
+    assert cli.main(["run", "encode", "toy_mog9", "all", *options]) == 0
     assert jobs == [(visible, ("toy_mog9", "encode", "all", device, 1))]
+
+
+@pytest.mark.parametrize(
+    ("said", "most"),
+    [
+        ("gpu:4\n", 4),
+        ("gpu:a100:8(S:0-1)\ngpu:v100:2\n", 8),
+        ("gpu:a100:4,gpu:v100:2,shard:16\n(null)\n", 6),
+        ("(null)\n", 0),
+    ],
+)
+def test_the_gpus_of_a_node_are_what_slurm_says(
+    said: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "sinfo"
+    tool.write_text(f"#!/bin/sh\ncat <<E\n{said}E\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert gpus.of_a_node() == most
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    assert gpus.of_a_node() is None

@@ -3,82 +3,121 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
-from ocm_core.pipeline.run import PLANNED
-from tests.pipeline.conftest import NAME, Project
+from ocm_core.pipeline import artifacts, launch
+from ocm_core.pipeline.job import Job
+from ocm_core.pipeline.run import PLANNED, run_task
+from ocm_core.stages import encode
+from tests.pipeline.conftest import GRID, NAME, Project
+from tests.pipeline.test_pieces import inodes
+
+TWO = ("--processes", "2")
 
 
 @pytest.fixture
 def project(made_by_snakemake: Project, tmp_path: Path) -> Project:
     copied = made_by_snakemake.copy(tmp_path / "project")
-    copied.env |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    copied.env |= {"GLOO_SOCKET_IFNAME": "lo"}
     return copied
 
 
-def files(project: Project, task: str) -> dict[str, str]:
-    manifest = project.root / f"artifacts/{NAME}/{task}/manifest.json"
-    return {
-        name: entry["sha256"] for name, entry in json.loads(manifest.read_text())["files"].items()
-    }
+@pytest.mark.parametrize("task", ["sample/all", "moments/trained"])
+def test_two_processes_compute_what_one_computes(project: Project, task: str) -> None:
+    stage, _, part = task.partition("/")
+    alone = project.manifest(task)["files"]
+    shutil.rmtree(project.folder(task))
+    project.run("ocm", "run", stage, NAME, part, *TWO)
+    assert project.manifest(task)["files"] == alone
+
+
+def test_two_processes_take_over_the_cells_that_are_there(project: Project, tmp_path: Path) -> None:
+    alone, before = project.copy(tmp_path / "alone"), inodes(project)
+    for each, options in ((project, TWO), (alone, ())):
+        each.edit({"sample": {"samplers": {"ddpm": {"grids": [{**GRID, "nfe": [3, 5]}]}}}})
+        each.run("ocm", "run", "sample", NAME, "all", *options)
+    assert project.manifest("sample/all")["files"] == alone.manifest("sample/all")["files"]
+    assert all(inodes(project)[store] == files for store, files in before.items())
 
 
 def test_two_processes_find_what_another_run_has_made(project: Project) -> None:
     project.env |= {PLANNED: "0"}
-    said = project.run("ocm", "run", "sample", NAME, "all", "--processes", "2")
-    assert f"artifacts/{NAME}/sample/all: another run has made it in the meantime" in said
-
-
-def test_two_processes_draw_the_samples_of_one(project: Project) -> None:
-    alone = files(project, "sample/all")
-    project.run("ocm", "run", "sample", NAME, "all", "--processes", "2")
-    assert files(project, "sample/all") == alone
+    said = project.run("ocm", "run", "sample", NAME, "all", *TWO)
+    assert f"artifacts/{NAME}/sample/sample/all: another run has made it in the meantime" in said
 
 
 def test_two_processes_train_the_heads_of_one(project: Project) -> None:
     """With a log, as in every rule; `torchrun` would take `--log` for an option of its own."""
-    file = project.root / f"artifacts/{NAME}/heads/learned/heads.safetensors"
+    file = project.folder("heads/trained") / "heads/ocm_relative.safetensors"
     alone = load_file(file)
-    options = ("--processes", "2", "--log", "logs/together.log")
-    said = project.run("ocm", "run", "heads", NAME, "learned", *options)
+    said = project.run("ocm", "run", "heads", NAME, "trained", *TWO, "--log", "logs/together.log")
     logged = (project.root / "logs/together.log").read_text()
-    assert logged.count("start") == said.count(f"heads {NAME} learned: start") == 1
-    together = load_file(file)
-    manifest = json.loads(file.with_name("manifest.json").read_text())
-    assert manifest["notes"]["processes"] == 2 and "threads" not in manifest["notes"]
+    assert logged.count("start") == said.count(f"heads {NAME} trained: start") == 1
+    together, notes = load_file(file), project.manifest("heads/trained")["notes"]
+    assert notes["processes"] == 2 and "threads" not in notes
     assert together.keys() == alone.keys()
     for name, values in alone.items():
         np.testing.assert_allclose(together[name], values, rtol=1e-3, atol=1e-4)
 
 
 def test_the_log_of_a_failed_try_stays(project: Project) -> None:
+    """A stage for one process refuses two."""
     file = project.root / "logs/encode.log"
-    command = ("ocm", "run", "encode", NAME, "--log", "logs/encode.log")
-    project.run(*command, "--processes", "2", fails=True)
+    command = ("ocm", "run", "encode", NAME, "all", "--log", "logs/encode.log")
+    project.run(*command, *TWO, fails=True)
     file.unlink()  # as Snakemake does before the next try
     project.run(*command)
     names = sorted(found.name for found in file.parent.glob("encode.*"))
     assert names == ["encode.log", "encode.try1.log"]
     kept = file.with_name("encode.try1.log").read_text()
-    assert "is done by one process" in kept and "is done by one process" not in file.read_text()
+    assert "stage 'encode' is done by one process" in kept
+    assert "is done by one process" not in file.read_text()
 
 
 def test_nodes_are_slurm_s_to_give(project: Project) -> None:
-    command = ("ocm", "run", "heads", NAME, "learned", "--gpus", "4", "--nodes")
+    command = ("ocm", "run", "heads", NAME, "trained", "--gpus", "4", "--nodes")
     assert "--nodes 2: this is no job of SLURM" in project.run(*command, "2", fails=True)
     assert "each node has to get as many" in project.run(*command, "3", fails=True)
 
 
-def test_two_processes_compute_the_moments_of_one(project: Project) -> None:
-    alone = files(project, "moments/learned")
-    project.run("ocm", "run", "moments", NAME, "learned", "--processes", "2")
-    assert files(project, "moments/learned") == alone
+def test_on_several_nodes_srun_starts_one_torchrun_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(launch, "_become", lambda *call: begun.append(call))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_STEP_ID", "3")  # of the step that this process is in
+    launch.on_nodes(2, 4, ["run", "heads", "digits"])
+    ((command, environment),) = begun
+    assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
+    assert {"--nnodes=2", "--nproc-per-node=4", "--rdzv-id=7"} <= set(command)
+    assert command[-5:] == ["--", "ocm_core.cli", "run", "heads", "digits"]
+    assert "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
 
 
-def test_a_stage_for_one_process_says_so(project: Project) -> None:
-    said = project.run("ocm", "run", "encode", NAME, "--processes", "2", fails=True)
-    assert "stage 'encode' is done by one process" in said
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_stage_computes_in_the_job_s_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = []
+    monkeypatch.setattr(artifacts, "ROOT", tmp_path)
+
+    def stage(job: Job) -> None:
+        found.append((job.threads, torch.get_num_threads()))
+
+    monkeypatch.setattr(encode, "run", stage)
+    run_task("toy_mog9", "encode", "all", "cpu", threads=2)
+    assert found == [(2, 2)]
+    manifest = json.loads((tmp_path / "toy_mog9/encode/encode/all/manifest.json").read_text())
+    assert manifest["notes"] == {"threads": 2}

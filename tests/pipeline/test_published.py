@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from ocm_core.artifacts.heads import HEADS_FILE, kept_file
 from ocm_core.checkpoints.registry import CHECKPOINTS
-from ocm_core.params.resolved import load
-from ocm_core.pipeline import table
+from ocm_core.params.compose import compose
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.stages.heads import Heads
+from ocm_core.stages.selection import SelectedHeads
 from tests.pipeline.conftest import NOWHERE, Project
 
 
@@ -26,18 +26,22 @@ def project(empty: Project, tmp_path_factory: pytest.TempPathFactory) -> Project
 
 
 # `cifar10_ls` is run by tests/cluster; `cifar10_cs` has the network and schedule of `imagenet64`.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CHECKPOINTS if n not in ("cifar10_ls", "cifar10_cs")])
 def test_the_smoke_experiment_runs_from_end_to_end(
     finished: Callable[..., Project], name: str
 ) -> None:
     smoke = f"{name}_smoke"
-    project = finished(smoke)
-    metrics = json.loads((project.root / f"reports/{smoke}.metrics.json").read_text())
-    experiment = load(smoke)
+    project, experiment = finished(smoke), compose(smoke)
+    results = (project.root / f"reports/{smoke}/results.csv").read_text().splitlines()
+    assert ("bits_per_dim" in json.dumps(project.metrics(smoke))) == (
+        "likelihood" in experiment.evaluate
+    )
     for label, sampler in experiment.sample.samplers.items():
-        assert set(metrics["fid"][label]) == set(sampler.methods)
-    assert ("nll_bpd" in metrics) == (experiment.evaluate.likelihood is not None)
-    _assert_best_heads(project.root / "artifacts" / smoke)
+        for method in sampler.methods:
+            drawn = f"pretrained,{label},{method},"
+            assert [r for r in results if r.startswith(drawn) and ",frechet," in r]
+    _assert_best_heads(project, smoke)
     _assert_no_address(project.root / "artifacts" / smoke)
     assert "Nothing to be done" in project.run("snakemake", f"reports/{smoke}.html")
     assert "every file is as its manifest says" in project.run("ocm", "verify", smoke)
@@ -45,45 +49,45 @@ def test_the_smoke_experiment_runs_from_end_to_end(
 
 def _assert_no_address(artifacts: Path) -> None:
     """The port of the server that a checkpoint came from is another one each time."""
-    fetched = [file for file in artifacts.glob("fetch_*/all/**/*") if file.is_file()]
+    fetched = [file for file in artifacts.glob("fetch/fetch_*/all/**/*") if file.is_file()]
     assert fetched and not any(b"127.0.0.1" in file.read_bytes() for file in fetched)
 
 
-def _assert_best_heads(artifacts: Path) -> None:
-    """Each method's heads are those of the iteration with the least FID."""
-    made, trained = artifacts / "selection/published", artifacts / "heads/published"
-    found, used = json.loads((made / "selection.json").read_text()), load_file(made / HEADS_FILE)
-    assert found["chosen"].keys() == {name.split(".")[0] for name in used}
-    for label, iteration in found["chosen"].items():
-        distances = found["fid"][label]
+def _assert_best_heads(project: Project, smoke: str) -> None:
+    """Each method's head is that of the iteration with the least distance."""
+    selected = SelectedHeads(project.folder("selection/pretrained", smoke))
+    trained = Heads(project.folder("heads/pretrained", smoke))
+    record = json.loads(selected.distances.read_text())
+    assert record["chosen"]
+    for label, iteration in record["chosen"].items():
+        distances = record["distances"][label]
         assert distances.keys() == {"10", "20"}
         assert distances[str(iteration)] == min(distances.values())
-        kept = load_file(kept_file(trained, iteration))
-        own = [name for name in kept if name.startswith(f"{label}.")]
-        assert own and all(torch.equal(used[name], kept[name]) for name in own)
+        used, kept = selected.weights(label), trained.weights(label, iteration)
+        assert used.keys() == kept.keys()
+        assert all(torch.equal(used[name], kept[name]) for name in used)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_the_smoke_experiment_is_the_real_one_in_small(name: str) -> None:
-    real, smoke = load(name), load(f"{name}_smoke")
+    real, smoke = compose(name), compose(f"{name}_smoke")
     assert smoke.network.family == real.network.family
     assert smoke.network.config.keys() == real.network.config.keys()
     assert smoke.network.time == real.network.time
     assert smoke.network.checkpoint.name == real.network.checkpoint.name
     assert (smoke.head, smoke.schedule) == (real.head, real.schedule)
-    only_training = "test" not in getattr(real.data, "splits", ["train", "test"])
-    assert (smoke.data.test_size == 0) == only_training
-    stages = {task.stage for task in table.tasks(smoke)}
+    stages, of_real = (
+        {task.stage for task in graph_of(experiment.name).tasks} for experiment in (smoke, real)
+    )
     # generated images, features from a package
     only_real = {"fetch_data", "fetch_features", "fetch_reference"}
-    assert stages == {t.stage for t in table.tasks(real)} - only_real | {
-        stage for stage in stages if stage.startswith("publish_")
-    }
+    dummies = {stage for stage in stages if stage.startswith("dummy_")}
+    assert dummies and stages == of_real - only_real | dummies
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_the_parameters_are_the_registry_s(name: str) -> None:
-    entry, experiment = CHECKPOINTS[name], load(name)
+    entry, experiment = CHECKPOINTS[name], compose(name)
     config = {key: list(v) if isinstance(v, tuple) else v for key, v in entry.config.items()}
     assert experiment.network.config == config
     assert (experiment.network.time.shift, experiment.network.time.scale) == (
@@ -94,14 +98,10 @@ def test_the_parameters_are_the_registry_s(name: str) -> None:
     assert experiment.head.kind == entry.head
 
 
-@pytest.mark.parametrize("name", CHECKPOINTS)
-def test_without_a_network_the_file_is_asked_for(project: Project, name: str) -> None:
-    said = project.run("ocm", "run", "fetch_score", name, "--log", "fetch.log", fails=True)
-    assert_one_message(said, name)
-    assert not list(Path(project.root, "checkpoints", name).glob("*"))
-
-
-def test_without_a_network_a_run_ends_in_one_message(project: Project) -> None:
+def test_without_a_network_the_file_is_asked_for_in_one_message(project: Project) -> None:
+    said = project.run("ocm", "run", "fetch_score", "celeba64", "--log", "fetch.log", fails=True)
+    assert_one_message(said, "celeba64")
+    assert not list(Path(project.root, "checkpoints/celeba64").glob("*"))
     said = project.run("snakemake", "--cores", "2", "reports/imagenet256.html", fails=True)
     assert_one_message(said, "imagenet256")
 
@@ -118,13 +118,12 @@ def assert_one_message(said: str, name: str) -> None:
 
 def test_a_file_that_was_put_in_place_is_taken(project: Project) -> None:
     """A small one stands in for the published file, and is refused by its keys."""
-    project.run("snakemake", "artifacts/lsun_bedroom_smoke/publish_score/all/manifest.json")
-    made = project.root / "artifacts/lsun_bedroom_smoke/publish_score/all/model-2388000.ckpt"
+    project.run("ocm", "run", "dummy_score", "lsun_bedroom_smoke")
+    made = project.folder("dummy_score/all", "lsun_bedroom_smoke") / "model-2388000.ckpt"
     place = project.root / "checkpoints/celeba64/celeba64.pth"
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(made, place)
-    target = "artifacts/celeba64/fetch_score/all/manifest.json"
-    said = project.run("snakemake", "--cores", "1", target, fails=True)
+    said = project.run("ocm", "run", "fetch_score", "celeba64", fails=True)
     assert "published weights do not fit DdpmUNet" in said
     assert place.exists()
     shutil.rmtree(place.parent)

@@ -1,99 +1,154 @@
-"""A change makes exactly what depends on it stale: in both tools, and in `ocm status`."""
+"""A change makes exactly what depends on it stale: in both tools, and in `ocm status`.
+
+The first table is the one of docs/tour.md.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.pipeline.conftest import Project
+from tests.pipeline.conftest import NAME, Project
 
-HEADS_ON = {"heads/learned", "sample/all", "evaluate_points/all", "evaluate_covariance/all"}
-
-
-@pytest.fixture
-def project(made_by_snakemake: Project, tmp_path: Path) -> Project:
-    return made_by_snakemake.copy(tmp_path / "project")
-
-
-@pytest.mark.parametrize(
-    ("changes", "readers", "downstream"),
-    [
-        (
-            {"methods": {"rademacher_10": {"probes": 20}}},
-            {"sample/all", "evaluate_covariance/all", "report/all"},
-            {"evaluate_points/all"},
-        ),
-        (
-            {"train": {"heads": {"learning_rate": 0.002}}},
-            {"heads/learned", "report/all"},
-            HEADS_ON - {"heads/learned"},
-        ),
-        ({"report": {"title": "Another"}}, {"report/all"}, set()),
-    ],
-    ids=["method", "heads", "report"],
-)
-def test_changed_parameter(
-    project: Project, changes: dict[str, object], readers: set[str], downstream: set[str]
-) -> None:
-    project.change(changes)
-    assert project.stale_in_snakemake() == project.stale_in_status() == readers | downstream
-    assert project.changed_in_dvc() == readers | {"params/all"}
+SAMPLES_ON = {"sample/all", "mmd/all"}
+HEADS_ON = {"heads/trained", *SAMPLES_ON, "covariance_error/all"}
+PARAMETERS: dict[str, tuple[dict[str, Any], set[str], set[str], set[str]]] = {
+    # edit: what reads it, what follows in both tools, phases of DVC
+    "a method": (
+        {"methods": {"rademacher_10": {"kind": "rademacher", "probes": 20}}},
+        {"sample/all", "covariance_error/all"},
+        {"mmd/all"},
+        {"sample", "evaluate", "report"},
+    ),
+    "training of heads": (
+        {"train": {"heads": {"learning_rate": 0.002}}},
+        {"heads/trained"},
+        HEADS_ON - {"heads/trained"},
+        {"train", "report"},
+    ),
+    "an evaluation": (
+        {"evaluate": {"mmd": {"bandwidths": [0.5, 1.5]}}},
+        {"mmd/all"},
+        set(),
+        {"evaluate", "report"},
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("files", "users", "downstream"),
-    [
-        (
-            "ocm_core/covariance/ocm.py",
-            HEADS_ON - {"evaluate_points/all"},
-            {"evaluate_points/all", "report/all"},
-        ),
-        (
-            "ocm_core/covariance/rademacher.py",
-            {"sample/all", "evaluate_covariance/all"},
-            {"evaluate_points/all", "report/all"},
-        ),
-        ("ocm_core/stages/report.py", {"report/all"}, set()),
-        ("ocm_core/covariance/sn.py ocm_core/networks/dit.py", set(), set()),
-    ],
-    ids=["ocm", "rademacher", "report", "not used"],
-)
-def test_edited_source(project: Project, files: str, users: set[str], downstream: set[str]) -> None:
+@pytest.mark.parametrize("edit", PARAMETERS)
+def test_an_edited_parameter(project: Project, edit: str) -> None:
+    changes, readers, downstream, phases = PARAMETERS[edit]
+    project.edit(changes)
+    stale = readers | downstream | {"report/all"}
+    assert project.stale_in_snakemake() == project.stale_in_status() == stale
+    assert project.changed_phases() == phases
+
+
+SOURCES: dict[str, tuple[str, set[str], set[str], set[str]]] = {
+    "ocm": (
+        "ocm_core/covariance/ocm.py",
+        HEADS_ON - {"mmd/all"},
+        {"mmd/all", "report/all"},
+        {"train", "sample", "evaluate", "report"},
+    ),
+    "sampling": (
+        "ocm_core/sampling/order.py",
+        {"sample/all"},
+        {"mmd/all", "report/all"},
+        {"sample"},
+    ),
+    "report": ("ocm_core/stages/report.py", {"report/all"}, set(), {"report"}),
+    "nobody's": (
+        "ocm_core/covariance/sn.py ocm_core/networks/dit.py ocm_core/pipeline/gpus.py "
+        "ocm_core/commands/run.py",
+        set(),
+        set(),
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", SOURCES)
+def test_an_edited_source(project: Project, edit: str) -> None:
+    files, users, downstream, phases = SOURCES[edit]
     for name in files.split():
-        with (project.root / name).open("a") as source:
-            source.write("\n# edited\n")
+        project.append(name, "\n# edited\n")
     assert project.stale_in_snakemake() == project.stale_in_status() == users | downstream
-    assert project.changed_in_dvc() == users
+    assert project.changed_phases() == phases
+
+
+def test_an_artifact_that_was_made_again_makes_its_readers_stale(project: Project) -> None:
+    """By content: other bytes of an input, and nothing else has changed."""
+    project.run("ocm", "run", "score", NAME, "trained")
+    assert project.stale_in_status() == set(), "the same bytes"
+    manifest = project.folder("score/trained") / "manifest.json"
+    manifest.write_text(manifest.read_text() + " ")
+    assert project.states()["score/trained"] == "stale: its manifest is damaged"
+    assert project.states()["heads/trained"].startswith("stale: made with other inputs; score/")
 
 
 def test_status_says_what_each_artifact_waits_for(project: Project) -> None:
     assert project.stale_in_snakemake() == project.stale_in_status() == set()
-    assert "toy_mog9 numbers: current" in project.run("ocm", "status").splitlines()
-    project.change({"train": {"heads": {"learning_rate": 0.002}}})
+    assert project.states()["results"] == "up to date"
+    project.edit({"train": {"heads": {"learning_rate": 0.002}}})
+    states = project.states()
+    assert states["results"] == "stale: made with other train.heads"
+    assert states["moments/trained"] == "up to date"
+    assert states["heads/trained"] == "stale: made with other parameters"
+    assert states["sample/all"] == "stale: heads/trained is stale"
+    assert states["mmd/all"] == "stale: sample/all is stale"
     said = project.run("ocm", "status").splitlines()
-    assert "toy_mog9 numbers: stale: made with other train.heads" in said
-    assert "toy_mog9 moments/learned: current" in said
-    assert "toy_mog9 heads/learned: stale: made with other parameters" in said
-    assert "toy_mog9 sample/all: stale: heads/learned is stale" in said
-    assert "toy_mog9 evaluate_points/all: stale: sample/all is stale" in said
-
-
-def test_a_flipped_bit_in_a_shard_is_found_and_the_shard_is_named(project: Project) -> None:
-    shard = "artifacts/toy_mog9/encode/all/train.zarr/x/c/0/0"
-    content = bytearray((project.root / shard).read_bytes())
-    content[len(content) // 2] ^= 1 << 3
-    (project.root / shard).write_bytes(content)
-    for command in (("verify", "toy_mog9"), ("run", "moments", "toy_mog9", "learned")):
-        said = project.run("ocm", *command, fails=True)
-        assert f"{shard}: changed, its sha256 is not the manifest's" in said
+    assert f"{NAME} sample/all: stale: heads/trained is stale" in said
 
 
 def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
     """Without Snakemake's records a changed parameter would go unnoticed upstream."""
-    project.change({"train": {"score": {"learning_rate": 0.002}}})
-    said = project.run("ocm", "run", "moments", "toy_mog9", "learned", fails=True)
-    assert "artifacts/toy_mog9/score/learned: stale: made with other parameters" in said
-    assert "snakemake --cores 1 --force artifacts/toy_mog9/score/learned/manifest.json" in said
-    said = project.run("ocm", "run", "evaluate_points", "toy_mog9", fails=True)
-    assert "artifacts/toy_mog9/sample/all: stale: score/learned, moments/learned and 1 more" in said
+    project.edit({"train": {"score": {"learning_rate": 0.002}}})
+    score = f"artifacts/{NAME}/train/score/trained"
+    said = project.run("ocm", "run", "moments", NAME, "trained", fails=True)
+    assert f"{score}: stale: made with other parameters" in said
+    assert f"snakemake --cores 1 --force {score}/manifest.json" in said
+    said = project.run("ocm", "run", "mmd", NAME, fails=True)
+    assert f"artifacts/{NAME}/sample/sample/all: stale: score/trained, " in said
+    assert " and 1 more are stale" in said
+
+
+def test_a_flipped_bit_is_found_and_its_file_is_named(project: Project) -> None:
+    """Its time may be what it was: what is recorded or read is looked at."""
+    shard = flip(next((project.folder("encode/all") / "train.zarr/x/c").rglob("0")))
+    name, lock = str(shard.relative_to(project.root)), (project.root / "dvc.lock").read_text()
+    for command in (("verify", NAME), ("run", "moments", NAME, "trained"), ("sync",)):
+        said = project.run("ocm", *command, fails=True)
+        assert f"{name}: changed, its sha256 is not the manifest's" in said
+    assert (project.root / "dvc.lock").read_text() == lock
+
+
+def flip(file: Path) -> Path:
+    """Flip a bit and keep the times."""
+    while file.is_dir():
+        file = next(file.iterdir())
+    content, times = bytearray(file.read_bytes()), file.stat()
+    content[len(content) // 2] ^= 1 << 3
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return file
+
+
+def test_missing_extra_and_edited_files_are_found(project: Project) -> None:
+    encoded = project.folder("encode/all")
+    (encoded / "stray").touch()
+    (encoded / "test.zarr/zarr.json").unlink()
+    manifest = project.folder("mmd/all") / "manifest.json"
+    manifest.write_text(
+        manifest.read_text().replace("x86_64", "x86_65").replace('"torch": "', '"torch": "0')
+    )
+    with (project.root / f"reports/{NAME}/results.csv").open("a") as table:
+        table.write("\n")
+    said = project.run("ocm", "verify", fails=True)
+    assert "encode/all/stray: extra" in said and "zarr.json: missing" in said
+    assert "mmd/all/manifest.json: damaged: not as it was written" in said
+    assert f"reports/{NAME}/results.csv: changed" in said
+    assert "4 differences" in said

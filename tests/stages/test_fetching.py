@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,10 @@ from zipfile import ZipFile
 import pytest
 import torch
 
+from ocm_core.checkpoints import registry
 from ocm_core.errors import OcmError
 from ocm_core.features import inception
+from ocm_core.io.fetch import LOCK_FILE
 from ocm_core.latents.fetching import vae_named
 from ocm_core.latents.vae import CONFIG, WEIGHTS
 from ocm_core.stages import fetch_features, fetch_score, fetch_vae
@@ -23,7 +26,6 @@ from tests.latents.tiny import saved
 from tests.metrics.tiny_inception import TinyInception
 
 FILE = inception.FOLDER / inception.FILE
-LOCK = inception.LOCK.path
 TRUSTED = "taken on trust: its authors publish no digest"
 
 
@@ -48,7 +50,7 @@ def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Inception's file where the stage downloads it from."""
     file = place / "elsewhere.pt"
     torch.jit.script(TinyInception()).save(file)
-    monkeypatch.setattr(inception, "URL", file.as_uri())
+    monkeypatch.setattr(inception, "SOURCE", replace(inception.SOURCE, url=file.as_uri()))
     return file
 
 
@@ -74,7 +76,7 @@ def test_a_refused_download_of_inception_is_neither_kept_nor_recorded(
     damage(elsewhere)
     with pytest.raises(OcmError, match=message):
         fetch_features.run(job())
-    assert not FILE.exists() and not LOCK.exists()
+    assert not FILE.exists() and not LOCK_FILE.exists()
     elsewhere.write_bytes(whole)
     fetch_features.run(job())
     assert FILE.read_bytes() == Path("artifact", inception.FILE).read_bytes() == whole
@@ -86,7 +88,7 @@ def test_a_damaged_file_that_was_put_there_by_hand_is_refused_and_stays(elsewher
     elsewhere.rename(FILE)
     with pytest.raises(OcmError, match="the CRC of"):
         fetch_features.run(job())
-    assert FILE.exists() and not LOCK.exists()
+    assert FILE.exists() and not LOCK_FILE.exists()
 
 
 def said_of(run: Callable[[], None], caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -112,8 +114,8 @@ def test_a_checkpoint_is_taken_on_trust_once(
     source = write(entry.source(), weights(entry), place / "elsewhere.pth")
     choice = SimpleNamespace(name=entry.name, origin="published", file=None, url=source.as_uri())
     params = SimpleNamespace(checkpoint=choice, family=entry.family, config=entry.config)
-    monkeypatch.setattr(fetch_score, "trunk", lambda experiment: params)
-    monkeypatch.setattr(fetch_score, "checkpoint_named", lambda name: entry)
+    monkeypatch.setattr(fetch_score, "published_params", lambda experiment: params)
+    monkeypatch.setattr(registry, "checkpoint_named", lambda name: entry)
     run = said_of(lambda: fetch_score.run(job(network=None)), caplog)
     assert run == [f"checkpoints/{entry.name}/{entry.source().file}"]
 
@@ -127,4 +129,4 @@ def test_an_autoencoder_is_taken_on_trust_once(
     choice = SimpleNamespace(origin="published", name=entry.name, config=TINY_VAE, url=url)
     encode = SimpleNamespace(latent=SimpleNamespace(vae=choice))
     run = said_of(lambda: fetch_vae.run(job(encode=encode)), caplog)
-    assert run == [f"checkpoints/{entry.name}/{name}" for name in (CONFIG, WEIGHTS)]
+    assert sorted(run) == [f"checkpoints/{entry.name}/{name}" for name in (CONFIG, WEIGHTS)]

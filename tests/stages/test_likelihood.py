@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 import torch
-import xarray as xr
 
-from ocm_core.artifacts.results import load as load_results
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.networks.mixture import MixtureScore
-from ocm_core.params.document import validate
-from ocm_core.params.resolved import load
 from ocm_core.pipeline.job import Job
-from ocm_core.stages import evaluate_likelihood as stage
+from ocm_core.pipeline.stage import Task
+from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import likelihood as stage
+from tests.stages.jobs import experiment_with, job_of
 
 IMAGES = 23
 POINTS = torch.linspace(-1, 1, 2 * IMAGES).view(IMAGES, 2)
+METHODS = ["beta", "exact_diag"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class InTurn(Rank):
 @pytest.fixture(autouse=True)
 def _inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = an_experiment()
-    levels = schedule.build(experiment.schedule.kind, experiment.schedule.steps)
+    levels = schedule.of_experiment(experiment)
     denoiser = Denoiser(MixtureScore(mixture(experiment.data), levels).eval(), levels)
     monkeypatch.setattr(stage, "open_split", lambda job, split: POINTS)
     monkeypatch.setattr(
@@ -51,47 +51,47 @@ def _inputs(monkeypatch: pytest.MonkeyPatch) -> None:
         "read_rows",
         lambda job, split, rows, labelled: (POINTS[rows.start : rows.stop], None),
     )
-    monkeypatch.setattr(stage, "load_denoiser", lambda job, score, labels: denoiser)
-    monkeypatch.setattr(stage, "optimal_chains", lambda job, score: {})
+    monkeypatch.setattr(
+        "ocm_core.stages._denoiser.load_denoiser", lambda job, score, labels: denoiser
+    )
+    monkeypatch.setattr(stage, "optimal_timesteps", lambda job, score: {})
 
 
-def an_experiment():
-    tree = load("toy_mog9").model_dump(mode="json")
-    tree["network"]["scores"] = ["true"]
-    chosen = {"methods": ["beta", "exact_diag"], "chains": {"ddpm": {"kind": "even"}}}
-    tree["evaluate"]["likelihood"] |= {**chosen, "steps": [2, 5], "batch_size": 5}
-    experiment = validate(tree, Path("some.yaml"))
-    methods = {label: experiment.methods[label] for label in chosen["methods"]}
-    return experiment.model_copy(update={"methods": methods})
+def an_experiment() -> Experiment:
+    chosen = [
+        "network.scores=[exact]",
+        f"evaluate.likelihood.methods=[{','.join(METHODS)}]",
+        "evaluate.likelihood.timesteps={even: {kind: even}}",
+        "evaluate.likelihood.nfe=[2,5]",
+        "evaluate.likelihood.batch_size=5",
+        f"train.timesteps.methods=[{','.join(METHODS)}]",
+    ]
+    return experiment_with("toy_mog9", chosen, METHODS)
 
 
-def a_job(folder: Path) -> Job:
-    for name in ("artifact", "state"):
-        (folder / name).mkdir(parents=True)
-    state = folder / "state"
-    return Job(an_experiment(), stage.__name__, "all", {}, folder / "artifact", state, {}, "cpu")
-
-
-def run(job: Job, rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "current_rank", lambda: rank)
+def run(place: Path, rank: Rank, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr("ocm_core.distributed.current_rank", lambda: rank)
+    job = job_of(an_experiment(), Task("likelihood"), place)
     stage.run(job)
+    return job
 
 
 @pytest.mark.parametrize("processes", [2, 3, 7])
 def test_several_compute_what_one_computes(
     processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone, shared = a_job(tmp_path / "alone"), a_job(tmp_path / "shared")
-    run(alone, Rank(), monkeypatch)
+    alone = run(tmp_path / "alone", Rank(), monkeypatch)
     batches = [range(first, min(first + 5, IMAGES)) for first in range(0, IMAGES, 5)]
     for index in reversed(range(processes)):
-        run(shared, InTurn(index, processes, batches), monkeypatch)
-    one, several = load_results(alone.folder), load_results(shared.folder)
-    xr.testing.assert_identical(one, several)
-    assert not one["nll"].isnull().any()
+        shared = run(tmp_path / "shared", InTurn(index, processes, batches), monkeypatch)
+    one, several = (stage.Bounds(job.folder).load() for job in (alone, shared))
+    assert [*one] == [*several]
+    assert {row.measure for row in one} >= {"bits_per_dim", "bits_per_dim_prior"}
+    assert all(row.value == row.value for row in one), "no NaN"
     assert len([*shared.state.iterdir()]) == len(batches)
 
 
 def test_what_is_lost_meanwhile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OcmError, match=r"bits-true-5.*lost while others were computed"):
-        run(a_job(tmp_path / "one"), InTurn(0, 2, [range(5), range(5, 10)]), monkeypatch)
+    batches = [range(5), range(5, 10)]
+    with pytest.raises(OcmError, match=r"bits-exact-5.*lost while others were computed"):
+        run(tmp_path / "one", InTurn(0, 2, batches), monkeypatch)

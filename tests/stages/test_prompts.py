@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from ocm_core.artifacts import prompts
-from ocm_core.artifacts.prompts import TextEncoder
 from ocm_core.checkpoints.diffusers_folder import describe
-from ocm_core.datasets.interface import ArraySplit, DataSet
+from ocm_core.checkpoints.diffusers_models import TextEncoder
+from ocm_core.datasets.base import ArraySplit, DataSet
 from ocm_core.errors import OcmError
+from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import TextParams
-from tests.starting.folders import write_stable_diffusion
+from ocm_core.stages import _prompts as prompts
+from tests.init.folders import write_stable_diffusion
+from tests.stages.jobs import job_of
 
 CAPTIONS = {"train": ["a dog", "a cat", "a dog", "x"], "test": ["a cat", "an ox"]}
 ROWS = ["a cat", "a dog", "an ox", "x", ""]
@@ -36,27 +38,21 @@ def data() -> DataSet:
     return DataSet(splits, 256, {"archives": {}})
 
 
-def job_of(folder: Path, place: Path, part: str) -> Any:
+def prompts_job(folder: Path, place: Path, part: str) -> Any:
     found = describe(folder).text
     assert found is not None
     text = TextParams(path=str(folder), digest=found.digest, tokens=found.tokens, width=found.width)
     latent = SimpleNamespace(text=text, batch_size=2)
-    (place / part).mkdir(parents=True, exist_ok=True)
-    return SimpleNamespace(
-        experiment=SimpleNamespace(encode=SimpleNamespace(latent=latent)),
-        part=part,
-        folder=place / part,
-        device="cpu",
-        progress=lambda items, what: iter(items),
-        inputs={f"encode/{n}of2": place / f"{n}of2" for n in (1, 2)},
-    )
+    experiment = SimpleNamespace(encode=SimpleNamespace(latent=latent))
+    folders = {Task("encode", f"{n}of2"): place / f"{n}of2/artifact" for n in (1, 2)}
+    return job_of(experiment, Task("encode", part), place / part, folders)
 
 
 def test_rows_are_written_by_several_jobs_and_found_by_label(
     folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "SHARD", 2)
-    jobs = [job_of(folder, tmp_path, part) for part in ("1of2", "2of2")]
+    jobs = [prompts_job(folder, tmp_path, part) for part in ("1of2", "2of2")]
     assert sum(prompts.write(job, data) for job in jobs) == len(ROWS)
     expected, label = TextEncoder.load(folder)(ROWS), torch.tensor([4, 1, 1, 0])
     for held in (2**30, 0):  # on the device, or from the disk
@@ -70,7 +66,7 @@ def test_a_killed_job_encodes_only_what_is_missing(
     folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "SHARD", 2)
-    job, encode, seen = job_of(folder, tmp_path, "all"), TextEncoder.__call__, []
+    job, encode, seen = prompts_job(folder, tmp_path, "all"), TextEncoder.__call__, []
 
     def dying(encoder: TextEncoder, texts: list[str]) -> torch.Tensor:
         seen.append(texts)
@@ -86,10 +82,10 @@ def test_a_killed_job_encodes_only_what_is_missing(
 
 
 def test_another_text_encoder_is_seen(folder: Path, data: DataSet, tmp_path: Path) -> None:
-    job = job_of(folder, tmp_path, "all")
+    job = prompts_job(folder, tmp_path, "all")
     changed = job.experiment.encode.latent.text.model_copy(update={"digest": "0" * 64})
     job.experiment.encode.latent.text = changed
-    with pytest.raises(OcmError, match="not the text encoder that the parameters were composed"):
+    with pytest.raises(OcmError, match="the text encoder has changed since the run was planned"):
         prompts.write(job, data)
 
 
@@ -97,7 +93,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(
     folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "SHARD", 2)
-    job, free = job_of(folder, tmp_path, "all"), [10**9, 0, 10**9, 10**9]
+    job, free = prompts_job(folder, tmp_path, "all"), [10**9, 0, 10**9, 10**9]
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop(0)))
     with pytest.raises(OcmError, match=r"prompts\.zarr: .* are still to be written, and the disk"):
         prompts.write(job, data)

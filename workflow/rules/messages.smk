@@ -5,7 +5,7 @@ from datetime import datetime
 
 from snakemake.logging import ColorizingTextHandler, logger
 
-from ocm_core.pipeline.run_messages import OwnLines, PlainMessages
+from ocm_core.pipeline.messages import OwnLines, PlainMessages
 
 logger.addFilter(PlainMessages(lambda: workflow.local_exec))
 for handler in logger.handlers:
@@ -14,28 +14,44 @@ for handler in logger.handlers:
 
 
 def planned():
-    """The experiment and the task of each job of this run, inputs first."""
+    """The graph and the task of each job of this run, inputs first."""
     run = set(workflow.dag.needrun_jobs(exclude_finished=False))
     ordered = (job for level in workflow.dag.toposorted() for job in level)
-    stages = (job for job in ordered if job.rule.name in table.BY_NAME)
-    return [task_of(job.wildcards) for job in stages if job in run]
+    jobs = (job for job in ordered if job in run and job.rule.name in stages())
+    return [task_of(job.wildcards) for job in jobs]
 
 
-def announce():
-    """How long the run will take."""
-    from ocm_core.planning.run_time import expectation
+def begin():
+    """Look at what only diffusers can tell, and say how long the run will take."""
+    from ocm_core.doctor.times import expected_time
+    from ocm_core.params.check import check_solvers
 
-    if not workflow.touch and len(todo := planned()) > 1:
-        print(expectation(todo, workflow.cores or 1), file=sys.stderr, flush=True)
+    todo = planned()
+    for graph in dict.fromkeys(graph for graph, _ in todo):
+        check_solvers(graph.experiment)
+    if not workflow.touch and len(todo) > 1:
+        logger.info(expected_time(todo, workflow.cores or 1))
 
 
 def conclude():
-    """Which page to open, after Snakemake's own last words."""
-    from ocm_core.planning.run_time import duration
+    """Let DVC's record follow, and say which page to open, after Snakemake's own last words."""
+    from ocm_core.doctor.times import duration
+    from ocm_core.pipeline.sync import record
 
-    made = [f"reports/{e.name}.html" for e, task in planned() if task.stage == "report"]
-    if made and not workflow.touch:
+    logger.info(record())
+    names = [g.experiment.name for g, task in planned() if task.stage == "report"]
+    if names and not workflow.touch:
         took = duration((datetime.now() - workflow.start_time).total_seconds())
-        atexit.register(
-            print, f"done in {took}; open {' '.join(made)}", file=sys.stderr
-        )
+        pages = " ".join(f"reports/{name}.html" for name in names)
+        atexit.register(print, f"done in {took}; open {pages}", file=sys.stderr)
+
+
+check_asked()
+
+
+onstart:
+    begin()
+
+
+onsuccess:
+    conclude()

@@ -1,0 +1,84 @@
+"""An experiment's graph: its tasks, what each takes, and the files of code it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+
+from ocm_core.errors import OcmError, unknown
+from ocm_core.params.compose import compose
+from ocm_core.pipeline.sources import sources
+from ocm_core.pipeline.stage import Stage, Task, stages
+from ocm_core.schema.block import Params
+from ocm_core.schema.experiment import Experiment
+
+
+class Graph:
+    """The tasks of one experiment, inputs first."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.tasks = [
+            Task(stage.name, part)
+            for stage in stages().values()
+            for part in stage.parts_of(experiment)
+        ]
+        present = set(self.tasks)
+        self.inputs: dict[Task, list[Task]] = {
+            task: [
+                taken
+                for taken in dict.fromkeys(self.stage(task).takes(experiment, task.part))
+                if taken in present
+            ]
+            for task in self.tasks
+        }
+
+    def stage(self, task: Task) -> Stage[Params]:
+        return stages()[task.stage]
+
+    def find(self, stage: str, part: str) -> Task:
+        """Return the task of that name, or raise an error that lists the valid ones."""
+        if stage not in stages():
+            raise OcmError(f"stage {unknown(stage, stages())}")
+        valid = stages()[stage].parts_of(self.experiment)
+        name = self.experiment.name
+        if not valid:
+            raise OcmError(f"{name} has no stage {stage!r}: its parameters do not need it")
+        if part not in valid:
+            raise OcmError(f"part of stage {stage!r} of {name}: {unknown(part, valid)}")
+        return Task(stage, part)
+
+    def of_phase(self, phase: str) -> list[Task]:
+        return [task for task in self.tasks if self.stage(task).phase == phase]
+
+    def ancestry(self, wanted: Collection[Task]) -> list[Task]:
+        """Return the wanted tasks and everything that they rest on, inputs first."""
+        needed = set(wanted)
+        for task in reversed(self.tasks):
+            if task in needed:
+                needed.update(self.inputs[task])
+        return [task for task in self.tasks if task in needed]
+
+    def before(self, task: Task) -> list[Task]:
+        """Return the tasks that run first although this one reads nothing of theirs."""
+        return [node for node in self.tasks if node.stage in self.stage(task).after]
+
+    def keys(self, task: Task) -> list[str]:
+        return self.stage(task).keys(self.experiment, task.part)
+
+    def modules(self, task: Task) -> list[str]:
+        """Return where a task's code begins: its own file, and what its parameters choose."""
+        stage, experiment = self.stage(task), self.experiment
+        kinds = {experiment.methods[label].kind for label in stage.methods(experiment, task.part)}
+        methods = [f"ocm_core.covariance.{kind}" for kind in sorted(kinds)]
+        return [stage.module, *methods, *stage.plugins(experiment, task.part)]
+
+    def source_files(self, task: Task) -> list[Path]:
+        return sources(self.modules(task))
+
+
+@cache
+def graph_of(name: str) -> Graph:
+    """Return the graph of the experiment of that name, as `params/` has it now."""
+    return Graph(compose(name))

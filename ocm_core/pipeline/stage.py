@@ -1,0 +1,138 @@
+"""The declaration of a stage.
+
+Each file of `ocm_core/stages/` declares one `STAGE`. Snakemake's rules, DVC's phases, `ocm run`,
+`ocm doctor` and the documentation follow from these declarations. To list them imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
+
+from ocm_core.errors import OcmError
+from ocm_core.schema.block import Params
+
+if TYPE_CHECKING:
+    from ocm_core.results.measures import Measure
+    from ocm_core.schema.experiment import Experiment
+
+Phase = Literal["fetch", "encode", "train", "sample", "evaluate", "report"]
+PHASES: tuple[Phase, ...] = ("fetch", "encode", "train", "sample", "evaluate", "report")
+PACKAGE = "ocm_core.stages"
+CPUS_PER_GPU = 2  # one thread computes, one draws noise or reads the next batch
+
+Settings = TypeVar("Settings", bound=Params)
+
+
+class Task(NamedTuple):
+    """A node of an experiment's graph: one part of one stage, which makes one artifact."""
+
+    stage: str
+    part: str = "all"
+
+    def __str__(self) -> str:
+        return f"{self.stage}/{self.part}"
+
+
+class Work(NamedTuple):
+    """How much a task computes, counted in passes of one item through a network.
+
+    A step of training counts as three passes, a product with the Jacobian as two.
+    """
+
+    passes: float = 0.0
+    network: Literal["score", "vae", "features"] = "score"
+
+
+Names = Callable[["Experiment", str], Iterable[str]]
+
+
+def _nothing(experiment: Experiment, part: str) -> list[str]:
+    return []
+
+
+def _no_problems(experiment: Experiment) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Settings]):
+    """One step of the pipeline: when an experiment has it, what it takes, reads and costs."""
+
+    module: str  # `__name__` of its file, which names the stage
+    phase: Phase
+    params: type[Settings] | None = None  # the block `evaluate.NAME`, where it has one
+    parts: Callable[[Experiment], Sequence[str]] | None = None  # default: once, if it has its block
+    takes: Callable[[Experiment, str], Iterable[Task]] = lambda e, part: ()  # artifacts it reads
+    reads: tuple[str, ...] | Names = ()  # dotted keys of further parameters
+    methods: Names = _nothing  # labels of the covariance methods that it uses
+    plugins: Names = _nothing  # modules that its parameters choose
+    user_files: Callable[[Experiment], Sequence[str]] = lambda experiment: ()
+    after: tuple[str, ...] = ()  # stages that run before it although it reads nothing of theirs
+    shared: bool = False  # whether several processes can do one task together
+    gpu: bool | Callable[[Experiment], bool] = False
+    memory: int = 4_000  # MB of the host
+    local: bool = False  # on a cluster, runs where Snakemake itself runs
+    work: Callable[[Experiment, str], Work] = lambda experiment, part: Work()
+    check: Callable[[Experiment], Iterable[str]] = _no_problems  # combinations that make no sense
+    measures: tuple[Measure, ...] = ()  # what it adds to the results table
+
+    @property
+    def name(self) -> str:
+        return self.module.rpartition(".")[2]
+
+    @property
+    def about(self) -> str:
+        """The first line of its file."""
+        return (import_module(self.module).__doc__ or "").partition("\n")[0]
+
+    def parts_of(self, experiment: Experiment) -> list[str]:
+        """The parts that this experiment has; none if it does not need the stage."""
+        if self.parts is not None:
+            return list(self.parts(experiment))
+        return ["all"] if self.params is None or self.name in experiment.evaluate else []
+
+    def settings(self, experiment: Experiment) -> Settings:
+        """Return the stage's own block of parameters."""
+        if self.name not in experiment.evaluate:
+            raise OcmError(f"{experiment.name}: evaluate.{self.name} is not set")
+        return cast(Settings, experiment.evaluate[self.name])
+
+    def keys(self, experiment: Experiment, part: str) -> list[str]:
+        """Return every dotted parameter key that a task reads."""
+        own = [f"evaluate.{self.name}"] if self.params else []
+        reads = self.reads if isinstance(self.reads, tuple) else self.reads(experiment, part)
+        return [*own, *reads, *(f"methods.{label}" for label in self.methods(experiment, part))]
+
+    def computes_on_gpu(self, experiment: Experiment) -> bool:
+        return self.gpu if isinstance(self.gpu, bool) else self.gpu(experiment)
+
+    def gpus(self, experiment: Experiment, per_job: int) -> int:
+        """Return how many GPUs a task reserves; only a shared stage uses more than one."""
+        if not self.computes_on_gpu(experiment):
+            return 0
+        return per_job if self.shared else min(1, per_job)
+
+
+@cache
+def stages() -> Mapping[str, Stage[Params]]:
+    """Return every stage by name, ordered so that what a stage takes comes before it."""
+    package = import_module(PACKAGE)
+    names = (info.name for info in iter_modules(package.__path__) if info.name[0] != "_")
+    modules = (import_module(f"{PACKAGE}.{name}") for name in names)
+    declared = {module.STAGE.name: module.STAGE for module in modules}
+    order = {name: place for place, name in enumerate(package.ORDER)}
+    return dict(sorted(declared.items(), key=lambda item: _place(item[1], order)))
+
+
+def _place(stage: Stage[Params], order: Mapping[str, int]) -> tuple[int, int, str]:
+    """By phase; inside it as `ORDER` lists them, and stages that it does not list last."""
+    return PHASES.index(stage.phase), order.get(stage.name, len(order)), stage.name
+
+
+def of_phase(phase: str) -> Iterator[Stage[Params]]:
+    return (stage for stage in stages().values() if stage.phase == phase)

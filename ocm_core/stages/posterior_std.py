@@ -1,0 +1,130 @@
+"""Draw maps of √diag Cov[x_0 | x_t]: what heads predict, beside estimates from M probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.stage import Stage, Task, Work
+from ocm_core.schema.block import Choices, Count, Params, Seed
+from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads
+from ocm_core.stages.encode import encode_tasks, read_rows, unseen_split
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from numpy import ndarray
+
+    from ocm_core.covariance.interface import PosteriorMethod
+    from ocm_core.diffusion.denoiser import Denoiser
+    from ocm_core.pipeline.job import Job
+    from ocm_core.schema.experiment import Experiment
+
+
+class PosteriorStdParams(Params):
+    """Which timesteps, how many images, and how many probes stand beside the heads."""
+
+    times: Choices[Count] = [1, 5, 20, 50, 100, 200, 400, 800]
+    images: Count = 8
+    probes: Choices[Count] = [1, 10, 100, 1000]
+    seed: Seed = 7
+
+
+def _takes(experiment: Experiment, part: str) -> list[Task]:
+    from ocm_core.stages._denoiser import denoiser_tasks
+
+    methods = methods_with_heads(experiment)
+    return [*encode_tasks(experiment), *denoiser_tasks(experiment, methods)]
+
+
+def _work(experiment: Experiment, part: str) -> Work:
+    settings = STAGE.settings(experiment)
+    return Work(float(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes))))
+
+
+STAGE = Stage(
+    __name__,
+    "evaluate",
+    params=PosteriorStdParams,
+    takes=_takes,
+    reads=(*MODEL_KEYS, "head", "train.selection"),
+    methods=methods_with_heads,
+    plugins=lambda experiment, part: family_modules(experiment),
+    gpu=True,
+    memory=16_000,
+    work=_work,
+)
+
+
+class PosteriorStdMaps(Artifact):
+    """An array over (score, t, source, image, …); sources are x_t, methods and probes."""
+
+    def save(self, maps: xr.DataArray) -> None:
+        import warnings
+
+        from zarr.errors import UnstableSpecificationWarning
+
+        with warnings.catch_warnings():
+            # names of sources are text, for which Zarr 3 has a stable type only outside xarray
+            warnings.simplefilter("ignore", UnstableSpecificationWarning)
+            dataset = maps.to_dataset(name="std")
+            dataset.to_zarr(self.folder / "maps.zarr", mode="w", consolidated=False, zarr_format=3)
+
+    def load(self) -> xr.DataArray:
+        import xarray as xr
+
+        maps: xr.DataArray = xr.open_zarr(self.folder / "maps.zarr", consolidated=False)["std"]
+        return maps.load()
+
+
+def run(job: Job) -> None:
+    import numpy as np
+    import xarray as xr
+
+    from ocm_core.covariance import build_all
+    from ocm_core.covariance.interface import PosteriorMethod
+    from ocm_core.stages._denoiser import load_denoiser
+
+    experiment, settings = job.experiment, STAGE.settings(job.experiment)
+    methods = {
+        label: method
+        for label, method in build_all(experiment.methods).items()
+        if isinstance(method, PosteriorMethod)
+    }
+    split, maps = unseen_split(job), []
+    for score in experiment.network.scores:
+        denoiser = load_denoiser(job, score, methods)
+        times = job.progress(settings.times, f"deviations, {score} score")
+        maps.append(np.stack([_at(job, split, denoiser, methods, t) for t in times]))
+    sources = ["x_t", *methods, *(f"probes_{count}" for count in settings.probes)]
+    axes = [f"axis{i}" for i in range(len(experiment.shape))]
+    coords = {"score": list(experiment.network.scores), "t": settings.times, "source": sources}
+    dims = ["score", "t", "source", "image", *axes]
+    array = xr.DataArray(np.stack(maps), coords, dims, attrs={"split": split})
+    PosteriorStdMaps(job.folder).save(array)
+
+
+def _at(
+    job: Job, split: str, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int
+) -> ndarray:
+    """Return x_t, then √C of every method and number of probes; negative C is shown as 0."""
+    import numpy as np
+    import torch
+
+    from ocm_core.covariance.rademacher import probed
+    from ocm_core.diffusion.schedule import posterior_scale, q_sample
+    from ocm_core.rng.noise import NoiseFor, SampleNoise
+
+    settings = STAGE.settings(job.experiment)
+    rows = range(settings.images)
+    x0, label = read_rows(job, split, rows, denoiser.network.conditional)
+    shape = job.experiment.shape
+    noise = SampleNoise(settings.seed, rows, shape, job.device, NoiseFor.DEVIATION, t)
+    x = q_sample(x0, noise.normal(), *denoiser.schedule.marginal(t))
+    with torch.no_grad():
+        seen = denoiser.predict(x, t, label)
+        c = [method.c(seen) for method in methods.values()]
+        c += [probed(seen, noise, count) for count in settings.probes]
+    scale = posterior_scale(*denoiser.schedule.marginal(t))
+    deviations = [(scale * value).clamp(min=0).sqrt() for value in c]
+    return np.asarray(torch.stack([x, *deviations]).cpu().numpy())

@@ -1,71 +1,78 @@
-"""What the documents promise of few steps, held to the recorded numbers."""
+"""What the documents promise of few network evaluations, held to the table of results."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ocm_core.compare.recorded import recorded
-from ocm_core.compare.revisions import WorkingTree
-from ocm_core.overview.kept import is_current, read_kept
+from ocm_core.report.folder import read_folder
+from ocm_core.results.measures import measures
+from ocm_core.results.replicates import replicates
+from ocm_core.results.study import Study
 
 ROOT = Path(__file__).parents[1]
-MOST_BITS = {"K5": 2.50, "K10": 2.10, "K25": 2.02}
-OPTIMAL = "ddpm_optimal"
+MOST_BITS = {5: 2.50, 10: 2.10, 25: 2.02}
 BUDGETS = [5, 7, 10, 15, 20, 25]
-# Of a distance: set when the numbers were known. `mnist_latent` misses one standard error at 7, 10
-# and 15 evaluations, by less than this, and docs/results.md says so.
+# Of a distance: set when the numbers were known. `mnist_latent` misses one standard error in pairs
+# at 7, 10 and 15 evaluations, by less than this, and docs/results.md says so.
 LEVEL = 0.0025
-IN_PAIRS = re.compile(
-    r"in pairs: of (\d+) bounds [^.<]* a standard error of [^.<]*, (\d+) by more\."
-)
+
+
+def study(name: str) -> Study:
+    folder = read_folder(name, ROOT)
+    return Study(folder.results, folder.params, measures())
 
 
 @pytest.mark.parametrize("name", ["digits", "digits_seed2", "digits_seed3"])
-def test_few_steps_along_the_best_chain_are_enough(name: str) -> None:
-    numbers = recorded(WorkingTree(ROOT), name).numbers
-    found = {k: numbers["nll_bpd", OPTIMAL, "ocm_relative", k] for k in MOST_BITS}
-    assert {k: bits for k, bits in found.items() if bits > MOST_BITS[k]} == {}
+def test_few_of_the_best_timesteps_are_enough(name: str) -> None:
+    rows = study(name).results.select(
+        measure="bits_per_dim", timesteps="optimal", method="ocm_relative"
+    )
+    bits = {nfe: rows.value(nfe=nfe) for nfe in MOST_BITS}
+    assert {nfe: value for nfe, value in bits.items() if value > MOST_BITS[nfe]} == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "scores"), {"digits": 1, "digits_cosine": 1, "toy_mog9": 2, "toy_mog40": 2}.items()
-)
-def test_no_bound_is_better_on_the_even_chain(name: str, scores: int) -> None:
-    """Of any method, K and score, by more than one standard error of the difference in pairs."""
-    page = read_kept(ROOT, name)
-    assert is_current(ROOT, name, page)
-    found = IN_PAIRS.findall(page.html)
-    assert len(found) == scores
-    for bounds, worse in found:
-        assert int(bounds) >= 40
-        assert worse == "0"
+@pytest.mark.parametrize("name", ["digits", "digits_cosine", "toy_mog9", "toy_mog40"])
+def test_no_bound_is_better_on_even_timesteps(name: str) -> None:
+    """Of any method, nfe and score, by more than one standard error of the difference in pairs."""
+    found = study(name)
+    for score in found.scores:
+        rows = found.results.select(measure="bits_per_dim_difference", score=score)
+        assert len(rows) >= 40
+        assert [row for row in rows if row.value > (row.error or 0.0)] == []
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist_latent"])
 def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
-    """In recall at all; in distance by more than one standard error in pairs, and by 0.25 %.
+    """In recall at all; in distance by more than one standard error, and by 0.25 %.
 
     SDE-DPM-Solver++ 2M and our `ddpm` of order 2 are one algorithm: a timestep decides.
     """
-    page = read_kept(ROOT, name)
-    assert is_current(ROOT, name, page)
-    found = dict(_duels(page.html))
-    for budget in BUDGETS:
-        solver, gap, error = found["Fréchet distance", budget]
-        assert gap <= max(error, LEVEL * solver), f"distance with {budget} evaluations"
-        _, gap, _ = found["recall", budget]
-        assert gap > 0, f"recall with {budget} evaluations"
+    found = study(name)
+    frontier = found.frontier
+    assert frontier is not None
+    duels = {duel.nfe: duel for duel in frontier.duels()}
+    recalls = {duel.nfe: duel for duel in found.frontiers["recall", found.guidance].duels()}
+    for nfe in BUDGETS:
+        solver = frontier.columns[nfe].mean(duels[nfe].solver.label)
+        gap = duels[nfe].gap
+        assert gap.mean <= max(gap.error, LEVEL * solver), f"distance at nfe {nfe}"
+        assert recalls[nfe].gap.mean > 0, f"recall at nfe {nfe}"
 
 
-def _duels(html: str) -> Iterator[tuple[tuple[str, int], tuple[float, float, float]]]:
-    """By measure and budget: the best solver's mean, the best of ours less it, and the error."""
-    table = html.partition('aria-label="Table: frontier"')[2].partition("</table>")[0]
-    for row in table.split("<tr>")[2:]:
-        cells = [re.sub("<[^>]+>", "", cell) for cell in row.split("</td>")]
-        solver, gap, error = cells[-4:-1]
-        if gap and error:
-            yield (cells[0], int(cells[1])), (float(solver), float(gap), float(error))
+def test_the_table_of_the_readme_has_the_numbers_of_the_results() -> None:
+    text = (ROOT / "README.md").read_text()
+    [(name, measure, heads, body)] = re.findall(
+        r"^\| (\w+): (\w+) \|(.*)\n\|[- |]+\n((?:\| `.*\n)+)", text, re.MULTILINE
+    )
+    nfes = [int(nfe) for nfe in re.findall(r"nfe (\d+)", heads)]
+    results = read_folder(name, ROOT).results.select(measure=measure)
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| (.*) \|$", body, re.MULTILINE)
+    assert len(rows) == len(body.splitlines()) > 5
+    for sampler, method, figures in rows:
+        for nfe, figure in zip(nfes, figures.split(" | "), strict=True):
+            values = replicates(results.select(sampler=sampler, method=method, nfe=nfe))
+            decimals = len(figure.partition(".")[2])
+            assert f"{values.estimate.mean:.{decimals}f}" == figure, f"{sampler}.{method}, {nfe}"

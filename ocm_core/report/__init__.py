@@ -1,11 +1,7 @@
-"""From the results of an experiment to its page, its metrics and its plot data.
+"""From `reports/NAME/` to its page, the index of all pages, and back: nothing here runs a model.
 
-Public: `toy_page` and `image_page` (the two kinds of page), `metrics` (the numbers that commits are
-compared by) and `plot_data` (what `dvc plots` draws). Pages are made in layers, each of which knows
-only those above it in this list:
-
-- `page`: a page as data, and its rendering into one HTML file;
-- `statistics`: means, errors and comparisons of methods, without a word of layout;
-- `figures`, `tables`, `claims`: the parts of a page;
-- `shared_sections`, `toy_page`, `image_page`: which parts there are, in which order.
+Public, in the order of reading: `folder` (what a folder holds), `write` (how the stage `report`
+writes one), `figures`, `samples`, `tables` and `paper` (parts of a page), `page` (the page of an
+experiment), `index` (all of them), `document` and `render` (a page as data, and as HTML),
+`result_table` (tables that people copy), `charts`, `pictures` and `style`.
 """

@@ -1,67 +1,31 @@
-"""Pages of real runs in a real browser."""
+"""Pages of the committed folders, rendered once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import NAME, Project, empty, finished, made_by_snakemake, shelf
+from ocm_core.report.folder import read_folder
+from ocm_core.report.index import index
+from ocm_core.report.page import page
+from ocm_core.report.render import render
 
-__all__ = ["empty", "finished", "made_by_snakemake", "shelf"]  # fixtures
-
-SHORT = {"iterations": 40, "checkpoint_every": 40}
-FEW_COSTS = {"points": 6, "images": 8, "batch_size": 8}
-GRID = [{"steps": [2, 5], "guidance": [1.0]}]
-ANCESTRAL = {
-    **{"kind": "ddpm", "eta": 1.0, "rederive_eps": False},
-    **{"chain": {"kind": "even"}, "last_sigma": 1.0},
-}
-OVERLAYS = {
-    "tiny_digits": {
-        "defaults": ["digits", {"override /sample": "smoke"}],
-        "train": {"score": SHORT, "heads": SHORT, "classifier": SHORT, "moments": {"draws": 4}},
-        "sample": {
-            "count": 32,
-            "seeds": [0, 1],
-            "split": [],
-            "samplers": {
-                "ddpm": {"grids": GRID},
-                "probes": {**ANCESTRAL, "grids": GRID[:1], "methods": ["rademacher_1"]},
-                "ddim": {"grids": GRID},
-                "quality": {
-                    **{"kind": "preset", "name": "quality"},
-                    **{"grids": GRID, "methods": ["delta"]},
-                },
-                "unipc": {
-                    **{"kind": "diffusers", "scheduler": "UniPCMultistepScheduler"},
-                    **{"grids": GRID},
-                },
-            },
-        },
-        "evaluate": {
-            "chains": FEW_COSTS,
-            "likelihood": {
-                "steps": [2, 5],
-                "images": 16,
-                "batch_size": 16,
-                "fewer": {"rademacher_100": [2]},
-            },
-            "deviation": {"times": [1, 800], "images": 2, "probes": [1, 10]},
-            "cost": {"batch_size": 8, "repeats": 2},
-        },
-    },
-}
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def page_of(made_by_snakemake: Project, finished: Callable[..., Project]) -> Callable[[str], Path]:
-    """The page of an experiment, which is run if no test has run it yet."""
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page of an experiment as a file, or the index."""
+    folder = tmp_path_factory.mktemp("pages")
 
-    def find(name: str) -> Path:
-        toy = name == NAME
-        project = made_by_snakemake if toy else finished(name, OVERLAYS.get(name))
-        return project.root / f"reports/{name}.html"
+    @cache
+    def made(name: str) -> Path:
+        html = index(ROOT) if name == "index" else render(page(read_folder(name, ROOT)))
+        file = folder / f"{name}.html"
+        file.write_text(html, "utf-8")
+        return file
 
-    return find
+    return made

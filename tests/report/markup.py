@@ -7,31 +7,20 @@ from html.parser import HTMLParser
 
 from plotly.offline import get_plotlyjs
 
-ATTACK = "</title><script>alert(1)</script><img src=x onerror=alert(2)>"
-
 
 class Elements(HTMLParser):
-    """Every element with its attributes, and the text of the scripts."""
+    """Every element with its attributes."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:
-        if self.elements and self.elements[-1][0] == "script":
-            self.scripts.append(data)
-
     def having(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
-
-    @property
-    def tags(self) -> list[str]:
-        return [tag for tag, _ in self.elements]
 
 
 def without_plotly(html: str) -> str:

@@ -1,4 +1,4 @@
-"""What MkDocs shows beside docs/: the README as the first page, the reports, examples, the API."""
+"""MkDocs hooks: the README as the first page, reports, examples, the API, and tables of results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from tables import filled  # MkDocs looks for it beside this file
 
-from ocm_core.overview.gallery import gallery
+from ocm_core.report.index import site
+from ocm_core.stages.report import all_measures
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE")  # what the README links to
@@ -19,7 +21,7 @@ _LIST_AFTER_TEXT = re.compile(r"^((?!- |\d+\. )\S.*)\n(?=- |\d+\. )", re.MULTILI
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    written = gallery(ROOT, home="../index.html") | reference()
+    written = site(ROOT, "../index.html", all_measures()) | reference()
     written |= {"index.md": readme(), "examples.md": examples()}
     written |= {name: (ROOT / name).read_text() for name in BESIDE}
     for address, content in written.items():
@@ -28,8 +30,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """MkDocs wants a blank line before a list, which GitHub does not."""
-    parts = _FENCED.split(markdown)
+    """Fill in tables of results; put the blank line before a list that GitHub does not want."""
+    parts = _FENCED.split(filled(markdown, ROOT))
     return "".join(
         part if part.startswith("```") else _LIST_AFTER_TEXT.sub(r"\1\n\n", part) for part in parts
     )

@@ -1,4 +1,4 @@
-"""The pictures of README.md, from the kept pages in a browser: `make pictures`.
+"""The pictures of README.md, from the pages in a browser: `make pictures`.
 
 docs/pictures/reports.png is the index of all experiments, digits.png the first screen of a page.
 """
@@ -16,8 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from ocm_core.errors import OcmError
-from ocm_core.overview.gallery import gallery
-from ocm_core.overview.kept import kept_file
+from ocm_core.report.index import site
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs/pictures"
@@ -32,11 +31,10 @@ _DRAWN = """() => [...document.querySelectorAll(".plot")]
 
 
 def write(folder: Path, files: Mapping[str, str], browser: Browser) -> list[Path]:
-    """Every picture; `files` are those of the gallery."""
+    """Every picture; `files` are those of the site."""
     for picture, page in PICTURES.items():
         if f"reports/{page}.html" not in files:
-            name = kept_file(page)
-            raise OcmError(f"{name}: missing, and {picture} is made of it; run `ocm keep {page}`")
+            raise OcmError(f"reports/{page}/: missing, and {picture} is made of it")
     with TemporaryDirectory() as scratch:
         for address, text in files.items():
             file = Path(scratch, address)
@@ -69,7 +67,7 @@ def main() -> None:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         raise OcmError(f"no browser: none of {', '.join(PROGRAMS)} is installed")
-    files = gallery(ROOT, home="")
+    files = site(ROOT, home="")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program)
         for picture in write(FOLDER, files, browser):

@@ -1,0 +1,362 @@
+"""The paper's claims as rows of data, each decided from the table of results and its errors.
+
+A claim is checked in every setting that it is about, and has the verdict of its worst case. One
+whose measure the table does not have is left out; one whose methods it does not have is undecided.
+Heads are compared within one family (see `Study.family_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from math import inf, isfinite
+from typing import Literal
+
+from ocm_core.results.replicates import NOISE, Comparison, Estimate
+from ocm_core.results.study import Columns, Setting, Study, line
+from ocm_core.text import listed
+
+Relation = Literal["below", "above", "much below", "best", "worst", "equals", "not above", "falls"]
+MUCH = 1.0  # bits per dimension
+OTHERS, FIXED = ("*",), ("fixed",)  # all other methods; the best fixed variance
+_MOST = 4  # columns whose numbers a case lists
+
+
+class Verdict(IntEnum):
+    """From best to worst, so that the worst of several is their maximum."""
+
+    HOLDS = 0
+    NOISE = 1
+    UNDECIDED = 2
+    FAILS = 3
+
+    @property
+    def words(self) -> str:
+        """Return what a reader sees."""
+        return ("holds", "within noise", "undecided", "does not hold")[self]
+
+
+@dataclass(frozen=True)
+class ClaimCase:
+    """One setting where a claim was checked."""
+
+    where: str
+    numbers: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """A claim of the paper, with the verdict of its worst case."""
+
+    key: str
+    short: str  # for the first screen
+    text: str
+    cases: tuple[ClaimCase, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the worst verdict."""
+        return max(case.verdict for case in self.cases)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The settings and columns that a claim is about; None means any."""
+
+    sampler: str | None = None
+    score: str | None = None
+    guided: bool | None = None
+    plane: bool | None = None  # whether data are points of a plane
+    nfe: tuple[float, float] = (0, inf)  # from, to
+    fewest: bool = False  # at the smallest nfe only
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row: `left` stands in a `relation` to each of `right`, by a measure."""
+
+    key: str
+    measure: str
+    where: Where
+    left: str  # a method, or {ocm}, {npr}, {sn} for the heads of the family
+    relation: Relation
+    right: tuple[str, ...]
+    short: str
+    text: str
+
+
+FEW = Where(nfe=(5, 10))
+FEW_IMAGES = Where(nfe=(5, 10), plane=False)
+CLAIMS = (
+    Claim(
+        *("a", "bits_per_dim", Where(nfe=(25, inf), plane=False), "{ocm}", "best", OTHERS),
+        "{ocm}'s lowest NLL from nfe 25 on",
+        "From nfe 25 on, {ocm} has the lowest NLL, or is within one standard error of it.",
+    ),
+    Claim(
+        *("b", "bits_per_dim", FEW_IMAGES, "{ocm}", "below", ("analytic", "beta")),
+        "{ocm}'s lower NLL than analytic's and beta's at small nfe",
+        "At nfe 5 to 10, {ocm} has a lower NLL than analytic and beta.",
+    ),
+    Claim(
+        *("c", "bits_per_dim", FEW_IMAGES, "{ocm}", "much below", ("{sn}", "beta_tilde")),
+        "much higher NLL of {sn} and beta_tilde at small nfe",
+        f"At nfe 5 to 10, the NLL of {{sn}} and of beta_tilde is more than {MUCH:g} bits/dim above "
+        "that of {ocm}.",
+    ),
+    Claim(
+        *("d", "bits_per_dim", Where(plane=False), "*", "falls", OTHERS),
+        "NLL falling with nfe",
+        "NLL falls with nfe, for every method.",
+    ),
+    Claim(
+        *("e", "frechet", Where("ddpm", nfe=(0, 10)), "beta", "worst", OTHERS),
+        "beta's worst {name} at small nfe",
+        "Up to nfe 10, beta has the highest {name} with DDPM.",
+    ),
+    Claim(
+        *("f", "frechet", Where("ddpm"), "{ocm}", "best", OTHERS),
+        "{ocm}'s best {name} with DDPM",
+        "At every nfe, {ocm} has the lowest {name} with DDPM, or is within one standard error.",
+    ),
+    Claim(
+        *("g", "recall", Where("ddpm", guided=False, nfe=(5, 10)), "{ocm}", "above"),
+        ("beta_tilde",),
+        "{ocm}'s higher recall than beta_tilde's at small nfe",
+        "At nfe 5 to 10, {ocm} has a higher recall than beta_tilde.",
+    ),
+    Claim(
+        *("h", "recall", Where(guided=True, fewest=True), "{ocm}", "above"),
+        ("beta_tilde", "delta"),
+        "{ocm}'s higher recall at every guidance",
+        "At the smallest nfe and every guidance scale, {ocm} has a higher recall than beta_tilde "
+        "(DDIM: delta).",
+    ),
+    Claim(
+        *("i", "covariance_error", Where(score="exact"), "{ocm}", "not above", ("{npr}", "{sn}")),
+        "{ocm}'s lower covariance error with the exact score",
+        "With the exact score, {ocm} has a lower covariance error than {npr} and {sn} at every t.",
+    ),
+    Claim(
+        *("j", "covariance_error", Where(score="trained"), "{ocm}", "not above", ("{npr}", "{sn}")),
+        "{ocm}'s lower covariance error with the trained score",
+        "With the trained score, {ocm} has a lower covariance error than {npr} and {sn} at every "
+        "t.",
+    ),
+    Claim(
+        *("k", "mmd", Where(nfe=(5, inf)), "{ocm}", "equals", ("exact_diag",)),
+        "{ocm} as good as exact_diag from nfe 5 on",
+        "From nfe 5 on, {ocm} samples as well as exact_diag, within sampling noise.",
+    ),
+    Claim(
+        *("l", "mmd", FEW, "{ocm}", "below", FIXED),
+        "{ocm} better than fixed variances at small nfe",
+        "At nfe 5 to 10, {ocm} beats the best fixed variance.",
+    ),
+    Claim(
+        *("m", "mmd", Where(nfe=(10, 10)), "exact_full", "below", ("exact_diag",)),
+        "exact_full better than exact_diag at nfe 10",
+        "At nfe 10, exact_full beats exact_diag.",
+    ),
+    Claim(
+        *("n", "mmd", Where(nfe=(2, 3)), "{ocm}", "not above", ("beta", "delta")),
+        "sensible samples at nfe 2 and 3",
+        "Nfe 2 and 3 are finite for every method, and {ocm} is not worse than beta (DDIM: delta).",
+    ),
+)
+
+RULE = (
+    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, or over "
+    "the blocks of a jackknife, in pairs that share their starting noise; for NLL and covariance "
+    "errors over test data, as of independent runs. What is near the best, or as good as something "
+    "else, is told by the noise of independent runs. Without errors there is no telling: undecided."
+)
+
+
+def check(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[CheckedClaim]:
+    """Decide every claim whose measure and setting the results have."""
+    return [found for claim in claims if (found := _check(study, claim))]
+
+
+def summary(checked: Sequence[CheckedClaim]) -> str:
+    """Count the claims by verdict, in a sentence."""
+    counts = [sum(claim.verdict is verdict for claim in checked) for verdict in Verdict]
+    words = ("hold", "within noise", "undecided", "do not hold")
+    told = [f"{count} {word}" for count, word in zip(counts, words, strict=True) if count]
+    return f"Of {len(checked)} claims of the paper, {listed(told)}." if checked else ""
+
+
+def _check(study: Study, claim: Claim) -> CheckedClaim | None:
+    key = "fid" if claim.measure == "frechet" and study.has("fid") else claim.measure
+    settings = [*_settings(study, key, claim.where)] if study.has(key) else []
+    if not settings:
+        return None
+    names = {**study.family_of(key), "name": study.registry[key].name}
+    left, *right = (name.format(**names) for name in (claim.left, *claim.right))
+    cases: list[ClaimCase] = []
+    for setting, columns in settings:
+        like = _comparable(study, key, columns, keep=(left, *right))
+        place = study.place(setting)
+        if claim.relation == "falls":
+            cases += _falls(place, like, study)
+        else:
+            cases += _cases(study, claim, place, like, left, right)
+    if not cases:
+        missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
+        cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
+    short, text = claim.short.format(**names), claim.text.format(**names)
+    return CheckedClaim(claim.key, short, text, tuple(cases))
+
+
+def _settings(study: Study, key: str, where: Where) -> Iterator[tuple[Setting, Columns]]:
+    """Find the settings of a claim; of several rules of timesteps, the first."""
+    if where.guided not in (None, study.is_guided) or where.plane not in (None, study.is_plane):
+        return
+    first = next(iter(study.grids[key])).timesteps
+    for setting, columns in study.grids[key].items():
+        if where.sampler not in (None, setting.sampler) or where.score not in (None, setting.score):
+            continue
+        low, high = where.nfe
+        chosen = {x: at for x, at in columns.items() if low <= x <= high}
+        if where.fewest:
+            chosen = {x: chosen[x] for x in sorted(chosen)[:1]}
+        if chosen and setting.timesteps == first and setting.sampler not in study.solvers:
+            yield setting, chosen
+
+
+def _comparable(study: Study, key: str, columns: Columns, keep: Sequence[str]) -> Columns:
+    allowed = study.comparable(key) | {*keep}
+    return {
+        x: Comparison(at.where, {m: e for m, e in at.entries.items() if m in allowed}, at.higher)
+        for x, at in columns.items()
+    }
+
+
+def _cases(
+    study: Study, claim: Claim, place: str, columns: Columns, left: str, right: Sequence[str]
+) -> Iterator[ClaimCase]:
+    """One case for each of `right`: the worst of its columns."""
+    for rival in right:
+        found: list[tuple[Comparison, str, Estimate, Verdict]] = []
+        for at in columns.values():
+            other = _rival(study, at, left, rival, claim.relation)
+            if left in at.entries and other in at.entries:
+                gap, verdict = _RELATIONS[claim.relation](at, left, other)
+                found.append((at, other, gap, verdict))
+        if found:
+            where = f"{place}{', ' if place else ''}against {rival}" if len(right) > 1 else place
+            yield ClaimCase(where, _numbers(left, found), max(verdict for *_, verdict in found))
+
+
+def _rival(study: Study, at: Comparison, left: str, right: str, relation: Relation) -> str:
+    """Name the method that a column is compared with; "" where there is none."""
+    methods = study.methods
+    if (right,) == FIXED:
+        return at.best([m for m in at.entries if methods[m].known.fixed_variance]) or ""
+    if (right,) != OTHERS:
+        return right
+    kind = methods[left].kind if left in methods else left
+    others = [m for m in at.entries if m != left and methods[m].kind != kind]
+    ranked = at.ranked(others)
+    return (ranked[-1] if relation == "worst" else ranked[0]) if ranked else ""
+
+
+def _numbers(left: str, found: Sequence[tuple[Comparison, str, Estimate, Verdict]]) -> str:
+    """List both means and their difference; of many columns, count and show the clearest."""
+    if len(found) <= _MOST:
+        return "; ".join(_words(left, *one[:3]) for one in found)
+    held = sum(verdict is Verdict.HOLDS for *_, verdict in found)
+    worst = max(found, key=lambda one: (one[3], one[2].clarity))
+    return f"holds at {held} of {len(found)}; clearest at {_words(left, *worst[:3])}"
+
+
+def _words(left: str, at: Comparison, other: str, gap: Estimate) -> str:
+    return (
+        f"{at.where}: {left} {at.mean(left):.3g}, {other} {at.mean(other):.3g} (difference {gap})"
+    )
+
+
+def _below(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    gap = at.gap(left, right)
+    return gap, _is_negative(gap)
+
+
+def _above(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    gap = at.gap(left, right)
+    return gap, _is_negative(-gap)
+
+
+def _much_below(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    gap = at.gap(left, right)
+    return gap, _is_negative(gap + MUCH)
+
+
+def _near_best(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    """Hold where `left` is best, or at most one standard error of independent runs behind."""
+    gap = at.independent_gap(left, right)
+    if gap.is_finite and not gap.has_error:
+        return gap, Verdict.UNDECIDED
+    return gap, Verdict.HOLDS if gap.mean <= gap.error else Verdict.FAILS
+
+
+def _equals(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    gap = at.independent_gap(left, right)
+    if gap.is_finite and not gap.has_error:
+        return gap, Verdict.UNDECIDED
+    return gap, Verdict.HOLDS if gap.is_finite and gap.is_noise else Verdict.FAILS
+
+
+def _not_above(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    """Fail where any method of the column is not finite, or `left` is worse beyond noise."""
+    gap = at.gap(left, right)
+    if not all(isfinite(at.mean(label)) for label in at.entries):
+        return gap, Verdict.FAILS
+    if gap.mean <= 0:
+        return gap, Verdict.HOLDS
+    return gap, Verdict.NOISE if gap.is_noise else Verdict.FAILS
+
+
+def _is_negative(gap: Estimate) -> Verdict:
+    """Tell whether a gap is below zero beyond its noise."""
+    if not gap.is_finite:
+        return Verdict.FAILS
+    if not gap.has_error:
+        return Verdict.UNDECIDED
+    if gap.is_below:
+        return Verdict.HOLDS
+    return Verdict.NOISE if gap.is_noise else Verdict.FAILS
+
+
+_RELATIONS: dict[Relation, Callable[[Comparison, str, str], tuple[Estimate, Verdict]]] = {
+    "below": _below,
+    "above": _above,
+    "much below": _much_below,
+    "best": _near_best,
+    "worst": _above,
+    "equals": _equals,
+    "not above": _not_above,
+}
+
+
+def _falls(place: str, columns: Columns, study: Study) -> Iterator[ClaimCase]:
+    """Check method by method; those that fall at every nfe in one case."""
+    falling = []
+    labels = [m for m in study.methods if any(m in at.entries for at in columns.values())]
+    for label in labels:
+        rises = [
+            (Estimate(b.mean - a.mean, (a.error**2 + b.error**2) ** 0.5), f"nfe {x} to {y}")
+            for (x, a), (y, b) in pairwise(line(columns, label))
+            if b.mean >= a.mean
+        ]
+        if not rises:
+            falling.append(label)
+            continue
+        gap, where = max(rises, key=lambda rise: rise[0].clarity)
+        verdict = Verdict.NOISE if gap.is_noise else Verdict.FAILS
+        yield ClaimCase(f"{place}, {label}", f"rises from {where} by {gap}", verdict)
+    if falling:
+        numbers = f"{listed(falling)}: lower at each nfe than at the one before"
+        yield ClaimCase(f"{len(falling)} of {len(labels)} methods", numbers, Verdict.HOLDS)

@@ -1,0 +1,245 @@
+"""Compare two revisions: results, beyond their noise or within it, and parameters.
+
+Differences are judged as of independent runs. Runs that share seeds and images share much of their
+noise, so this errs on the side of caution. Without errors nothing is said about noise.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ocm_core.errors import OcmError
+from ocm_core.io.reading import reading
+from ocm_core.results.replicates import Estimate, Replicates, independent_difference, replicates
+from ocm_core.results.table import Results
+from ocm_core.text import listed, plural, text_table
+
+WORKING_TREE = "working tree"
+COLUMNS = ("measure", "where", "before", "after", "change", "verdict")
+_FILES = ("results.csv", "params.yaml")  # of a folder of reports/
+_PLACE = ("measure", "score", "sampler", "timesteps", "method", "nfe", "guidance")
+_REMEDY = "restore it, or compare another revision"
+_DEEPEST = 20  # names inside names
+
+
+class ChangeVerdict(IntEnum):
+    """In the order of a table."""
+
+    BEYOND = 0
+    UNKNOWN = 1
+    NEW = 2
+    GONE = 3
+    WITHIN = 4
+    SAME = 5
+
+    @property
+    def words(self) -> str:
+        """Return what a reader sees."""
+        words = ("beyond noise", "no error known", "new", "gone", "within noise", "unchanged")
+        return words[self]
+
+    @property
+    def is_minor(self) -> bool:
+        """Tell whether tables leave it out unless everything is asked for."""
+        return self >= ChangeVerdict.WITHIN
+
+
+@dataclass(frozen=True)
+class Number:
+    """One value of the table, before and after."""
+
+    measure: str
+    place: str
+    before: float | None
+    after: float | None
+    gap: Estimate | None  # None where it is new or gone
+
+    @property
+    def verdict(self) -> ChangeVerdict:
+        """Tell whether the change is more than noise."""
+        if self.gap is None:
+            return ChangeVerdict.NEW if self.before is None else ChangeVerdict.GONE
+        if repr(self.before) == repr(self.after):  # NaN equals itself here
+            return ChangeVerdict.SAME
+        if self.gap.is_finite and not self.gap.has_error:
+            return ChangeVerdict.UNKNOWN
+        return ChangeVerdict.WITHIN if self.gap.is_noise else ChangeVerdict.BEYOND
+
+    @property
+    def share(self) -> float:
+        """Return the size of the change beside that of the values: orders unlike measures."""
+        if self.gap is None or not self.gap.is_finite or not self.gap.mean:
+            return 0.0
+        return abs(self.gap.mean) / max(abs(self.before or 0.0), abs(self.after or 0.0))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of one experiment."""
+
+    name: str
+    numbers: tuple[Number, ...]
+    parameters: tuple[tuple[str, Any, Any], ...]  # key, before, after
+
+    @property
+    def differ(self) -> bool:
+        """Tell whether there is more than noise."""
+        return bool(self.parameters) or any(not n.verdict.is_minor for n in self.numbers)
+
+    @property
+    def summary(self) -> str:
+        """Count the changes, in a line."""
+        counts = {v: sum(n.verdict is v for n in self.numbers) for v in ChangeVerdict}
+        told = [f"{count} {v.words}" for v, count in counts.items() if count]
+        params = [plural(len(self.parameters), "parameter")] if self.parameters else []
+        return listed([*params, *told]) or "nothing to compare"
+
+    def rows(self, *, everything: bool) -> list[tuple[str, ...]]:
+        """Return a table of the numbers, those that changed most first."""
+        return [
+            (
+                *(n.measure, n.place, _digits(n.before), _digits(n.after)),
+                *(str(n.gap or ""), n.verdict.words),
+            )
+            for n in self.numbers
+            if everything or not n.verdict.is_minor
+        ]
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """All experiments of two revisions."""
+
+    before: str
+    after: str
+    experiments: tuple[Changes, ...]
+
+    def text(self, *, everything: bool) -> str:
+        """Return the comparison for a terminal."""
+        lines = [f"{self.before} → {self.after}"]
+        for one in self.experiments:
+            lines += ["", f"{one.name}: {one.summary}"]
+            lines += [f"  {key}: {before} → {after}" for key, before, after in one.parameters]
+            rows = one.rows(everything=everything)
+            if rows:
+                lines += [f"  {line}" for line in text_table(COLUMNS, rows, ("before", "after"))]
+        return "\n".join(lines if self.experiments else [*lines, "no results in either"])
+
+    def tree(self, *, everything: bool) -> dict[str, Any]:
+        """Return the comparison as plain data."""
+        experiments = {
+            one.name: {
+                "parameters": [[str(part) for part in change] for change in one.parameters],
+                "numbers": [
+                    dict(zip(COLUMNS, row, strict=True)) for row in one.rows(everything=everything)
+                ],
+            }
+            for one in self.experiments
+        }
+        return {"before": self.before, "after": self.after, "experiments": experiments}
+
+
+def compare(root: Path, before: str, after: str | None = None) -> Revisions:
+    """Compare two revisions of a repository; without `after`, the working tree."""
+    old, new = _files(root, before), _files(root, after)
+    found = [_changes(name, old.get(name, {}), new.get(name, {})) for name in sorted({*old, *new})]
+    return Revisions(before, after or WORKING_TREE, tuple(found))
+
+
+Files = Mapping[str, str]  # text by the name of a file
+
+
+def _files(root: Path, revision: str | None) -> dict[str, Files]:
+    """Return results and parameters of every experiment that has both."""
+    found: dict[str, dict[str, str]] = {}
+    for path, content in _worked_on(root) if revision is None else _committed(root, revision):
+        with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
+            found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
+    return {name: files for name, files in found.items() if {*files} == {*_FILES}}
+
+
+def _worked_on(root: Path) -> Iterator[tuple[Path, bytes]]:
+    for name in _FILES:
+        for file in sorted(root.glob(f"reports/*/{name}")):
+            yield file.relative_to(root), file.read_bytes()
+
+
+def _committed(root: Path, revision: str) -> Iterator[tuple[Path, bytes]]:
+    asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    commit = _git(root, *asked, say=f"{revision!r}: no such commit").decode().strip()
+    listing = _git(root, "ls-tree", "-r", "--name-only", "-z", commit, "reports/")
+    for path in map(Path, listing.decode("utf-8", "replace").split("\0")):
+        if path.name in _FILES and len(path.parts) == 3:
+            yield path, _git(root, "show", f"{commit}:{path.as_posix()}")
+
+
+def _git(root: Path, *arguments: str, say: str = "") -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
+    if done.returncode:
+        raise OcmError(say or f"git: {done.stderr.decode('utf-8', 'replace').strip()}")
+    return done.stdout
+
+
+def _changes(name: str, old: Files, new: Files) -> Changes:
+    where = f"reports/{name}"
+    (was, now), (given, asked) = (
+        [read(files.get(file), f"{where}/{file}") for files in (old, new)]
+        for read, file in zip((_cells, _params), _FILES, strict=True)
+    )
+    numbers = [_number(key, was.get(key), now.get(key)) for key in {**was, **now}]
+    order = {m: i for i, m in enumerate(dict.fromkeys(number.measure for number in numbers))}
+    keys = {**given, **asked} if given and asked else {}
+    pairs = [(key, given.get(key), asked.get(key)) for key in keys]
+    return Changes(
+        name,
+        tuple(sorted(numbers, key=lambda n: (n.verdict, order[n.measure], -n.share))),
+        tuple(pair for pair in pairs if pair[1] != pair[2]),
+    )
+
+
+def _cells(text: str | None, where: str) -> dict[Any, Replicates]:
+    results = Results.parse(text, where) if text is not None else Results()
+    return {key: replicates(rows) for key, rows in results.groups(*_PLACE).items()}
+
+
+def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None) -> Number:
+    measure, score, sampler, timesteps, method, nfe, guidance = key
+    rule = "" if sampler else f"t {timesteps}" if timesteps.isdigit() else timesteps
+    parts = (score, sampler, rule, method, "" if nfe is None else f"nfe {nfe}")
+    scale = f"guidance {guidance:g}" if guidance not in (None, 1.0) else ""
+    return Number(
+        measure,
+        ", ".join(part for part in (*parts, scale) if part),
+        old.estimate.mean if old else None,
+        new.estimate.mean if new else None,
+        independent_difference(new, old) if old and new else None,
+    )
+
+
+def _params(text: str | None, where: str) -> dict[Any, Any]:
+    if text is None:
+        return {}
+    with reading(where, "parameters in YAML", _REMEDY):
+        return dict(_leaves(yaml.safe_load(text)))
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Flatten parameters as DVC does: lists are values; null is as good as absent."""
+    if depth > _DEEPEST:
+        raise ValueError(f"names inside names, {depth} deep")
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{name}.", depth + 1)
+        elif value is not None:
+            yield f"{above}{name}", value
+
+
+def _digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"

@@ -6,45 +6,32 @@ The experiments themselves are run by `snakemake` or `dvc repro`.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from pkgutil import iter_modules
+from typing import Protocol, cast
 
-from ocm_core.commands import (
-    compare,
-    cost,
-    doctor,
-    export,
-    fetch,
-    index,
-    init,
-    keep,
-    networks,
-    params,
-    rerun,
-    run,
-    sample,
-    set_,
-    status,
-    sync,
-    verify,
-)
+from ocm_core import commands
 from ocm_core.errors import OcmError
-from ocm_core.io.disk import room_for
+from ocm_core.io.atomic import room_for
 from ocm_core.project import PACKAGE, is_checkout
 
 EXIT_CODES = """exit codes:
-  0    fine
+  0    success
   1    something is wrong with what was asked; stderr, or the output itself, says what
   2    a mistake in the command line
   130  interrupted by Ctrl-C"""
 INTERRUPTED = 130
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)  # by the file system
 
 
 class Command(Protocol):
-    """A file of `ocm_core/commands/`; the docstring is its help."""
+    """A file of `ocm_core/commands/`, named as the command is typed; its docstring is the help."""
 
     EXAMPLES: str
     __doc__: str | None
@@ -54,25 +41,20 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
-COMMANDS: tuple[Command, ...] = (
-    *(init, doctor, cost, params, set_, networks, fetch),  # before a run
-    *(rerun, run, status, verify, sync),  # during it
-    *(sample, export, compare, keep, index),  # after it
-)
-
-
-def name_of(command: Command) -> str:
-    """As it is typed: a file whose name Python uses otherwise ends in an underscore."""
-    return command.__name__.rpartition(".")[2].rstrip("_")
+def all_commands() -> dict[str, Command]:
+    """Import every command; their files import what takes time only when they run."""
+    names = [info.name for info in iter_modules(commands.__path__) if info.name[0] != "_"]
+    return {name: cast(Command, import_module(f"{commands.__name__}.{name}")) for name in names}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
-    command: Command = arguments.command
+    """Run a command; errors of the user end in a message and an exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        _check_place()
+        _use_code_of_checkout(words)
+        arguments = _parser().parse_args(words)
         with room_for(Path()):
-            code = command.run(arguments)
+            code: int = arguments.command.run(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough, as in `ocm params digits | head`
@@ -82,22 +64,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"ocm: {line}", file=sys.stderr)
         return 1
-    except PermissionError as error:
-        print(f"ocm: {error.filename}: {error.strerror}", file=sys.stderr)
+    except OSError as error:
+        if (message := _explained(error)) is None:
+            raise
+        print(f"ocm: {message}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"ocm: {str(stop) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
 
 
-def _check_place() -> None:
-    """Refuse to work in one checkout with the code of another."""
-    home = PACKAGE.parent
-    if is_checkout() and home != Path.cwd().resolve():
-        raise OcmError(
-            f"run this in {home}, where ocm_core comes from, and not in {Path.cwd()}; "
-            "another checkout needs its own `make env`"
-        )
+def _use_code_of_checkout(arguments: Sequence[str]) -> None:
+    """Start again with the code of this folder, if it is another checkout than the one imported.
+
+    DVC runs commands in copies of the repository, whose code may be another.
+    """
+    here = Path.cwd().resolve()
+    if not is_checkout() or PACKAGE.parent == here:
+        return
+    earlier = os.environ.get("PYTHONPATH", "")
+    if earlier.split(os.pathsep)[0] == str(here):
+        raise OcmError(f"{here}: has an ocm_core of its own, and {PACKAGE} was imported")
+    path = os.pathsep.join(filter(None, (str(here), earlier)))
+    program = [sys.executable, "-m", "ocm_core.cli", *arguments]
+    os.execve(sys.executable, program, {**os.environ, "PYTHONPATH": path})
+
+
+def _explained(error: OSError) -> str | None:
+    """Return the message for a file that the system does not let us write; None for a bug."""
+    if error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename))
+    for link in (path, *path.parents):
+        if link.is_symlink() and not link.exists():
+            return (
+                f"{link}: a link to {os.readlink(link)}, which does not exist; make that folder, "
+                "or remove the link"
+            )
+    return f"{path}: {error.strerror}" if error.errno in REFUSED else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,12 +109,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ocm", description=__doc__, epilog=EXIT_CODES, formatter_class=plain
     )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for command in COMMANDS:
+    parser.add_argument("--version", action="version", version=f"ocm {version('ocm-core')}")
+    subparsers = parser.add_subparsers(required=True, metavar="command")
+    for name, command in all_commands().items():
         described = command.__doc__ or ""
         first = described.partition("\n")[0].removesuffix(".")
-        own = commands.add_parser(
-            name_of(command),
+        own = subparsers.add_parser(
+            name,
             help=first[0].lower() + first[1:],
             description=described,
             epilog=f"examples:\n{command.EXAMPLES.strip(chr(10))}\n\n{EXIT_CODES}",

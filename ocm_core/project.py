@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ocm_core.errors import OcmError
+
 PACKAGE = Path(__file__).resolve().parent
 _MARK = Path("ocm_core/__init__.py")
 
@@ -18,7 +20,7 @@ def is_checkout() -> bool:
 
 
 def shipped() -> Path:
-    """What has Snakefile, workflow/, profiles/, params/: part of a wheel, or the checkout."""
+    """Return the folder of Snakefile, workflow/, profiles/ and params/, in a wheel or checkout."""
     installed = PACKAGE / "shipped"
     return installed if installed.is_dir() else PACKAGE.parent
 
@@ -28,3 +30,18 @@ def located(file: Path) -> Path:
     if file.exists() or is_checkout():
         return file
     return (PACKAGE.parent if file.parts[:1] == (PACKAGE.name,) else shipped()) / file
+
+
+def model_folder(path: Path) -> Path:
+    """Return the folder of a model that diffusers wrote; refuse anything else at once."""
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise OcmError(f"{path}: a file; expected the folder that save_pretrained wrote")
+    if not path.is_absolute() and len(path.parts) == 2:
+        name = path.as_posix()
+        raise OcmError(
+            f"{name}: no such folder; if it is a model on the Hugging Face hub, download it first: "
+            f"`hf download {name} --local-dir {path.name}`, then give the folder {path.name}"
+        )
+    raise OcmError(f"{path}: no such folder; expected one that save_pretrained wrote")

@@ -1,7 +1,7 @@
-"""Say which numbers and parameters changed between commits, and if beyond noise.
+"""Say which results and parameters changed between commits, and if beyond noise.
 
-Between two commits, or between a commit and the working tree; changes are compared with the spread
-over seeds. Exits with 1 only if a commit does not exist, and not if something has changed.
+Between two commits, or between a commit and the working tree; changes are compared with their
+standard errors. Exits with 1 only if a commit does not exist, and not if something has changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ocm_core.commands._arguments import add_json
+from ocm_core.commands._arguments import add_json, as_json
 
 EXAMPLES = """
   ocm compare                        the working tree against the last commit
@@ -19,31 +19,27 @@ EXAMPLES = """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
     parser.add_argument("before", nargs="?", default="HEAD", help="a commit; HEAD if not given")
     parser.add_argument("after", nargs="?", help="a commit; the working tree if not given")
     parser.add_argument(
-        "--all", action="store_true", help="show unchanged numbers and those within noise, too"
+        "--all", action="store_true", help="show unchanged results and those within noise, too"
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write it as a page, too")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.compare.changes import compare
-    from ocm_core.compare.revisions import Revision, WorkingTree, commit
-    from ocm_core.compare.text import as_json, terminal
-    from ocm_core.params.resolved import experiment_names, refuse_edits
+    """Print the comparison."""
+    from ocm_core.results.compare import compare
 
-    if not arguments.after:
-        refuse_edits(*experiment_names())
-    here = Path.cwd()
-    after: Revision = commit(here, arguments.after) if arguments.after else WorkingTree(here)
-    comparison = compare(commit(here, arguments.before), after)
+    found, everything = compare(Path.cwd(), arguments.before, arguments.after), arguments.all
     if arguments.page:
-        from ocm_core.compare.page import page
-        from ocm_core.report.page.render import render
+        from ocm_core.io.atomic import write_text
+        from ocm_core.report.page import comparison
+        from ocm_core.report.render import render
 
-        arguments.page.parent.mkdir(parents=True, exist_ok=True)
-        arguments.page.write_text(render(page(comparison, arguments.all)), encoding="utf-8")
-    print(as_json(comparison) if arguments.json else terminal(comparison, arguments.all))
+        write_text(arguments.page, render(comparison(found, everything=everything)))
+    plain = found.text(everything=everything)
+    print(as_json(found.tree(everything=everything)) if arguments.json else plain)
     return 0

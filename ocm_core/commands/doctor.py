@@ -1,8 +1,8 @@
 """Say what is installed, and what an experiment needs, before it starts.
 
-Packages against the pinned versions, devices, memory and disk; of an experiment: its tasks, the
-published files it needs, and the disk and time it will take. Exits with 1 if something is missing
-that the run cannot download itself, or is not what it should be.
+Packages against the pinned versions, devices, memory and disk; for an experiment its tasks, the
+files that it reads, the disk, the work and the time that it takes on this machine. Exits with 1 if
+something is missing that the run cannot download itself, or is not what it should be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLES = """
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", nargs="?")
     parser.add_argument(
-        "--nodes", type=at_least_one, metavar="N", help="ask so many nodes of a cluster instead"
+        "--nodes", type=at_least_one, metavar="N", help="ask N nodes of a cluster instead"
     )
     add_json(parser)
 
@@ -31,18 +31,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.nodes:
         return _ask_nodes(arguments.nodes)
-    from ocm_core.params.resolved import load
-    from ocm_core.planning.diagnosis import as_json, as_text, diagnose
+    from ocm_core.doctor.diagnosis import as_json, as_text, diagnose
+    from ocm_core.pipeline.graph import graph_of
 
-    found = diagnose(load(arguments.experiment) if arguments.experiment else None)
-    print(as_json(found) if arguments.json else as_text(found))
-    return 1 if found.problems else 0
+    diagnosis = diagnose(graph_of(arguments.experiment) if arguments.experiment else None)
+    print(as_json(diagnosis) if arguments.json else as_text(diagnosis))
+    return 1 if diagnosis.problems else 0
 
 
 def _ask_nodes(nodes: int) -> int:
-    from ocm_core.planning.nodes import problems
+    from ocm_core.doctor.nodes import problems
 
-    found = problems(nodes)
-    said = f"{plural(nodes, 'node')}: folder, environment and shared locks are there"
-    print("\n".join(found) or said)
-    return 1 if found else 0
+    missing = problems(nodes)
+    print("\n".join(missing) or f"{plural(nodes, 'node')}: folder, environment, shared locks: yes")
+    return 1 if missing else 0

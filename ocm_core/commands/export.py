@@ -1,7 +1,7 @@
 """Write an experiment on a model of diffusers as a pipeline that diffusers opens.
 
 The folder has the model, the heads of the method, a scheduler whose configuration holds method,
-chain, order and limits, and a model card: `DiffusionPipeline.from_pretrained(FOLDER,
+timesteps, order and limits, and a model card: `DiffusionPipeline.from_pretrained(FOLDER,
 custom_pipeline=FOLDER, trust_remote_code=True)` opens it wherever this package is installed.
 """
 
@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from ocm_core.commands._arguments import add_device, add_json, as_json, at_least_one
-from ocm_core.commands.sample import chain_of
+from ocm_core.commands.sample import timesteps_of
 
 EXAMPLES = """
   ocm export mine pipelines/mine --method ocm --steps 10
@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", metavar="NAME", help="quality, diverse or likelihood")
     parser.add_argument("--sampler", metavar="NAME", help="default: the first with that method")
     parser.add_argument("--order", type=int, metavar="N", help="of the step's mean: 1, 2 or 3")
-    parser.add_argument("--chain", metavar="KIND", help="as in `ocm sample`")
+    parser.add_argument("--timesteps", metavar="KIND", help="as in `ocm sample`")
     parser.add_argument(
         "--steps", type=at_least_one, default=10, metavar="K", help="of the card's example; 10"
     )
@@ -35,8 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.generate.exported import export
-    from ocm_core.generate.request import SampleRequest
+    from ocm_core.export.from_experiment import export
+    from ocm_core.sampling.request import SampleRequest
 
     method = arguments.method or (None if arguments.preset else "ocm")
     request = SampleRequest(
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         sampler=arguments.sampler,
         preset=arguments.preset,
         order=arguments.order,
-        chain=chain_of(arguments.chain) if arguments.chain else None,
+        timesteps=timesteps_of(arguments.timesteps) if arguments.timesteps else None,
         score=None,
         guidance=1.0,
         label=None,

@@ -31,32 +31,30 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch, without_digest
+    from ocm_core.checkpoints.convert import WEIGHTS, describe, fetch
     from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
-    from ocm_core.io.download import byte_bar
-    from ocm_core.io.fetched import taken_on_trust
-    from ocm_core.io.lock import Lock
+    from ocm_core.io.fetch import Lock
 
     checkpoint = checkpoint_named(arguments.name)
     folder = FOLDER / checkpoint.name
-    expect, lock = _digest(arguments.expect), Lock()
-    unknown_before = without_digest(checkpoint, lock)
-    with byte_bar(checkpoint.name) as progress:
-        wanted = {"file": arguments.file, "url": arguments.url, "expect": expect}
-        provenance = fetch(checkpoint, folder, lock, **wanted, progress=progress)
-    weights, trusted = folder / WEIGHTS, provenance["file"] in unknown_before and expect is None
+    provenance = fetch(
+        checkpoint,
+        folder,
+        Lock(),
+        file=arguments.file,
+        url=arguments.url,
+        sha256=_digest(arguments.expect),
+    )
+    weights = folder / WEIGHTS
     if arguments.json:
-        found = {"weights": str(weights), "provenance": provenance, "taken_on_trust": trusted}
-        print(as_json(found))
-        return 0
-    print(f"{weights}: {describe(provenance)}")
-    if trusted:
-        print(taken_on_trust(lock))
+        print(as_json({"weights": str(weights), "provenance": provenance}))
+    else:
+        print(f"{weights}: {describe(provenance)}")
     return 0
 
 
 def _digest(text: str | None) -> str | None:
-    """Of `sha256=HEX`."""
+    """Return the digest in `sha256=HEX`."""
     if text is None:
         return None
     name, _, value = text.partition("=")

@@ -2,7 +2,8 @@
 
 Looks at both, writes params/experiment/NAME.yaml and what a project needs in this folder, and says
 what it found, how long it will take on this machine, and the command that runs it. Without --model
-a small score network is trained first. Nothing that is there already is changed.
+a small score network is trained first. No file that exists is changed, but for .gitignore, which
+keeps images and model out of Git.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ocm_core.commands._arguments import at_least_one
 EXAMPLES = """
   ocm init mine --images my-images
   ocm init mine --images my-images --model my-model
-  ocm init first --images my-images.zip --smoke      a few iterations: to see that it works
+  ocm init first --images my-images.zip --side 16
 """
 
 
@@ -33,14 +34,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--side", type=at_least_one, metavar="N", help="of the images; default: the model's"
     )
-    parser.add_argument("--smoke", action="store_true", help="in small: every stage, in a minute")
     parser.add_argument("--force", action="store_true", help="write the experiment anew")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.starting.begin import begin
+    from ocm_core.init.begin import begin
 
-    options = {key: getattr(arguments, key) for key in ("captions", "side", "smoke", "force")}
+    options = {key: getattr(arguments, key) for key in ("captions", "side", "force")}
     for line in begin(arguments.name, arguments.images, arguments.model, **options):
         print(line, flush=True)
     return 0

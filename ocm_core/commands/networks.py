@@ -20,9 +20,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.checkpoints.counts import counts, table
-    from ocm_core.checkpoints.registry import CHECKPOINTS
+    from ocm_core.checkpoints.registry import CHECKPOINTS, counts, table
 
     rows = [counts(checkpoint) for checkpoint in CHECKPOINTS.values()]
-    print(as_json([row._asdict() for row in rows]) if arguments.json else table(rows))
+    print(as_json(rows) if arguments.json else table(rows))
     return 0

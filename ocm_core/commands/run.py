@@ -1,7 +1,7 @@
-"""Run one stage of an experiment: what every rule calls.
+"""Run one stage of an experiment, or a whole phase.
 
-Snakemake and DVC call this; by hand it is useful to see one stage fail. Its inputs must be there
-and current, and its artifact is written as any other.
+Snakemake's rules call it with a stage and a part, DVC's stages with a phase. A stage is always made
+again; of a phase, what is not up to date. Inputs must be there and up to date.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from ocm_core.commands._arguments import add_device, at_least_one, at_least_zero
 from ocm_core.errors import OcmError
 
 EXAMPLES = """
-  ocm run heads digits learned
-  ocm run heads imagenet64 published --gpus 8 --log heads.log
+  ocm run heads digits trained
+  ocm run evaluate digits                     every stage of the phase that is not up to date
+  ocm run heads imagenet64 pretrained --gpus 8 --log heads.log
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("stage")
+    parser.add_argument("stage", help="or a phase: fetch, encode, train, sample, evaluate, report")
     parser.add_argument("experiment")
-    parser.add_argument("part", nargs="?", default="all")
+    parser.add_argument("part", nargs="?", help="of a stage; most have the part `all`")
     parser.add_argument("--log", type=Path, metavar="FILE")
     add_device(parser)
     parser.add_argument(
@@ -53,18 +54,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ocm_core.pipeline.run import run
+    from ocm_core.pipeline.run import is_phase, run_phase, run_task
 
     log, kept = _log_to(arguments.log, os.environ.get("RANK", "0") == "0")
     stage, experiment, part = arguments.stage, arguments.experiment, arguments.part
-    job = f"{stage} {experiment} {part}"
+    whole_phase = part is None and is_phase(stage)
+    job = f"{stage} {experiment}" if whole_phase else f"{stage} {experiment} {part or 'all'}"
     log.info("%s: start", job)
     try:
-        run(experiment, stage, part, arguments.device, arguments.threads)
+        if whole_phase:
+            run_phase(experiment, stage, arguments.device, arguments.threads)
+        else:
+            run_task(experiment, stage, part or "all", arguments.device, arguments.threads)
     except KeyboardInterrupt as stop:
-        said = f"{job}: interrupted; {str(stop) or 'goes on from what it has finished'}"
-        log.error(said)
-        raise KeyboardInterrupt(said) from None
+        message = f"{job}: interrupted; {str(stop) or 'goes on from what it has finished'}"
+        log.error(message)
+        raise KeyboardInterrupt(message) from None
     except Exception as error:
         log.exception("%s: failed", job)
         if not arguments.log:
@@ -101,7 +106,7 @@ def _together(arguments: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def _log_to(file: Path | None, first: bool) -> tuple[logging.Logger, Path | None]:
-    """All to the file; to stderr all but errors, which `main` prints; beside bars only warnings.
+    """Log everything to the file, and to stderr all but errors, which `main` prints.
 
     Of several processes the first one writes, and any that fails. Also returns the log's second
     name, if it has one.
@@ -120,7 +125,7 @@ def _log_to(file: Path | None, first: bool) -> tuple[logging.Logger, Path | None
 
 
 def _second_name(file: Path) -> Path | None:
-    """Under which the log of a try that fails stays: Snakemake deletes `file` before the next."""
+    """Link the log under a name that stays: Snakemake deletes `file` before the next try."""
     names = (file.with_suffix(f".try{number}{file.suffix}") for number in count(1))
     kept = next(name for name in names if not name.exists())
     try:

@@ -17,11 +17,11 @@ from ocm_core.commands._arguments import add_device, add_json, as_json, at_least
 from ocm_core.errors import OcmError
 
 if TYPE_CHECKING:
-    from ocm_core.schema.chains import ChainParams
+    from ocm_core.schema.timesteps import TimestepsParams
 
 EXAMPLES = """
   ocm sample digits --preset quality --steps 10
-  ocm sample digits --method ocm --steps 10 --chain optimal
+  ocm sample digits --method ocm --steps 10 --timesteps optimal
   ocm sample digits --method delta --steps 10 --sampler ddim --seed 1 --count 100
   ocm sample imagenet256 --method ocm --steps 25 --guidance 1.5 --label 207
   ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help="quality, diverse or likelihood: sampler, order, chain and method for these steps",
+        help="quality, diverse or likelihood: sampler, order, timesteps and method for these steps",
     )
     parser.add_argument(
         "--steps", type=at_least_one, required=True, metavar="K", help="network evaluations"
@@ -63,12 +63,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--order", type=int, metavar="N", help="of the step's mean: 1, 2 or 3")
     parser.add_argument(
-        "--chain",
+        "--timesteps",
         metavar="KIND",
         help="even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000",
     )
     parser.add_argument(
-        "--score", metavar="NAME", help="true, learned or published, where there are several"
+        "--score", metavar="NAME", help="exact, trained or pretrained, where there are several"
     )
     parser.add_argument("--guidance", type=float, default=1.0, metavar="W", help="1.0 is none")
     parser.add_argument(
@@ -85,47 +85,47 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def chain_of(text: str) -> ChainParams:
+def timesteps_of(text: str) -> TimestepsParams:
     """`power,exponent=2,first=0.05`, or the timesteps themselves: `10,200,1000`."""
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
-    from ocm_core.schema.chains import ChainParams
+    from ocm_core.schema.timesteps import TimestepsParams
 
     words = text.split(",")
     tree: dict[str, Any]
     if all(word.isdecimal() for word in words):
-        tree = {"kind": "list", "timesteps": [[int(word) for word in words]]}
+        tree = {"kind": "listed", "values": [[int(word) for word in words]]}
     else:
         kind, *options = (word.partition("=") for word in words)
         tree = {"kind": kind[0]} | {key: yaml.safe_load(value) for key, _, value in options}
     try:
-        chain: ChainParams = TypeAdapter(ChainParams).validate_python(tree)
+        timesteps: TimestepsParams = TypeAdapter(TimestepsParams).validate_python(tree)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(map(str, problem["loc"]))
-        raise OcmError(f"--chain {text}: {key} {problem['msg'].lower()}") from None
-    return chain
+        raise OcmError(f"--timesteps {text}: {key} {problem['msg'].lower()}") from None
+    return timesteps
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
-    from ocm_core.generate.output import write
-    from ocm_core.generate.request import SampleRequest
+    from ocm_core.sampling.output import write
+    from ocm_core.sampling.request import SampleRequest
 
     request = SampleRequest(
         **{name: getattr(arguments, name) for name in _OF_REQUEST},
-        chain=chain_of(arguments.chain) if arguments.chain else None,
+        timesteps=timesteps_of(arguments.timesteps) if arguments.timesteps else None,
         device=arguments.device,
         threads=arguments.threads,
     )
     if arguments.model:
-        from ocm_core.generate.from_folder import from_folder
+        from ocm_core.sampling.from_folder import from_folder
 
         generator = from_folder(arguments.model, arguments.head, request)
     else:
-        from ocm_core.generate.from_experiment import from_experiment
+        from ocm_core.sampling.from_experiment import from_experiment
 
         generator = from_experiment(arguments.experiment, request)
     files = write(generator, arguments.count, arguments.out, arguments.force)

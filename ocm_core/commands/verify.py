@@ -23,20 +23,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ocm_core.params.resolved import active_names, load
-    from ocm_core.pipeline.manifests import differences
-    from ocm_core.pipeline.table import tasks
+    from ocm_core.params.compose import active_names
+    from ocm_core.pipeline.artifacts import differences
+    from ocm_core.pipeline.graph import graph_of
 
     wrong: list[str] = []
     for name in [arguments.experiment] if arguments.experiment else active_names():
-        for task in tasks(load(name)):
+        for task in graph_of(name).tasks:
             try:
-                found = list(differences(name, task))
+                lines = list(differences(name, task))
             except OcmError as error:
-                found = [str(error)]
-            wrong += found
-            if found and not arguments.json:
-                print("\n".join(found))
+                lines = [str(error)]
+            wrong += lines
+            if lines and not arguments.json:
+                print("\n".join(lines))
     if arguments.json:
         print(as_json(wrong))
     else:

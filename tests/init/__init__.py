@@ -1,0 +1,1 @@
+"""Tests of `ocm init`, and of projects outside a checkout."""

@@ -1,0 +1,148 @@
+"""A foreigner's images and model, as small as they get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DDIMScheduler,
+    DDPMPipeline,
+    DDPMScheduler,
+    DiTPipeline,
+    DiTTransformer2DModel,
+    StableDiffusionPipeline,
+    UNet2DConditionModel,
+    UNet2DModel,
+)
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from ..datasets import files
+
+
+def write_images(folder: Path, count: int = 24, side: int = 16) -> Path:
+    folder.mkdir(parents=True)
+    for number in range(count):
+        image = files.pixels(number, side, side)
+        (folder / f"{number:03}.png").write_bytes(files.encoded(image, "PNG"))
+    return folder
+
+
+def write_model(
+    folder: Path,
+    side: int = 16,
+    classes: int | None = None,
+    learns_variance: bool = False,
+    dtype: torch.dtype = torch.float32,
+    **scheduler: Any,
+) -> Path:
+    torch.manual_seed(0)
+    model = UNet2DModel(
+        sample_size=side,
+        out_channels=6 if learns_variance else 3,
+        block_out_channels=(8, 8),
+        down_block_types=("DownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "UpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=4,
+        num_class_embeds=classes,
+    )
+    DDPMPipeline(model.to(dtype), DDPMScheduler(**scheduler)).save_pretrained(folder)
+    return folder
+
+
+def write_dit(folder: Path, classes: int = 5) -> Path:
+    """A model of latents, with its autoencoder: images of twice its side."""
+    torch.manual_seed(0)
+    model = DiTTransformer2DModel(
+        num_attention_heads=2,
+        attention_head_dim=4,
+        in_channels=4,
+        out_channels=8,
+        num_layers=1,
+        sample_size=8,
+        patch_size=2,
+        num_embeds_ada_norm=classes,
+    )
+    DiTPipeline(model, autoencoder(), DDIMScheduler(clip_sample=False)).save_pretrained(folder)
+    return folder
+
+
+def autoencoder() -> AutoencoderKL:
+    return AutoencoderKL(
+        latent_channels=4,
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        norm_num_groups=4,
+    )
+
+
+def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
+    """A model of latents that takes text, with autoencoder, text encoder and tokenizer."""
+    torch.manual_seed(0)
+    model = UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(8, 8),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=4,
+        cross_attention_dim=8,
+        attention_head_dim=4,
+    )
+    tokenizer = write_tokenizer(folder / "tokenizer")
+    config = CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=tokenizer.model_max_length,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=1.0,
+    )
+    scheduler = DDIMScheduler(
+        beta_schedule="scaled_linear",
+        beta_start=0.00085,
+        beta_end=0.012,
+        steps_offset=1,
+        clip_sample=False,
+        prediction_type=prediction,
+    )
+    StableDiffusionPipeline(
+        vae=autoencoder(),
+        text_encoder=CLIPTextModel(config).eval(),
+        tokenizer=tokenizer,
+        unet=model,
+        scheduler=scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def write_tokenizer(folder: Path, length: int = 10) -> CLIPTokenizer:
+    """Of letters, without merges."""
+    folder.mkdir(parents=True)
+    words = [*ascii_lowercase, *(f"{letter}</w>" for letter in ascii_lowercase)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+    return CLIPTokenizer(*files, model_max_length=length)
+
+
+def write_captions(file: Path, images: Path, captions: Sequence[str] = ("a cat", "a dog")) -> Path:
+    """They take turns."""
+    names = sorted(path.name for path in images.glob("*.png"))
+    lines = [f"{name},{captions[n % len(captions)]}" for n, name in enumerate(names)]
+    file.write_text("\n".join(["file,caption", *lines]) + "\n")
+    return file

@@ -1,0 +1,288 @@
+"""What `ocm init` finds, writes and refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ocm_core.cli import main
+from ocm_core.doctor import pace
+from ocm_core.doctor.disk import encode_bytes
+from ocm_core.errors import OcmError
+from ocm_core.init import begin
+from ocm_core.init.images import look
+from ocm_core.init.overlay import Start, text
+from ocm_core.init.project import keep_out_of_git
+from ocm_core.io.atomic import write_text
+from ocm_core.params.compose import compose
+from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.stage import Task
+from ocm_core.schema.experiment import Experiment
+
+from ..datasets import files
+from .folders import (
+    write_captions,
+    write_dit,
+    write_images,
+    write_model,
+    write_stable_diffusion,
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is no checkout, with images in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pace, "_timed", lambda experiment, device: 1e9)
+    write_images(tmp_path / "my-images")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["init", *arguments]) == code
+    found = capsys.readouterr()
+    return found.err if code else found.out
+
+
+def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, capsys) -> None:
+    shown = said(capsys, "mine", "--images", "my-images")
+    assert "my-images: 24 images, 16×16, colour\n" in shown
+    assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
+    experiment = compose("mine")
+    assert experiment.data.path == "my-images" and experiment.shape == (3, 16, 16)
+    assert experiment.train.heads.batch_size <= 21  # a tenth is kept for testing
+    assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": []}
+    for name in ("Snakefile", ".gitignore", "profiles/default/config.yaml", "dvc.yaml"):
+        assert Path(name).is_file(), name
+    ignored = {*Path(".gitignore").read_text().split()}
+    assert {"/.ocm/", "/artifacts/", "/samples/", "/my-images"} <= ignored
+    assert "exists already" in said(capsys, "mine", "--images", "my-images", code=1)
+    Path("Snakefile").write_text("mine\n")
+    said(capsys, "other", "--images", "my-images")
+    assert Path("Snakefile").read_text() == "mine\n"
+
+
+def test_what_the_model_says_goes_into_the_experiment(place: Path, capsys) -> None:
+    write_model(place / "my-model")
+    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model")
+    assert "UNet2DModel, 3×16×16, no classes, predicts epsilon, linear schedule of 1000" in shown
+    experiment = compose("mine")
+    assert experiment.network.path == "my-model" and experiment.train.score is None
+    assert (experiment.data.side, experiment.data.fit) == (16, "none")
+
+
+@pytest.mark.parametrize("kind", ["none", "unet", "dit", "text"])
+def test_an_experiment_of_full_size_has_all_that_the_pages_show(
+    kind: str, place: Path, capsys
+) -> None:
+    asked = ["mine", "--images", "my-images"]
+    if kind == "unet":
+        write_model(place / "my-model")
+    elif kind == "dit":
+        write_dit(place / "my-model")
+        for name in ("cat", "dog"):
+            write_images(place / "sorted" / name, count=10)
+        asked = ["mine", "--images", "sorted"]
+    elif kind == "text":
+        write_stable_diffusion(place / "my-model")
+        write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
+        asked += ["--captions", "captions.csv"]
+    shown = said(capsys, *asked, *([] if kind == "none" else ["--model", "my-model"]))
+    assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
+    experiment = compose("mine")
+    assert {*experiment.sample.samplers} >= {"ddpm", "ddim", "quality", "diverse", "dpmpp_2m"}
+    assert experiment.features and "posterior_std" in experiment.evaluate
+    assert ("likelihood" in experiment.evaluate) == (kind not in ("dit", "text"))
+
+
+def test_images_of_another_size_than_the_models_are_cropped(place: Path, capsys) -> None:
+    write_model(place / "my-model", side=8)
+    wanted = ["mine", "--images", "my-images", "--model", "my-model"]
+    assert "--side 32: the model in my-model takes 8×8" in said(
+        capsys, *wanted, "--side", "32", code=1
+    )
+    said(capsys, *wanted)
+    assert (compose("mine").data.side, compose("mine").data.fit) == (8, "center_crop")
+
+
+def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
+    write_dit(place / "my-dit")
+    for kind in ("cat", "dog"):
+        write_images(place / "sorted" / kind, count=10)
+    shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit")
+    assert "5 classes" in shown and "with its autoencoder" in shown
+    experiment = compose("mine")
+    assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
+    assert (experiment.data.labels, experiment.data.classes) == ("folders", 2)
+    assert experiment.network.conditional and "likelihood" not in experiment.evaluate
+    assert experiment.sample.samplers["ddpm"].methods[-1] == "iddpm"  # it learned its variance
+    assert experiment.sample.samplers["ddpm"].clip_final_sigma is None
+
+
+def test_a_learned_variance_is_a_method(place: Path, capsys) -> None:
+    """Beside the others, wherever those of DDPM are compared, and without a head."""
+    learned = {"learns_variance": True, "variance_type": "learned_range"}
+    write_model(place / "my-model")
+    write_model(place / "learned", **learned)
+    for name in ("my-model", "learned"):
+        said(capsys, name[:2], "--images", "my-images", "--model", name)
+    plain, found = compose("my"), compose("le")
+    assert "iddpm" not in plain.methods
+    assert found.methods["iddpm"].options["source"] == "network"
+    assert found.methods["iddpm"].options["lower_end"] == "timesteps"
+    assert found.methods["iddpm"].needs == "nothing"
+    for path in ("sample.samplers.ddpm", "train.timesteps", "evaluate.likelihood"):
+        without, beside = (methods_at(experiment, path) for experiment in (plain, found))
+        assert beside == [*without, "iddpm"]
+    assert found.sample.samplers["ddim"] == plain.sample.samplers["ddim"]
+
+
+def methods_at(experiment: Experiment, path: str) -> list[str]:
+    tree: Any = experiment.model_dump()
+    for key in path.split("."):
+        tree = tree[key]
+    return list(tree["methods"])
+
+
+def test_a_last_timestep_of_pure_noise_is_named(place: Path, capsys) -> None:
+    write_model(place / "my-model", rescale_betas_zero_snr=True, prediction_type="v_prediction")
+    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model")
+    left_out = "the last of 1000 is pure noise, and never visited"
+    assert f"linear schedule of 999 steps ({left_out})" in shown
+
+
+def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, capsys) -> None:
+    write_stable_diffusion(place / "my-model")
+    captions = write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
+    wanted = ["mine", "--images", "my-images", "--model", "my-model"]
+    before = sorted(place.rglob("*"))
+    assert "takes text, so each image needs a caption" in said(capsys, *wanted, code=1)
+    lines = captions.read_text().splitlines()
+    captions.write_text("\n".join(lines[:-2]))
+    with_captions = [*wanted, "--captions", "captions.csv"]
+    refused = said(capsys, *with_captions, code=1)
+    assert "no caption of 2 of 24 images in my-images: 022.png, 023.png" in refused
+    assert sorted(place.rglob("*")) == before
+    captions.write_text("\n".join(lines))
+    shown = said(capsys, *with_captions)
+    assert "captions.csv: 24 captions, 3 of them different" in shown
+    assert "UNet2DConditionModel, 4×8×8, takes text of 10 tokens" in shown
+    experiment = compose("mine")
+    assert (experiment.data.labels, experiment.data.classes) == ("captions", 3)
+    assert (experiment.network.classes, experiment.network.null_class) == (3, 3)
+    assert experiment.encode.latent.text.model_dump(exclude={"digest"}) == {
+        "path": "my-model",
+        "tokens": 10,
+        "width": 8,
+    }
+    prompts = 4 * 10 * 8 * 4  # of three captions and the empty one
+    images = 24 * (4 * 8 * 8 * 4 * 2 + 8 + 8)
+    assert encode_bytes(experiment) in (images + prompts, images // 2 + prompts + 24 * 8)
+    graph = Graph(experiment)
+    sample = next(task for task in graph.tasks if task.stage == "sample")
+    assert Task("encode") in graph.inputs[sample]  # where the embeddings are
+    with pytest.raises(OcmError, match=r"data\.labels: the model in my-model takes text"):
+        compose("mine", ["data.labels=none", "data.classes=0"])
+
+
+REFUSED = {
+    "a name": (["No-Name", "--images", "my-images"], "expected a name of lower-case letters"),
+    "no images": (["mine", "--images", "params"], "params: not there; expected a folder, a zip"),
+    "no model": (["mine", "--images", "my-images", "--model", "gone"], "gone: no such folder"),
+    "a hub id": (["mine", "--images", "my-images", "--model", "a/b"], "download it first"),
+    "captions": (["mine", "--images", "my-images", "--captions", "no.csv"], "no.csv: no such file"),
+    "a shipped name": (["digits", "--images", "my-images"], "the name of an experiment of the"),
+    "few images": (["mine", "--images", "few"], "at least 10, found 3"),
+    "an empty file": (["mine", "--images", "damaged"], "damaged/000.png: an empty file"),
+    "a side": (["mine", "--images", "my-images", "--side", "64"], "--side 64: the network that is"),
+    "distilled": (
+        ["mine", "--images", "my-images", "--model", "lcm"],
+        "LCMScheduler: a distilled model",
+    ),
+    "classes": (
+        ["mine", "--images", "my-images", "--model", "my-model"],
+        "takes labels of 7 classes, and the images lie in no sub-folders",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_leaves_nothing(what: str, place: Path, capsys) -> None:
+    arguments, match = REFUSED[what]
+    if what == "classes":
+        write_model(place / "my-model", classes=7)
+    elif what == "few images":
+        write_images(place / "few", count=3)
+    elif what == "an empty file":
+        (write_images(place / "damaged") / "000.png").write_bytes(b"")
+    elif what == "distilled":
+        config = write_model(place / "lcm") / "scheduler/scheduler_config.json"
+        config.write_text(config.read_text().replace("DDPMScheduler", "LCMScheduler"))
+    before = sorted(place.rglob("*"))
+    assert match in said(capsys, *arguments, code=1)
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_full_disk_is_named_and_the_old_experiment_stays(
+    place: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(capsys, "mine", "--images", "my-images")
+    file = place / "params/experiment/mine.yaml"
+    before, calls = file.read_text(), []
+
+    def filling(path: Path, content: str) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_text(path, content)
+
+    monkeypatch.setattr(begin, "write_text", filling)
+    again = ["mine", "--images", "my-images", "--side", "8", "--force"]
+    shown = said(capsys, *again, code=1)
+    assert "params/experiment/mine.yaml: No space left on device; the disk of" in shown
+    assert file.read_text() == before
+    calls.clear()
+    said(capsys, "other", "--images", "my-images", code=1)
+    assert not (place / "params/experiment/other.yaml").exists()
+
+
+def test_a_look_at_images(tmp_path: Path) -> None:
+    packed = {f"{kind}/{n}.png": files.encoded(files.pixels(n, 20, 40)[..., 0], "PNG")
+              for kind in ("b", "a") for n in range(6)}  # fmt: skip
+    packed |= {"a/more.bmp": b"BM", "notes.txt": b"mine"}
+    summary = look(files.zip_(tmp_path / "grey.zip", packed))
+    assert str(summary) == "12 images, 40×20, grey, 2 sub-folders; 1 other picture skipped"
+    assert summary.folders == ("a", "b") and summary.shorter_edge == 20
+    start = Start("mine", summary)
+    assert start.shape == (1, 16)  # the largest of a small network's that fits
+    assert [*start.treatment()] == [
+        "each becomes 16×16: the shorter edge is scaled, the centre cut out"
+    ]
+    tree = yaml.safe_load(text(start))
+    assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
+    assert json.dumps(tree["data"]["path"]) == json.dumps(str(tmp_path / "grey.zip"))
+
+
+def test_a_wrong_path_is_refused_before_anything_large_is_imported(place: Path) -> None:
+    program = (
+        "import sys; from ocm_core.cli import main; code = main(sys.argv[1:]);"
+        "print(code, *{'torch', 'diffusers', 'hydra', 'zarr', 'sklearn'} & {*sys.modules})"
+    )
+    for wrong in (["--images", "gone"], ["--images", "my-images", "--model", "gone"]):
+        command = [sys.executable, "-c", program, "init", "mine", *wrong]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["1"]
+
+
+def test_images_and_model_stay_out_of_git(place: Path) -> None:
+    Path(".gitignore").write_text("/mine")
+    for _ in range(2):
+        keep_out_of_git([place / "my-images", Path("models/a"), Path("/elsewhere")])
+    assert Path(".gitignore").read_text() == "/mine\n/my-images\n/models/a\n"

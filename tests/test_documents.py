@@ -9,67 +9,42 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.checkpoints.registry import CHECKPOINTS
-from ocm_core.compare.revisions import WorkingTree, commit
-from ocm_core.errors import OcmError
-from ocm_core.overview import result_notes
-from ocm_core.overview.result_tables import DOCUMENTS, named_in, refilled
+from ocm_core.cli import all_commands
 from tests.docs.page import blocks
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = ["README.md", *sorted(str(f.relative_to(ROOT)) for f in (ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_figures_are_those_of_the_committed_metrics(document: Path) -> None:
-    """Of HEAD: a run on another machine may round its own numbers otherwise."""
-    text = (ROOT / document).read_text()
-    assert len(named_in(text)) >= 1
-    assert refilled(text, commit(ROOT, "HEAD")) == text, "run `ocm status --write`"
+def listed(heading: str, place: int) -> set[str]:
+    """The names in the first column of a table of docs/running.md."""
+    section = (ROOT / "docs/running.md").read_text().split(f"\n## {heading}\n")[1]
+    tables = re.findall(r"(?:^\|.*\n)+", section.split("\n## ")[0], re.MULTILINE)
+    first = (row.split("|")[1] for row in tables[place].splitlines())
+    return {name for cell in first for name in re.findall(r"`([a-z0-9_]+)`", cell)}
 
 
-def test_every_figure_of_a_table_is_filled_in() -> None:
-    """In each row, none left out; what the metrics do not have is named."""
-    text = "| digits: fid | K = 5 | K = 10 |\n| --- | --- | --- |\n| `ddpm.ocm` | 0.0 | 0.000 |\n"
-    fid = json.loads((ROOT / "reports/digits.metrics.json").read_text())["fid"]["ddpm"]["ocm"]
-    found = refilled(text, WorkingTree(ROOT))
-    assert found.splitlines()[-1] == f"| `ddpm.ocm` | {fid['K5']:.1f} | {fid['K10']:.3f} |"
-    with pytest.raises(OcmError, match=r"fid.ddpm.ocn.K5, and reports/digits.metrics.json has not"):
-        refilled(text.replace("ocm", "ocn"), WorkingTree(ROOT))
-    with pytest.raises(OcmError, match=r"row 'ddpm.ocm': expected 2 figures"):
-        refilled(text.replace(" | 0.000", ""), WorkingTree(ROOT))
+def test_every_experiment_and_every_preset_is_listed() -> None:
+    files = {
+        folder: (ROOT / "params" / folder).glob("*.yaml") for folder in ("experiment", "preset")
+    }
+    assert listed("Experiments", 0) == {file.stem for file in files["experiment"]}
+    assert listed("Experiments", 1) == {f"_{file.stem}" for file in files["preset"]}
 
 
-def test_no_old_number_is_called_the_present_code_s() -> None:
-    """What the note says of old numbers stays true; after a run, or an edit: write it again."""
-    wrong = result_notes.untrue(ROOT)
-    assert wrong == [], f"numbers from before: {', '.join(wrong)}; run `ocm status --write`"
+def test_the_readme_lists_every_experiment_and_is_short() -> None:
+    table = README.split("\n## Experiments\n")[1].split("\n\n")[0]
+    named = {n for row in table.splitlines() for n in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == listed("Experiments", 0)
+    assert len(README.splitlines()) <= 150
 
 
-def test_the_note_speaks_of_every_experiment_with_figures() -> None:
-    note = (ROOT / result_notes.FILE).read_text()
-    assert [name for name in sorted(named()) if f"\n- `{name}`: " not in note] == []
-
-
-def test_the_readme_shows_the_default() -> None:
-    assert named() >= {"digits", "toy_mog9"}
-
-
-def listed_experiments() -> set[str]:
-    """Of the table; "each of those six with `_x`" stands for six names."""
-    table = (ROOT / "docs/running.md").read_text().split("\n## Experiments\n")[1].split("\n\n")[0]
-    first = [re.findall(r"`([a-z0-9_]+)`", row.split("|")[1]) for row in table.splitlines()]
-    whole = {name for names in first for name in names if not name.startswith("_")}
-    endings = {name for names in first for name in names if name.startswith("_")}
-    return whole | {f"{name}{ending}" for name in CHECKPOINTS for ending in endings}
-
-
-def test_every_experiment_is_listed() -> None:
-    assert listed_experiments() == {f.stem for f in (ROOT / "params/experiment").glob("*.yaml")}
-
-
-def named() -> set[str]:
-    return set().union(*(named_in((ROOT / document).read_text()) for document in DOCUMENTS))
+def test_every_command_of_the_documents_exists() -> None:
+    texts = [(ROOT / page).read_text() for page in PAGES if page != "docs/reliability.md"]
+    named = {name for text in texts for name in re.findall(r"(?:^|`)ocm ([a-z]+)\b", text, re.M)}
+    assert {"run", "sync", "report"} <= named
+    assert named - set(all_commands()) == set()
 
 
 def test_every_folder_that_the_tour_names_exists() -> None:
@@ -81,7 +56,6 @@ def test_every_folder_that_the_tour_names_exists() -> None:
     assert [name for name in folders if not (ROOT / name).exists()] == []
 
 
-PAGES = ["README.md", *sorted(str(f.relative_to(ROOT)) for f in (ROOT / "docs").glob("*.md"))]
 SHIPPED = "ocm_core/shipped"  # made when a wheel is built
 
 

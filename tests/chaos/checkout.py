@@ -14,12 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from ocm_core.features import inception
 from ocm_core.features.published_reference import REFERENCES
 from ocm_core.params.compose import compose
-from ocm_core.params.resolved import load, resolved_text
-from ocm_core.pipeline.table import Task, tasks
+from ocm_core.pipeline.artifacts import folder_of
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import Experiment, MethodParams
 from tests.datasets import files as archive_files
 from tests.metrics.test_published_reference import arrays
@@ -27,44 +29,45 @@ from tests.metrics.tiny_inception import TinyInception
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path("datasets/references", REFERENCES["imagenet256"].file)
-FEW = "{iterations: 12, batch_size: 4, checkpoint_every: 3}"
-GRID = "grids=[{steps: [2], guidance: [1.0]}]"
+FEW = "{iterations: 12, batch_size: 4, checkpoint_every: 3, learning_rate: 1e-3, ema: 0.9}"
+GRID = "grids=[{nfe: [2], guidance: [1.0]}]"
 SAMPLES = ["sample.count=6", "sample.batch_size=4", "sample.seeds=[0]", "sample.split=[]"]
-CHAINS = ["evaluate.chains.points=5", "evaluate.chains.images=4", "evaluate.chains.batch_size=4"]
+TIMESTEPS = ["train.timesteps.points=5", "train.timesteps.images=4", "train.timesteps.batch_size=4"]
 SELECTED = [  # heads are kept between the checkpoints
-    *("train.heads.keep_every=4", "train.selection.kind=best_fid", "+train.selection.samples=6"),
-    *("+train.selection.steps=2", "+train.selection.guidance=1.0", "+train.selection.seed=0"),
-    *("+train.selection.last_sigma=1.0", "+train.selection.batch_size=4"),
+    "train.heads.keep_every=4",
+    "train.selection={kind: best_frechet, samples: 6, nfe: 2, batch_size: 4}",
 ]
+OF_DIGITS = ("long", "quality", "diverse", "likelihood", "unipc", "dpmpp_2m", "dpmpp_2m_sde")
 TINY = {
     "digits": [
         *("schedule.steps=120", "network.config.base_channels=8", "encode.chunk=128"),
         *("encode.shard=256", f"train.score={FEW}", f"train.heads={FEW}", *SELECTED),
-        *(f"train.classifier={FEW}", "train.moments.draws=2", "sample=smoke"),
+        *(f"train.classifier={FEW}", "train.moments={draws: 2, batch_size: 2}"),
+        *(f"~sample.samplers.{label}" for label in (*OF_DIGITS, "ddpm_2m")),
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}", *SAMPLES),
         "sample.samplers.ddpm.methods=[beta, ocm]",
         "sample.samplers.ddim.methods=[delta]",
-        *("evaluate.chains.methods=[beta, ocm]", *CHAINS),
-        "evaluate.likelihood.steps=[2]",
+        *("train.timesteps.methods=[beta, ocm]", *TIMESTEPS),
+        "evaluate.likelihood.nfe=[2]",
         "evaluate.likelihood.methods=[beta, ocm]",
-        "~evaluate.likelihood.fewer.rademacher_100",
+        "evaluate.likelihood.nfe_by_method={}",
         "evaluate.likelihood.images=6",
         "evaluate.likelihood.batch_size=2",
-        *("evaluate.features.neighbours=2", "evaluate.jackknife={blocks: 2}"),
-        "evaluate.loss={images: 4, batch_size: 2, seed: 0}",
-        *("evaluate.deviation.images=1", "evaluate.deviation.times=[1, 60]"),
-        *("evaluate.deviation.probes=[1]", "evaluate.cost.repeats=1", "evaluate.cost.batch_size=2"),
+        *("features.neighbours=2", "evaluate.distances.blocks=2"),
+        "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
+        *("evaluate.posterior_std.images=1", "evaluate.posterior_std.times=[1, 60]"),
+        "evaluate.posterior_std.probes=[1]",
     ],
     "toy_mog9": [
         *("schedule.steps=120", "data.train_size=64", "data.test_size=64"),
-        *("network.scores=[learned]", "network.width=8", "network.depth=1"),
-        *(f"train.score={FEW}", f"train.heads={FEW}", "train.moments.draws=2"),
+        *("network.scores=[trained]", "network.width=8", "network.depth=1"),
+        *(f"train.score={FEW}", f"train.heads={FEW}", "train.moments={draws: 2, batch_size: 2}"),
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}", *SAMPLES),
         "sample.samplers.ddpm.methods=[beta, ocm_relative]",
         "sample.samplers.ddim.methods=[delta, ocm_relative]",
-        *("evaluate.chains.methods=[beta, ocm_relative]", *CHAINS),
+        *("train.timesteps.methods=[beta, ocm_relative]", *TIMESTEPS),
         "evaluate.likelihood.methods=[beta, ocm_relative]",
-        *("evaluate.likelihood.steps=[2]", "evaluate.likelihood.images=6"),
+        *("evaluate.likelihood.nfe=[2]", "evaluate.likelihood.images=6"),
         "evaluate.covariance_error.times=[1, 60]",
         "evaluate.covariance_error.points=4",
     ],
@@ -73,18 +76,18 @@ TINY = {
         *("sample.samplers.ddpm.methods=[beta, ocm]", *SAMPLES),
         "sample.samplers.ddim.methods=[delta]",
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}"),
-        *("evaluate.features.space=inception", "evaluate.features.reference=imagenet256"),
+        *("features.space=inception", "features.reference=imagenet256"),
     ],
     "mnist_latent": [
         *(f"train.vae={FEW}", "data.test_share=0.95"),
         "encode.latent.vae.config.block_out_channels=[8, 8, 8]",
     ],
-    "celeba64": ["data=folder", "++data.path=images", "++data.side=64"],
+    "celeba64": ["data={kind: folder, path: IMAGES, side: 64}"],
 }
 # Of some experiments only what the others do not have.
 ONLY = {
     "imagenet256_smoke": (
-        *("publish_score", "publish_vae", "fetch_score", "fetch_vae"),
+        *("dummy_score", "dummy_vae", "fetch_score", "fetch_vae"),
         *("fetch_features", "fetch_reference", "encode"),
     ),
     "mnist_latent": ("vae",),
@@ -100,37 +103,46 @@ class Job(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        return Path("artifacts", self.name, *self.task)
+        return folder_of(self.name, self.task)
 
     @property
-    def working(self) -> Path:
-        return self.folder.with_name(f".{self.folder.name}.working")
+    def staging(self) -> Path:
+        return self.folder.with_name(f".{self.folder.name}.staging")
 
     def __str__(self) -> str:
         return f"{self.name} {self.task}"
 
 
 def make_checkout(place: Path, names: list[str]) -> list[Job]:
-    """Resolve the experiments there; to be called, and their jobs run, in that folder."""
-    (place / "params/resolved").mkdir(parents=True)
+    """Write the experiments there; to be called, and their jobs run, in that folder."""
+    (place / "params/experiment").mkdir(parents=True)
     (place / "reports").mkdir()
-    (place / "ocm_core").symlink_to(ROOT / "ocm_core")
-    (place / "reports/paper").symlink_to(ROOT / "reports/paper")
+    for name in ("ocm_core", "reports/paper", "params/preset"):
+        (place / name).symlink_to(ROOT / name)
     write_by_hand(place)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        for name in names:
-            whole = compose(name, TINY[name])
-            tiny = whole.model_copy(update={"name": f"tiny_{name}", "methods": _few(whole)})
-            (place / f"params/resolved/{tiny.name}.yaml").write_text(resolved_text(tiny, {}))
+        tiny = {name: _tiny(name, place) for name in names}
         patch.chdir(place)
-        load.cache_clear()  # another test's experiments may have had these names
+        graph_of.cache_clear()  # another test's experiments may have had these names
+        for name, text in tiny.items():
+            Path(f"params/experiment/tiny_{name}.yaml").write_text(text)
         return [
             Job(f"tiny_{name}", task)
             for name in names
-            for task in tasks(load(f"tiny_{name}"))
+            for task in graph_of(f"tiny_{name}").tasks
             if task.stage in ONLY.get(name, (task.stage,))
         ]
+
+
+def _tiny(name: str, place: Path) -> str:
+    """Return an overlay that says everything, with few methods, which no override can remove."""
+    whole = compose(name, [text.replace("IMAGES", str(place / "images")) for text in TINY[name]])
+    tree = whole.model_copy(update={"methods": _few(whole)}).model_dump(mode="json")
+    for block in (tree, *tree["methods"].values()):
+        block.pop("name", None)
+        block.pop("needs", None)  # which a method's own file says
+    return f"# @package _global_\n{yaml.safe_dump(tree)}"
 
 
 def write_by_hand(place: Path) -> None:

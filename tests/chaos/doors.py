@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from base64 import b64encode
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,65 +14,50 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from socketserver import BaseRequestHandler, ThreadingTCPServer
-from tempfile import mkdtemp
 from threading import Thread
 from typing import Any
 
 import numpy as np
 import torch
-from plotly.offline import get_plotlyjs
 from torch import Tensor
 
 from ocm_core import api
 from ocm_core.cells import parts
 from ocm_core.checkpoints.convert import fetch
 from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.checkpoints.head_file import load_heads, save_heads
-from ocm_core.checkpoints.text_encoder import TextEncoder
-from ocm_core.compare.changes import compare
-from ocm_core.compare.page import page
-from ocm_core.compare.recorded import METRICS, recorded
-from ocm_core.compare.revisions import WorkingTree
-from ocm_core.compare.text import as_json, terminal
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.datasets import folder as folder_data
 from ocm_core.datasets._images import decode
+from ocm_core.datasets.folder import FolderData
+from ocm_core.datasets.lsun_bedroom import LsunBedroomData
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.features.published_reference import REFERENCES, open_reference
 from ocm_core.io.archives import Archive, locate
-from ocm_core.io.download import download
-from ocm_core.io.lock import FileRecord, Lock
+from ocm_core.io.checksums import FileRecord
+from ocm_core.io.fetch import Lock, download
 from ocm_core.latents.vae import Vae
-from ocm_core.overview.best import best
-from ocm_core.overview.kept import (
-    bundle,
-    is_current,
-    kept_file,
-    kept_names,
-    numbers_digest,
-    pack,
-    read_kept,
-)
-from ocm_core.overview.thumbnails import thumbnails
-from ocm_core.params.compose import compose
-from ocm_core.params.methods import check_methods
-from ocm_core.params.resolved import active_names, load
-from ocm_core.params.stamps import ITSELF
-from ocm_core.pipeline import manifests
-from ocm_core.pipeline.number_provenance import SUFFIX as MADE
-from ocm_core.pipeline.number_provenance import NumberProvenance
-from ocm_core.pipeline.table import Task, tasks
-from ocm_core.schema.datasets import FolderData, LsunBedroomData
+from ocm_core.params.compose import active_names, compose
+from ocm_core.pipeline import artifacts
+from ocm_core.pipeline.artifacts import Key, Signature
+from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.provenance import results_state
+from ocm_core.pipeline.stage import Task
+from ocm_core.report.folder import read_folder
+from ocm_core.report.index import index
+from ocm_core.report.page import comparison, page
+from ocm_core.report.render import render
+from ocm_core.results.compare import compare
 from ocm_core.store.reader import open_split
 from tests.chaos.mutations import BYTE_DAMAGES, ODD_VALUES, damage_for, flip, of_bytes
 from tests.checkpoints import files as checkpoint_files
 from tests.datasets import files as archive_files
 from tests.datasets.conftest import ARCHIVED, undigested
 from tests.datasets.kinds import KINDS
+from tests.init.folders import write_stable_diffusion
 from tests.latents import tiny as tiny_vae
 from tests.metrics.test_published_reference import arrays
 from tests.networks.diffusers_cases import PLAIN, model
-from tests.starting.folders import write_stable_diffusion
 from tests.store.data import plan, values, write_jobs
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip
@@ -116,59 +100,34 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def copy_params(folder: Path) -> None:
-    """All but the resolved files, and the name of an experiment."""
-    ignored = shutil.ignore_patterns("resolved")
-    shutil.copytree(ROOT / "params", folder / "params", ignore=ignored)
+    """Copy all, and name an experiment."""
+    shutil.copytree(ROOT / "params", folder / "params")
     (folder / "experiment").write_text("mnist_latent")
 
 
-def copy_numbers(folder: Path) -> None:
-    """Those of an experiment, with what has made them as if that were today."""
-    for name in (f"reports/toy_mog9{METRICS}", "params/resolved/toy_mog9.yaml"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    with inside(ROOT):
-        metrics = (folder / f"reports/toy_mog9{METRICS}").read_text()
-        made = NumberProvenance.of(load("toy_mog9"), metrics)
-    (folder / f"reports/toy_mog9{MADE}").write_text(made.text)
+def copy_results(folder: Path) -> None:
+    """Copy what a run leaves of an experiment, and commit it."""
+    shutil.copytree(ROOT / "reports/toy_mog9", folder / "reports/toy_mog9")
+    git = ["git", "-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=results"]):
+        subprocess.run([*git, *command], cwd=folder, check=True)
 
 
-def enter_numbers(folder: Path) -> None:
-    """As `ocm compare` and `ocm index` do."""
-    damaged = WorkingTree(folder)
-    with inside(ROOT):  # whose sources are asked for
-        found = compare(_whole_numbers(), damaged)
-        terminal(found, everything=True)
-        as_json(found)
-        page(found, everything=True)
-        best(recorded(damaged, "toy_mog9"), {})
+def enter_results(folder: Path) -> None:
+    """Read them as `ocm report`, `ocm index`, `ocm status` and `ocm compare` do."""
+    render(page(read_folder("toy_mog9", folder)))
+    index(folder)
+    found = compare(folder, "HEAD")
+    found.text(everything=True)
+    found.tree(everything=True)
+    render(comparison(found, everything=True))
+    results_state(_graph(), folder / "reports")
 
 
 @cache
-def _whole_numbers() -> WorkingTree:
-    folder = Path(mkdtemp())
-    copy_numbers(folder)
-    return WorkingTree(folder)
-
-
-def write_page(folder: Path) -> None:
-    """A page with a picture and a chart, as `ocm keep` leaves it."""
-    (folder / "reports").mkdir()
-    (folder / f"reports/toy{METRICS}").write_text('{"fid": 1.5}')
-    picture = archive_files.encoded(archive_files.pixels(0, 40, 30), "PNG")
-    shown = f'<img src="data:image/png;base64,{b64encode(picture).decode()}">'
-    chart = f"<script>{get_plotlyjs()[:100]}</script>"
-    content = pack(f"<html>{shown}{chart}</html>", numbers_digest(folder, "toy"), "toy")
-    (folder / kept_file("toy")).write_bytes(content)
-
-
-def enter_page(folder: Path) -> None:
-    """As `ocm index` and the site do."""
-    for name in kept_names(folder):
-        kept = read_kept(folder, name)
-        is_current(folder, name, kept)
-        thumbnails(kept, folder / kept_file(name))
-        bundle({name: kept})
+def _graph() -> Graph:
+    with inside(ROOT):
+        return Graph(compose("toy_mog9"))
 
 
 def write_active(folder: Path) -> None:
@@ -181,65 +140,39 @@ def enter_active(folder: Path) -> None:
         active_names()
 
 
-RESOLVED = Path("params/resolved/mnist_latent.yaml")
-
-
-def copy_resolved(folder: Path) -> None:
-    shutil.copytree(ROOT / "params", folder / "params")
-
-
-def damage_resolved(folder: Path, draw: Random) -> None:
-    """The file as it is, or what follows its stamps under one that is right."""
-    file = folder / RESOLVED
-    damage, content = damage_for(file), file.read_bytes()
-    if draw.random() < 0.2:
-        file.write_bytes(damage(content, draw))
-        return
-    body = damage(content.partition(f" {ITSELF}\n".encode())[2], draw)
-    stamp = hashlib.sha256(body).hexdigest()[:16]
-    file.write_bytes(f"# damaged\n# {stamp} {ITSELF}\n".encode() + body)
-
-
-def enter_resolved(folder: Path) -> None:
-    """As `ocm status` and the Snakefile do: every job that the file asks for is counted out."""
-    with inside(folder):
-        experiment = load.__wrapped__("mnist_latent")
-        check_methods(experiment.methods, Path("the file"))
-        tasks(experiment)
-        parts(experiment)
-
-
 GROUPS = {  # files that an experiment is composed of
-    "mnist_latent": ("experiment/mnist_latent.yaml", "*/mnist.yaml", "encode/latent.yaml"),
-    "toy_mog9": ("experiment/toy_mog9.yaml", "*/mixture.yaml", "*/mlp.yaml", "methods/all.yaml"),
-    "cifar10_ls_smoke": ("experiment/cifar10_ls*.yaml", "*/smoke.yaml", "network/published.yaml"),
+    "mnist_latent": ("experiment/mnist_latent.yaml", "base/images.yaml", "*/small*.yaml"),
+    "toy_mog9": ("experiment/toy_mog9.yaml", "base/mixture.yaml"),
+    "cifar10_ls_smoke": ("experiment/cifar10_ls.yaml", "preset/smoke.yaml", "base/published.yaml"),
 }
 
 
 def damage_composed(folder: Path, draw: Random) -> None:
     name = draw.choice(list(GROUPS))
     (folder / "experiment").write_text(name)
-    patterns = (f"params/{pattern}" for pattern in (*GROUPS[name], "defaults.yaml"))
-    damage_one_of(*patterns)(folder, draw)
+    damage_one_of(*(f"params/{pattern}" for pattern in GROUPS[name]))(folder, draw)
 
 
 def enter_composed(folder: Path) -> None:
+    """As `ocm status` and the Snakefile do: every job that the files ask for is counted out."""
     name = (folder / "experiment").read_text()
     with inside(folder):
-        tasks(compose(name))
+        experiment = compose(name)
+        parts(experiment)
+        _ = Graph(experiment).tasks
 
 
 OVERRIDES = (
     "train.heads.learning_rate=1e-3",
     "sample.samplers.ddpm.methods=[beta,ocm_relative]",
-    "sample.samplers.ddim.grids=[{steps: [10, 20], guidance: [1.0]}]",
+    "sample.samplers.ddim.grids=[{nfe: [10, 20], guidance: [1.0]}]",
     "+methods.mine={kind: rademacher, probes: 3}",
     "~report.title",
     "network.width=64",
     "data.layout.per_axis=3",
     "encode.jobs=1",
     "report.title='a title'",
-    "schedule=cosine",
+    "schedule.kind=cosine",
 )
 
 
@@ -268,7 +201,7 @@ def damage_override(folder: Path, draw: Random) -> None:
 def enter_overrides(folder: Path) -> None:
     override = (folder / "overrides").read_bytes().decode(errors="surrogateescape")
     with inside(folder):
-        tasks(compose("toy_mog9", [override]))
+        Graph(compose("toy_mog9", [override]))
 
 
 # Artifacts
@@ -278,20 +211,20 @@ ARTIFACT = Task("encode", "all")
 
 def write_artifact(folder: Path) -> None:
     with inside(folder):
-        place = manifests.folder_of("toy", ARTIFACT)
+        place = artifacts.folder_of("toy", ARTIFACT)
         (place / "sub").mkdir(parents=True)
         (place / "sub/one").write_bytes(b"one")
         (place / "two").write_bytes(b"two")
         Path("page.html").write_bytes(b"three")
-        facts = {"key": "key", "parameters": "a" * 64, "inputs": {"fetch_data/all": "b" * 64}}
-        page = {"page.html": Path("page.html")}
-        text = manifests.signed("toy", ARTIFACT, place, page, facts)
-        manifests.manifest_of("toy", ARTIFACT).write_text(text)
+        key = Key(parameters="a" * 64, sources="", inputs={"fetch_data/all": "b" * 64})
+        signature = Signature("toy", ARTIFACT, key, {"sub": "c" * 64}, {"items": 3})
+        manifest = artifacts.signed(signature, place, {"page.html": Path("page.html")})
+        artifacts.manifest_of("toy", ARTIFACT).write_text(manifest.text)
 
 
 def enter_artifact(folder: Path) -> None:
     with inside(folder):
-        manifests.checked_folder("toy", ARTIFACT)
+        artifacts.checked_folder("toy", ARTIFACT)
 
 
 def write_store(folder: Path) -> None:
@@ -424,20 +357,19 @@ def damage_archives(folder: Path, draw: Random) -> None:
 def enter_archives(folder: Path) -> None:
     for place in folder.iterdir():
         data = KINDS[place.name].block
-        module = _without_digests(data.kind)  # type: ignore[attr-defined]
-        opened = module.open_data(data, place / "datasets")
+        _without_digests(data.kind)
+        opened = data.open(place / "datasets")
         for split in opened.splits.values():
             split.read(range(len(split)))
 
 
-def _without_digests(kind: str) -> Any:
+def _without_digests(kind: str) -> None:
     """Tiny archives cannot have the digests of the real ones; every other check stays."""
     module = import_module(f"ocm_core.datasets.{kind}")
     if kind in ARCHIVED:
         module.ARCHIVES = {  # type: ignore[attr-defined]
             name: undigested(archive) for name, archive in module.ARCHIVES.items()
         }
-    return module
 
 
 def write_lmdb(folder: Path) -> None:
@@ -451,7 +383,8 @@ def write_lmdb(folder: Path) -> None:
 def enter_lmdb(folder: Path) -> None:
     data = LsunBedroomData(kind="lsun_bedroom", splits=["test"])
     place = folder / "lsun_bedroom" / "datasets"
-    split = _without_digests(data.kind).open_data(data, place).splits["test"]
+    _without_digests(data.kind)
+    split = data.open(place).splits["test"]
     for row in range(len(split)):
         split.images.content(row)
     split.read(range(min(2, len(split))))
@@ -501,23 +434,20 @@ def enter_image_folder(folder: Path) -> None:
     with inside(folder):
         for labels, classes in (("folders", 2), ("csv", 2), ("captions", 6)):
             table = "table.csv" if labels == "csv" else None
-            data = folder_data.open_data(
-                FolderData(
-                    kind="folder",
-                    path="images",
-                    side=8,
-                    channels=3,
-                    fit="none",
-                    labels=labels,
-                    classes=classes,
-                    labels_csv=table,
-                    captions_csv="table.csv",
-                    test_share=0.5,
-                    seed=0,
-                    skip_unreadable=False,
-                ),
-                Path("datasets"),
-            )
+            data = FolderData(
+                kind="folder",
+                path="images",
+                side=8,
+                channels=3,
+                fit="none",
+                labels=labels,
+                classes=classes,
+                labels_csv=table,
+                captions_csv="table.csv",
+                test_share=0.5,
+                seed=0,
+                skip_unreadable=False,
+            ).open(Path("datasets"))
             for split in data.splits.values():
                 split.read(range(len(split)))
 
@@ -629,29 +559,17 @@ def answering(content: bytes) -> Iterator[str]:
 
 
 DOORS = {
-    "resolved files": Door(
-        "params/resolved/*.yaml, read as `ocm status` does",
-        *(copy_resolved, enter_resolved),
-        *(60, 800),
-        damage_resolved,
-    ),
     "composed files": Door(
         "the files of params/, composed",
         *(copy_params, enter_composed),
         *(12, 200),
         damage_composed,
     ),
-    "numbers": Door(
-        "metrics, what made them, their parameters: read as `ocm compare` and `ocm index` do",
-        *(copy_numbers, enter_numbers),
+    "results": Door(
+        "reports/NAME/*, read as `ocm report`, `index`, `status` and `compare` do",
+        *(copy_results, enter_results),
         *(30, 400),
-        damage_one_of("reports/*", "params/resolved/*"),
-    ),
-    "kept pages": Door(
-        "pages as `ocm keep` leaves them, and their numbers, read as `ocm index` does",
-        *(write_page, enter_page),
-        *(40, 400),
-        damage_one_of("reports/*"),
+        damage_one_of("reports/toy_mog9/*"),
     ),
     "active experiments": Door(
         "params/active.yaml",

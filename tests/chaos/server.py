@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from ocm_core.pipeline.run import run
+from ocm_core.pipeline.run import run_task
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
 WATCHED = ("artifacts", "reports")
@@ -23,10 +23,10 @@ WATCHED = ("artifacts", "reports")
 
 def import_all() -> None:
     """What a stage would import in its first second."""
-    for file in Path("ocm_core/stages").glob("*.py"):
-        import_module(f"ocm_core.stages.{file.stem}")
-    for file in Path("ocm_core/covariance").glob("*.py"):
-        import_module(f"ocm_core.covariance.{file.stem}")
+    for file in sorted(Path("ocm_core").resolve().rglob("*.py")):
+        name = file.relative_to(Path("ocm_core").resolve().parent).with_suffix("")
+        if name.name != "__init__" and "commands" not in name.parts:
+            import_module(".".join(name.parts))
 
 
 def count_changes(die_before: int | None, counter: IO[bytes]) -> None:
@@ -64,7 +64,7 @@ def child(order: list[str], die_before: int | None, counter: IO[bytes], said: IO
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     count_changes(die_before, counter)
     try:
-        run(name, stage, part, "cpu", 1)
+        run_task(name, stage, part, "cpu", 1)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -10,8 +10,11 @@ from tests.chaos.campaign import attack, tries
 from tests.chaos.doors import DOORS
 from tests.chaos.fuzzing import REFUSED, fuzz, in_one_process
 
+QUICK = ("composed files", "results", "active experiments", "manifests", "stores", "heads")
+CASES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DOORS]
 
-@pytest.mark.parametrize("name", DOORS)
+
+@pytest.mark.parametrize("name", CASES)
 def test_damaged_inputs(name: str) -> None:
     door = DOORS[name]
     with attack(name, door.what) as tally:

@@ -8,14 +8,17 @@ from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 
-from ocm_core.pipeline.manifests import differences
+import pytest
+
+from ocm_core.errors import OcmError
+from ocm_core.pipeline.artifacts import differences
 from tests.chaos.campaign import attack, tries
 from tests.chaos.checkout import Job
 from tests.chaos.conftest import Finished
 
 RESUMABLE = (
     *("encode", "score", "moments", "heads", "sample", "classifier"),
-    *("selection", "evaluate_images", "evaluate_likelihood"),
+    *("selection", "distances", "likelihood"),
 )
 
 
@@ -45,15 +48,14 @@ def test_damage_in_a_finished_artifact_is_found_and_mended(finished: Finished) -
     )
     with attack("damage in artifacts", what) as tally:
         for job in islice(cycle(finished.jobs), tries(12, 150)):
-            files = [f for f in job.folder.rglob("*") if f.is_file() and f.name != "manifest.json"]
-            if files:  # the report's artifact is its manifest
-                tally.tried += 1
-                _damaged_and_mended(finished, job, random.choice(files), random)
+            files = [file for file in sorted(job.folder.rglob("*")) if file.is_file()]
+            tally.tried += 1
+            _damaged_and_mended(finished, job, random.choice(files), random)
 
 
 def _damaged_and_mended(finished: Finished, job: Job, file: Path, random: Random) -> None:
     what = damage(file, random)
-    assert list(differences(job.name, job.task)), what
+    assert _found(job), what
     if random.random() < 1 / 6:
         ended = finished.server.run(job)
         assert ended.code == 0, f"{what}\n{ended.said}"
@@ -62,6 +64,15 @@ def _damaged_and_mended(finished: Finished, job: Job, file: Path, random: Random
         finished.restore(job)
 
 
+def _found(job: Job) -> bool:
+    """Return whether `ocm verify` would say something."""
+    try:
+        return bool(list(differences(job.name, job.task)))
+    except OcmError:
+        return True
+
+
+@pytest.mark.slow
 def test_damage_in_what_a_killed_run_left_is_never_signed(finished: Finished) -> None:
     random, tried = Random(17), tries(9, 64)
     jobs = [job for job in finished.jobs if job.task.stage in RESUMABLE]
@@ -94,5 +105,5 @@ def _damages(job: Job, random: Random) -> Iterator[str]:
 
 
 def _left(job: Job) -> Iterator[Path]:
-    """Everything that lies in the working folder: pieces, their seals, states, the key."""
-    return (file for file in sorted(job.working.rglob("*")) if file.is_file())
+    """Yield all that lies in the staging folder: pieces, their checksums, states, the key."""
+    return (file for file in sorted(job.staging.rglob("*")) if file.is_file())

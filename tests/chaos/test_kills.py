@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 from itertools import cycle, islice
@@ -10,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ocm_core.pipeline.manifests import differences
+from ocm_core.pipeline.artifacts import differences, read_manifest
 from ocm_core.training.state import saved_at
 from tests.chaos.campaign import FULL, attack, tries
 from tests.chaos.checkout import Job
@@ -20,9 +19,11 @@ from tests.test_resuming import flipped
 
 def make_stale(job: Job) -> None:
     """Let the artifact be one of other parameters: whole, but not what is to be made."""
-    manifest = job.folder / "manifest.json"
-    content = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps({**content, "key": "of other parameters"}))
+    manifest = read_manifest(job.folder)
+    key = manifest.key.model_copy(update={"parameters": "0" * 64})
+    other = manifest.model_copy(update={"key": key})
+    signed = other.model_copy(update={"sha256": other.proof})
+    (job.folder / "manifest.json").write_text(signed.text)
 
 
 def test_killed_at_any_moment_every_stage_ends_in_the_same_bytes(finished: Finished) -> None:
@@ -30,7 +31,7 @@ def test_killed_at_any_moment_every_stage_ends_in_the_same_bytes(finished: Finis
     random, rounds, wanted = Random(15), tries(8, 104), tries(4, 100)
     spared = {job.task.stage for job in finished.jobs} if FULL else set()
     what = (
-        "SIGKILL at seeded moments of every stage, `fetch_*`, `evaluate_*` and `report` included; a"
+        "SIGKILL at seeded moments of every stage, `fetch_*`, evaluations and `report` included; a"
         " failure is an old artifact that is not whole, a next run that fails, or other bytes in"
         " the end"
     )
@@ -72,12 +73,12 @@ def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
     finished: Finished, damaged: str | None
 ) -> None:
     """Kept at 4, 8 and 12, with checkpoints at 3, 6, 9 and 12."""
-    job = next(job for job in finished.jobs if str(job) == "tiny_digits heads/learned")
+    job = next(job for job in finished.jobs if str(job) == "tiny_digits heads/trained")
     shutil.rmtree(job.folder)
     finished.server.run(job, die_before=finished.undisturbed[job].events * 3 // 5)
-    kept = job.working / "artifact/kept"
+    kept = job.staging / "artifact/kept"
     assert {file.name for file in kept.glob("*.safetensors")} == {"4.safetensors", "8.safetensors"}
-    assert saved_at(job.working / "state") in (6, 9)
+    assert saved_at(job.staging / "state") in (6, 9)
     if damaged == "lost":
         (kept / "4.safetensors").unlink()
     elif damaged == "flipped":
@@ -91,4 +92,4 @@ def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
 
 def _exchanged(job: Job) -> bool:
     """Whether the kill fell after the exchange and before the report's outputs were in place."""
-    return job.task.stage == "report" and not (job.working / "artifact").exists()
+    return job.task.stage == "report" and not (job.staging / "artifact").exists()

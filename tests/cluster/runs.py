@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from ocm_core.pipeline.stage import stages
 from tests.cluster.slurm import Slurm, stop_when
 from tests.pipeline.conftest import NOWHERE, Project
 
@@ -52,8 +53,8 @@ class Gate(ExitStack):
         self.slurm = slurm
         stage, _, part = task.partition("/")
         self.rule = f"{stage}_{name}_{stage}_{part}"
-        folder = project.root / "artifacts" / name
-        self.working = folder / stage / f".{part}.working"
+        folder = project.root / "artifacts" / name / stages()[stage].phase
+        self.staging = folder / stage / f".{part}.staging"
         self.log = project.root / f"logs/{name}/{task}.log"
         lock = folder / f".locks/{stage}-{part}.making"
         lock.parent.mkdir(parents=True, exist_ok=True)

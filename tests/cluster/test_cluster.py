@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from ocm_core.planning.nodes import problems
+from ocm_core.doctor.nodes import problems
 from tests.cluster.experiments import ITERATIONS, LATENTS, PIXELS, shrink
 from tests.cluster.runs import Gate, Run, offline
 from tests.cluster.slurm import GPUS, NODES, Slurm
 from tests.pipeline.conftest import Project
 
 # The profile asks every five seconds; of a controller of one's own one may ask more often.
+pytestmark = pytest.mark.slow
 CLUSTER = (
     *("snakemake", "--profile", "profiles/slurm"),
     *("--slurm-init-seconds-before-status-checks", "1"),
 )
 REPORTS = [f"reports/{name}.html" for name in (PIXELS, LATENTS)]
-HEADS = f"artifacts/{PIXELS}/heads/published/manifest.json"
+HEADS = f"artifacts/{PIXELS}/train/heads/pretrained/manifest.json"
 # The first try at a reference set is past its limit after a minute, on a node that is not killed.
 LIMITED = (
     *("--set-resources", "reference:runtime=1 + 60 * (attempt - 1)"),
@@ -48,17 +49,17 @@ def local(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def disturbed(project: Project, slurm: Slurm, local: Run) -> Project:
     """Both experiments, run through a killed node, a cancelled job and a time limit."""
     with (
-        Gate(project, slurm, PIXELS, "heads/published") as heads,
+        Gate(project, slurm, PIXELS, "heads/pretrained") as heads,
         Gate(project, slurm, LATENTS, "sample/all") as sample,
         Gate(project, slurm, PIXELS, "reference/efficientnet_lite0") as reference,
         Run(project, *CLUSTER, *REPORTS, *LIMITED) as run,
     ):
-        job = heads.stops(run, lambda: (heads.working / "state/training.safetensors").exists())
+        job = heads.stops(run, lambda: (heads.staging / "state/training.safetensors").exists())
         node = slurm.node_of(job)
         slurm.kill_node(node)
         run.goes_on_until(lambda: slurm.has_ended(job, "NF"), "dead node")
         slurm.start_node(node)
-        slurm.cancel(sample.stops(run, lambda: any(sample.working.glob("artifact/*/x/c"))))
+        slurm.cancel(sample.stops(run, lambda: any(sample.staging.glob("artifact/*/x/c"))))
         run.goes_on_until(lambda: bool(slurm.job_of(reference.rule, "TO")), "job past its limit")
         reference.open()
         run.ends()
@@ -73,7 +74,7 @@ def test_what_is_lost_is_made_up_for(disturbed: Project) -> None:
         assert f"'{state}'" in said, said
     logs = disturbed.root / f"logs/{PIXELS}"
     assert (logs / "reference/efficientnet_lite0.try1.log").exists()
-    begun, ended = (logs / f"heads/published{end}.log" for end in (".try1", ""))
+    begun, ended = (logs / f"heads/pretrained{end}.log" for end in (".try1", ""))
     first, last = (f": {done} of {ITERATIONS}" for done in (ITERATIONS // 10, ITERATIONS))
     assert first in begun.read_text() and last in ended.read_text()
     assert first not in ended.read_text()  # it went on from its checkpoint
@@ -100,7 +101,7 @@ def test_two_gpus_in_one_job(
     )
     again = (*CLUSTER, "--force", HEADS, "--set-resources", "heads:gpu=2")
     with Run(one, *again) as on_a_node, Run(two, *again, "heads:nodes=2") as on_nodes:
-        here.run("ocm", "run", "heads", PIXELS, "published", "--processes", "2")
+        here.run("ocm", "run", "heads", PIXELS, "pretrained", "--processes", "2")
         on_a_node.ends()
         on_nodes.ends()
     expected = json.loads((here.root / HEADS).read_text())
@@ -126,5 +127,5 @@ def test_more_gpus_than_a_node_has(disturbed: Project) -> None:
 
 def manifests(project: Project, name: str) -> dict[str, Any]:
     """By task."""
-    files = project.root.glob(f"artifacts/{name}/*/*/manifest.json")
+    files = project.root.glob(f"artifacts/{name}/*/*/*/manifest.json")
     return {f"{file.parts[-3]}/{file.parts[-2]}": json.loads(file.read_text()) for file in files}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -29,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ROOT / "tests", made.root / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
     written = follow(PAGE, made.root)
-    assert len(written) == 13
+    assert len(written) == 12
     code = [str(file) for file in written if file.suffix == ".py"]
     made.run("ruff", "check", "--no-cache", *code)
     made.run("ruff", "format", "--no-cache", "--check", *code)
@@ -48,23 +47,28 @@ def test_what_is_new_keeps_the_contracts_of_its_kind(project: Project) -> None:
 def test_the_commands_of_the_page_end_in_a_report_and_samples(project: Project) -> None:
     typed = commands(PAGE)
     assert [words[:2] for words in typed] == [
-        ["ocm", "params"],
         ["ocm", "doctor"],
         ["snakemake", "--cores"],
+        ["ocm", "params"],
         ["ocm", "sample"],
     ]
-    for words in typed:
-        project.run(*words)
-    metrics = json.loads((project.root / "reports/patches.metrics.json").read_text())
-    assert set(metrics["fid"]["ddpm"]) == {"beta", "ocm", "ocm_two", "halfway", "isotropic"}
-    assert metrics["fid"]["ddim"]["halfway"]["K5"] > 0
-    assert "isotropic" in (project.root / "reports/patches.html").read_text()
-    mine = yaml.safe_load((project.root / "params/resolved/mine.yaml").read_text())
-    described = {"kind": "halfway", "needs": "nothing", "head": None, "init": None, "share": 0.25}
-    assert mine["methods"]["halfway"] == described
-    assert all("halfway" in s["methods"] for s in mine["sample"]["samplers"].values())
-    (grid,) = (project.root / "samples").glob("patches-learned-ddpm-isotropic-K10-seed0.png")
+    doctor, _, params, _ = (project.run(*words) for words in typed)
+    assert "brightness" in doctor
+    assert yaml.safe_load(params)["sample"]["count"] == 4
+    metrics = project.metrics("patches")
+    assert set(metrics["frechet"]["ddpm"]) == {"beta", "ocm", "ocm_two", "halfway", "isotropic"}
+    assert metrics["frechet"]["ddim"]["halfway"]["K5"] > 0
+    assert metrics["brightness"]["fading"]["ocm"]["K5"] > 0
+    page = (project.root / "reports/patches.html").read_text()
+    assert "isotropic" in page and "error of the mean brightness" in page
+    (grid,) = (project.root / "samples").glob("patches-trained-ddpm-isotropic-*10-seed0.png")
     assert Image.open(grid).size == (8 * 17 * 4,) * 2
+
+
+def test_a_method_of_ten_lines_is_composed_into_an_experiment(project: Project) -> None:
+    mine = yaml.safe_load(project.run("ocm", "params", "mine"))
+    assert mine["methods"]["halfway"]["share"] == 0.25
+    assert all("halfway" in s["methods"] for s in mine["sample"]["samplers"].values())
 
 
 def test_every_named_file_and_command_is_in_a_block_that_is_followed() -> None:

@@ -12,7 +12,9 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from tests.compare import repository
+from tests.results.test_compare import root
+
+__all__ = ["root"]
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -49,13 +51,12 @@ def test_a_method_of_one_s_own() -> None:
     assert found["share"] == pytest.approx(found["beta_tilde"], abs=2e-3)  # c = 0 is β̃
 
 
-def test_two_commits(tmp_path: Path) -> None:
-    repository.make(tmp_path)
-    said = run("compare_commits.py", folder=tmp_path)
-    assert "digits: 7 numbers: 1 beyond noise" in said
-    assert re.search(r"train\.heads\.learning_rate: \S+ → 0\.125", said)
-    assert "fid.ddpm.ocm.K5: -1 ± 0.2" in said and "K10" not in said
-    assert run("compare_commits.py", "HEAD", "HEAD", folder=tmp_path) == "HEAD → HEAD\n"
+def test_two_commits(root: Path) -> None:
+    said = run("compare_commits.py", folder=root)
+    assert "1 parameter, 1 beyond noise" in said
+    assert "train.rate: 0.1 → 0.2" in said
+    assert "frechet, trained, ddpm, ocm, nfe 5: -1" in said and "nfe 10" not in said
+    assert run("compare_commits.py", "HEAD", "HEAD", folder=root) == "HEAD → HEAD\n"
 
 
 def test_the_readme_names_each_of_them() -> None:

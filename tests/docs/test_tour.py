@@ -1,147 +1,141 @@
-"""docs/tour.md and docs/mathematics.md are held to the code that they describe."""
+"""docs/tour.md and docs/mathematics.md agree with the code that they describe."""
 
 from __future__ import annotations
 
 import ast
 import re
-from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from ocm_core import covariance
+from ocm_core.diffusion import kernels
 from ocm_core.diffusion.schedule import SCHEDULES
-from ocm_core.params.resolved import load
-from ocm_core.pipeline.staleness import source_files
-from ocm_core.pipeline.table import STAGES, Task
-from ocm_core.schema.chains import ChainParams
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.stage import Task, stages
+from ocm_core.schema.timesteps import TimestepsParams
 from tests.pipeline.conftest import ROOT
 
 PACKAGE = ROOT / "ocm_core"
 TOUR = (ROOT / "docs/tour.md").read_text()
 MATHEMATICS = (ROOT / "docs/mathematics.md").read_text()
-FILES = sorted(PACKAGE.rglob("*.py"))
-FOLDERS = {
-    path.stem
-    for path in PACKAGE.iterdir()
-    if path.suffix == ".py" or (path / "__init__.py").exists()
-} - {"__init__"}
+MODULES = {  # `stages/heads` → its file; a folder is its `__init__.py`
+    file.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__"): file
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if file != PACKAGE / "__init__.py"
+}
+CONCEPTS = (
+    *("experiment", "preset", "stage", "part", "artifact", "manifest", "cell", "recipe"),
+    *("timesteps", "nfe", "head", "replicate"),
+)
+
+
+def section(heading: str) -> str:
+    return TOUR.split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table of a section."""
-    section = TOUR.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    _, _, *body = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
-    return [[cell.strip() for cell in row.split("|")] for row in body]
+    _, _, *body = re.findall(r"^\| (.*) \|$", section(heading), re.MULTILINE)
+    cells = ([cell.strip() for cell in re.split(r"(?<!\\)\|", row)] for row in body)
+    return [[cell.replace(r"\|", "|") for cell in row] for row in cells]
 
 
 def quoted(cell: str) -> list[str]:
-    return re.findall(r"`(\w+)`", cell)
+    return re.findall(r"`([\w/]+)`", cell)
 
 
 LINES = [quoted(folders) for folders, _ in rows("What may import what")]
-HEIGHT = {folder: height for height, folders in enumerate(LINES) for folder in folders}
+HEIGHT = {entry: height for height, entries in enumerate(LINES) for entry in entries}
 
 
-def imported(file: Path) -> set[tuple[str, ...]]:
-    """(`diffusion`, `chains`), and so on: what of this package a file imports, types included."""
+def imported(file: Path) -> set[str]:
+    """The modules of this package that a file imports, types and functions included."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ocm_core":
-            inside = tuple(node.module.split(".")[1:])
-            found |= {inside} if inside else {(alias.name,) for alias in node.names}
-    return found
+            inside = "/".join(node.module.split(".")[1:])
+            names = {f"{inside}/{alias.name}".lstrip("/") for alias in node.names}
+            found |= {name if name in MODULES else inside for name in names}
+    return found - {""}
 
 
-def folder_of(file: Path) -> str:
-    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def entry(module: str) -> str:
+    """The line of a module: its own, or that of its folder."""
+    while module not in HEIGHT:
+        assert "/" in module, f"docs/tour.md: what may {module} import?"
+        module = module.rpartition("/")[0]
+    return module
 
 
-def edges() -> dict[tuple[str, str], list[str]]:
-    """(importing folder, imported folder) → the files that do it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for file in FILES:
-        own = folder_of(file)
-        for name in imported(file) if own != "__init__" else ():
-            if name[0] != own:
-                found.setdefault((own, name[0]), []).append(str(file.relative_to(ROOT)))
-    return found
+def upward() -> set[str]:
+    return {
+        f"{module} imports {other}"
+        for module, file in MODULES.items()
+        for other in imported(file)
+        if HEIGHT[entry(other)] > HEIGHT[entry(module)]
+    }
 
 
-def test_every_folder_is_on_the_staircase_once() -> None:
-    named = [folder for line in LINES for folder in line]
+def test_every_entry_stands_once_and_exists() -> None:
+    named = [name for line in LINES for name in line]
     assert len(named) == len(set(named))
-    assert set(named) == FOLDERS
+    assert [name for name in named if name not in MODULES] == []
 
 
-def test_nothing_imports_upwards_or_sideways() -> None:
-    wrong = {
-        f"{file} imports {other}"
-        for (own, other), files in edges().items()
-        for file in files
-        if HEIGHT[other] >= HEIGHT[own]
-    }
-    assert wrong == set()
+def test_nothing_imports_upwards() -> None:
+    assert upward() == set()
 
 
-def test_a_changed_staircase_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above is no tautology: two lines in the wrong order are found."""
-    monkeypatch.setitem(HEIGHT, "diffusion", HEIGHT["covariance"])
-    with pytest.raises(AssertionError, match=r"covariance/.* imports diffusion"):
-        test_nothing_imports_upwards_or_sideways()
+def test_lines_in_the_wrong_order_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HEIGHT, "diffusion", HEIGHT["covariance"] + 1)
+    assert "covariance/interface imports diffusion/denoiser" in upward()
 
 
-def test_packages_have_no_cycle() -> None:
-    below: dict[str, set[str]] = {folder: set() for folder in FOLDERS}
-    for own, other in edges():
-        below[own].add(other)
-    order = list(TopologicalSorter(below).static_order())  # raises CycleError
-    assert set(order) == FOLDERS
+def test_the_path_to_the_likelihood_is_short_and_real() -> None:
+    heading = "From the noise to the number in the report"
+    path = re.findall(r"^\d+\. `(\S+\.py)`", section(heading), re.MULTILINE)
+    assert 8 <= len(path) <= 10
+    graph = graph_of("digits")
+    tasks = (Task("likelihood"), Task("report"))
+    used = {str(file) for task in tasks for file in graph.source_files(task)}
+    assert [file for file in path if f"ocm_core/{file}" not in used] == []
 
 
-def test_artifacts_and_stages_take_only_the_job_from_the_pipeline() -> None:
+def test_the_table_of_stages_is_that_of_the_code() -> None:
+    declared = [[f"`{s.name}`", s.phase, s.about.rstrip(".")] for s in stages().values()]
+    assert [row[:3] for row in rows("All stages")] == declared
+    for name, *_, artifact in rows("All stages"):
+        module = import_module(stages()[name.strip("`")].module)
+        assert issubclass(getattr(module, artifact.strip("`")), Artifact)
+
+
+def test_a_stage_imports_of_another_what_belongs_to_its_artifact() -> None:
+    """No stage runs another, or asks for its settings."""
     taken = {
-        name[1:]
-        for file in FILES
-        if folder_of(file) in ("artifacts", "stages") and file.name != "_page.py"
-        for name in imported(file)
-        if name[0] == "pipeline"
+        f"{module}: {alias.name}"
+        for module, file in MODULES.items()
+        if module.startswith("stages/")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ocm_core.stages.")
+        for alias in node.names
     }
-    assert taken == {("job",)}
+    assert len(taken) > 20
+    assert [name for name in taken if name.endswith((": run", ": STAGE"))] == []
 
 
-def test_no_stage_imports_another() -> None:
-    inside = {
-        (file.stem, name[1])
-        for file in FILES
-        if folder_of(file) == "stages"
-        for name in imported(file)
-        if name[0] == "stages"
-    }
-    assert {other for _, other in inside} <= {"_page"}
-
-
-def test_the_walk_to_the_likelihood_is_short_and_real() -> None:
-    section = TOUR.split("## From the noise to the number in the report")[1].split("\n## ")[0]
-    walk = re.findall(r"^\d+\. `(\S+\.py)`", section, re.MULTILINE)
-    assert 8 <= len(walk) <= 12
-    experiment = load("digits")
-    stages = ("evaluate_likelihood", "report")
-    used = {str(file) for stage in stages for file in source_files(experiment, Task(stage, "all"))}
-    assert [file for file in walk if f"ocm_core/{file}" not in used] == []
-
-
-def test_every_stage_is_there_in_the_order_of_the_table() -> None:
-    section = TOUR.split("in the order of the table:")[1].split("\n## ")[0]
-    table = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    named = [name for cell in table for name in quoted(cell)]
-    assert sorted(named) == sorted(stage.name for stage in STAGES)
+def test_every_concept_is_defined_once() -> None:
+    defined = [word.strip() for row in rows("Concepts") for word in row[0].split(",")]
+    assert len(defined) == len(set(defined))
+    assert set(CONCEPTS) <= set(defined)
 
 
 @pytest.mark.parametrize("page", [TOUR, MATHEMATICS], ids=["tour", "mathematics"])
 def test_every_file_that_is_named_exists(page: str) -> None:
-    named = re.findall(r"`((?:[\w]+/)+[\w]+\.(?:py|yaml))`", page)
+    named = re.findall(r"`((?:[\w]+/)+[\w]+\.(?:py|yaml|smk))`", page)
     assert len(named) > 8
     assert [name for name in named if not any((at / name).exists() for at in (ROOT, PACKAGE))] == []
 
@@ -152,9 +146,10 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_mathematics_names_every_method_chain_schedule_and_distance() -> None:
-    kinds = (chain.model_fields["kind"].default for chain in get_args(get_args(ChainParams)[0]))
-    names = [*covariance.available(), *kinds, *SCHEDULES]
+def test_the_mathematics_names_every_choice() -> None:
+    rules = get_args(get_args(TimestepsParams)[0])
+    names = [rule.model_fields["kind"].default for rule in rules]
+    names += [*covariance.available(), *kernels.available(), *SCHEDULES]
     names += [f"{file.stem}.py" for file in (PACKAGE / "metrics").glob("[!_]*.py")]
     names.remove("checks.py")  # of shapes
     assert [name for name in names if f"`{name}`" not in MATHEMATICS] == []

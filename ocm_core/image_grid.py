@@ -1,4 +1,4 @@
-"""Many images as one picture."""
+"""Save many images as one picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 def save_grid(
     images: Float[Tensor, "image channel height width"], path: str | Path, zoom: int = 1
 ) -> None:
-    """One PNG of images in [-1, 1], as square as their number allows; a pixel is `zoom` wide."""
+    """Save images in [-1, 1] as one PNG, nearly square; a pixel becomes `zoom` wide."""
     count, channels, height, width = images.shape
     columns = ceil(sqrt(count))
     rows = ceil(count / columns)

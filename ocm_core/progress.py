@@ -22,7 +22,7 @@ Progress = Callable[[Sequence[Item]], Iterable[Item]]  # passes items on and sho
 def track(items: Collection[Item], description: str, log: Logger) -> Iterator[Item]:
     """Yield `items`, showing a bar; log at each tenth and at least every half minute.
 
-    A range that does not begin at 0 has been begun before: bar and log go on from there.
+    A range that does not begin at 0 is resumed work: bar and log go on from there.
     """
     begun = items.start if isinstance(items, range) and items.step == 1 else 0
     total = begun + len(items)
@@ -47,7 +47,7 @@ def track(items: Collection[Item], description: str, log: Logger) -> Iterator[It
 
 @contextmanager
 def _sole_bar() -> Iterator[bool]:
-    """Whether to draw: on a terminal, by one process at a time, which holds a lock on it."""
+    """Yield whether to draw: on a terminal, by one process at a time, which locks it."""
     if not sys.stderr.isatty():
         yield False
         return

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 def text_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()
 ) -> list[str]:
-    """Heads, of one line or several, a rule, and a line per row; those in `right` end alike."""
+    """Align heads, a rule and rows; columns named in `right` are flush right."""
     split = [head.split("\n") for head in heads]
     depth = max(map(len, split))
     above = list(zip(*([""] * (depth - len(head)) + head for head in split), strict=True))
@@ -24,9 +24,10 @@ def text_table(
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Join words: `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def plural(count: int, noun: str) -> str:
+    """Return the count and the noun, with an s unless the count is 1."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""Tests of `ocm init`, and of projects outside a checkout."""

@@ -59,7 +59,7 @@ def disturbed(project: Project, slurm: Slurm, local: Run) -> Project:
         slurm.kill_node(node)
         run.goes_on_until(lambda: slurm.has_ended(job, "NF"), "dead node")
         slurm.start_node(node)
-        slurm.cancel(sample.stops(run, lambda: any(sample.staging.glob("artifact/*/x/c"))))
+        slurm.cancel(sample.stops(run, lambda: any(sample.staging.glob("artifact/*/*/x/c"))))
         run.goes_on_until(lambda: bool(slurm.job_of(reference.rule, "TO")), "job past its limit")
         reference.open()
         run.ends()

@@ -50,7 +50,7 @@ TEXTS = {
     ".gitignore": GITIGNORE,
     ".dvcignore": DVCIGNORE,
 }
-COPIED = ("dvc.yaml", "profiles/default", "profiles/gpu", "profiles/slurm")
+COPIED = ("profiles/default", "profiles/gpu", "profiles/slurm")
 
 
 def make_project() -> None:
@@ -61,14 +61,18 @@ def make_project() -> None:
         if not Path(name).exists():
             write_text(Path(name), content)
     for name in COPIED:
-        path, source = Path(name), shipped() / name
-        if path.exists():
-            continue
-        if source.is_dir():
-            shutil.copytree(source, path)
-        else:
-            shutil.copy2(source, path)
+        if not Path(name).exists():
+            shutil.copytree(shipped() / name, name)
+    if not Path("dvc.yaml").exists():
+        write_text(Path("dvc.yaml"), _dvc_text())
     Path("reports").mkdir(exist_ok=True)
+
+
+def _dvc_text() -> str:
+    """Return the package's dvc.yaml without what only its checkout has: code and results."""
+    text = (shipped() / "dvc.yaml").read_text()
+    phases = text.partition("\n# What the reports leave in Git")[0]
+    return phases.replace("      - ocm_core\n", "")
 
 
 def keep_out_of_git(paths: Iterable[Path]) -> None:

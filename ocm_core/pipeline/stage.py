@@ -1,7 +1,7 @@
 """The declaration of a stage.
 
 Each file of `ocm_core/stages/` declares one `STAGE`. Snakemake's rules, DVC's phases, `ocm run`,
-`ocm doctor` and the documentation follow from these declarations. To list them imports no torch.
+`ocm doctor` and the documentation follow from these declarations.
 """
 
 from __future__ import annotations

@@ -36,15 +36,19 @@ def digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def closure(modules: Iterable[str]) -> set[str]:
-    """Return the modules and everything that their code imports; of a stage, what `run` does."""
+def closure(modules: Iterable[str], *, whole: bool = False) -> set[str]:
+    """Return the modules and everything that their code imports.
+
+    Of a stage file that is what `run` uses, or who imports something of it; or the whole file.
+    """
     pending = [
         (m, "run" if m.startswith(STAGES) and m[len(STAGES)] != "_" else "") for m in modules
     ]
     reached: set[Import] = set()
     while pending:
-        found = pending.pop()
-        if found not in reached and counts(found[0]):
+        module, name = pending.pop()
+        found = (module, "" if whole else name)
+        if found not in reached and counts(module):
             reached.add(found)
             pending.extend(_imports(*found))
     return {module for module, _ in reached}
@@ -60,8 +64,8 @@ def loaded() -> set[str]:
 
 
 def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -> None:
-    """Refuse a result that depends on a file that neither tool knows of."""
-    surplus = loaded().difference(before, closure(declared))
+    """Refuse a result that depends on a plug-in that was imported by name, undeclared."""
+    surplus = loaded().difference(before, closure(declared, whole=True))
     if surplus:
         raise OcmError(
             f"stage {stage!r} has loaded {', '.join(sorted(surplus))} without declaring it: import "

@@ -5,7 +5,8 @@ import re
 
 from ocm_core.doctor import times
 from ocm_core.params import compose, library, restrict
-from ocm_core.pipeline import artifacts, gpus, state, sync
+from ocm_core.pipeline import gpus, state, sync
+from ocm_core.pipeline.artifacts import manifest_of
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import CPUS_PER_GPU, stages
 
@@ -14,8 +15,6 @@ GPUS = len(gpus.seen(os.environ))
 GPUS_PER_JOB = int(config.get("gpus_per_job", min(1, GPUS)))
 if GPUS and "gpus_per_job" not in config:
     workflow.global_resources.setdefault("gpu", GPUS)
-
-# The directive `localrules:` takes only names that are written out.
 workflow.localrules(*(stage.name for stage in stages().values() if stage.local))
 
 
@@ -50,13 +49,8 @@ def planned():
 def inputs(wildcards):
     """The manifests of the artifacts that the job takes, and of those that it only waits for."""
     (graph, task), name = task_of(wildcards), wildcards.experiment
-    before = [
-        ancient(str(artifacts.manifest_of(name, node))) for node in graph.before(task)
-    ]
-    return [
-        *(artifacts.manifest_of(name, node) for node in graph.inputs[task]),
-        *before,
-    ]
+    before = [ancient(str(manifest_of(name, node))) for node in graph.before(task)]
+    return [*(manifest_of(name, node) for node in graph.inputs[task]), *before]
 
 
 def parameters(wildcards):
@@ -101,9 +95,8 @@ def minutes(wildcards, attempt, rulename):
 
 def on_nodes(value):
     """A resource of jobs on several nodes, where `ocm run` itself calls srun."""
-
-    def resource(wildcards, rulename):
-        count, nodes = asked(wildcards, rulename)
-        return value(count, nodes) if nodes > 1 else None
-
-    return resource
+    return lambda wildcards, rulename: (
+        value(*asked(wildcards, rulename))
+        if asked(wildcards, rulename)[1] > 1
+        else None
+    )

@@ -28,7 +28,7 @@ help:
 	@echo "make test     lint, types, tests; make test-all also the slow ones"
 	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint"
 	@echo "make bench    measure speed and memory against their targets; ONLY=name for one"
-	@echo "make chaos    kills, flips, races and damaged inputs, counted"
+	@echo "make chaos    kills, flips and damaged inputs, counted"
 	@echo "make cluster  SLURM with two nodes on this host (as root, with apt): killed, cancelled, shared jobs"
 	@echo "make pins     resolve requirements*.txt again from pyproject.toml, with hashes"
 	@echo "make clean    remove results, logs and caches; .venv and DVC's cache stay"
@@ -83,7 +83,7 @@ lint: env
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakefmt --check workflow
 	$(BIN)/python workflow/lint.py
 
 bench: env

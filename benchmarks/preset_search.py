@@ -120,8 +120,8 @@ def main() -> int:
     asked = _arguments()
     graph = graph_of(asked.experiment)
     needed = [task for task in graph.tasks if task.stage in _STAGES]
-    with open_inputs(graph, needed, "cpu") as inputs:
-        _run(asked, Search(inputs, asked.method, asked.count, asked.guidance))
+    inputs = open_inputs(graph, needed, "cpu")
+    _run(asked, Search(inputs, asked.method, asked.count, asked.guidance))
     return 0
 
 

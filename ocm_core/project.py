@@ -20,7 +20,7 @@ def is_checkout() -> bool:
 
 
 def shipped() -> Path:
-    """Return the folder of Snakefile, workflow/, profiles/ and params/, in a wheel or checkout."""
+    """Return the folder of workflow/, profiles/ and params/, in a wheel or checkout."""
     installed = PACKAGE / "shipped"
     return installed if installed.is_dir() else PACKAGE.parent
 

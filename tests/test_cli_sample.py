@@ -18,18 +18,13 @@ from ocm_core.image_grid import save_grid
 from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
-from ocm_core.pipeline.artifacts import folder_of
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.run import run_task
-from ocm_core.pipeline.stage import Task
-from ocm_core.sampling import from_experiment
 from ocm_core.sampling.presets import PRESETS
-from ocm_core.sampling.request import SampleRequest
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
-from tests.pipeline.writer import WaitingWriter
 
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
 
@@ -350,16 +345,6 @@ def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, mad
     assert (
         "`snakemake --cores all --force artifacts/bare/train/score/trained/manifest.json`" in told
     )
-
-
-@pytest.mark.parametrize("task", [Task("encode", "all"), Task("heads", "exact")], ids=str)
-def test_what_is_read_is_not_exchanged_meanwhile(here, made, monkeypatch, task):
-    """Nor is what it rests on, which says whether it is up to date."""
-    name = made("toy_mog9")
-    writer = WaitingWriter(folder_of(name, task))
-    writer.comes_at(monkeypatch, from_experiment, "load_denoiser")
-    from_experiment.from_experiment(name, SampleRequest("ocm_relative", 3, sampler="ddpm"))
-    assert writer.ends() == ["load_denoiser", "exchanged"]
 
 
 @pytest.fixture

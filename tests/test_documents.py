@@ -93,7 +93,7 @@ def test_links_lead_somewhere(link: str) -> None:
 def test_no_load_can_run_code() -> None:
     """Checkpoints are opened by safetensors, or by torch.load with weights_only=True."""
     tracked = subprocess.run(
-        ["git", "ls-files", "*.py", "*.smk", "Snakefile"], cwd=ROOT, capture_output=True, text=True
+        ["git", "ls-files", "*.py", "*.smk", "*Snakefile"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
     sources = {name: (ROOT / name).read_text() for name in tracked if not name.startswith("tests/")}
     assert len(sources) > 80

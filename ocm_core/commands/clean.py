@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.compose import active_names
     from ocm_core.pipeline.graph import graph_of
-    from ocm_core.pipeline.staging import abandoned
+    from ocm_core.pipeline.state import abandoned
 
     for name in arguments.experiment or active_names():
         for folder, size in abandoned(graph_of(name)):

@@ -54,11 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ocm_core.pipeline.run import is_phase, run_phase, run_task
+    from ocm_core.pipeline.run import run_phase, run_task
+    from ocm_core.pipeline.stage import PHASES
 
     log, kept = _log_to(arguments.log, os.environ.get("RANK", "0") == "0")
     stage, experiment, part = arguments.stage, arguments.experiment, arguments.part
-    whole_phase = part is None and is_phase(stage)
+    whole_phase = part is None and stage in PHASES
     job = f"{stage} {experiment}" if whole_phase else f"{stage} {experiment} {part or 'all'}"
     log.info("%s: start", job)
     try:
@@ -93,8 +94,7 @@ def _together(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     from ocm_core.pipeline import launch
 
     if arguments.nodes > 1:
-        gpus = launch.share_of_node(arguments.gpus or 0, arguments.nodes)
-        launch.on_nodes(arguments.nodes, gpus, sys.argv[1:])
+        launch.on_nodes(arguments.nodes, arguments.gpus or 0, sys.argv[1:])
     if arguments.gpus is not None:
         from ocm_core.pipeline.gpus import VISIBLE, reserve
 

@@ -25,9 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ocm_core.params.compose import active_names
     from ocm_core.pipeline.graph import graph_of
-    from ocm_core.pipeline.provenance import results_state
-    from ocm_core.pipeline.staging import abandoned
-    from ocm_core.pipeline.state import states
+    from ocm_core.pipeline.state import abandoned, results_state, states
 
     shown: dict[str, dict[str, str]] = {}
     for name in arguments.experiment or active_names():

@@ -14,7 +14,7 @@ SNAKEFILE = '''"""The rules of the installed ocm-core, on the parameters of this
 from ocm_core.project import shipped
 
 
-include: str(shipped() / "Snakefile")
+include: str(shipped() / "workflow/Snakefile")
 '''
 ACTIVE = """\
 # What a bare `snakemake` and `dvc repro` produce, and whose artifacts DVC versions. Add an

@@ -21,10 +21,9 @@ from omegaconf import OmegaConf
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
 from ocm_core.io.yaml_files import MOST_BYTES, RESTORE, parse_yaml, read_yaml
-from ocm_core.params.check import undefined_methods
-from ocm_core.params.complete import complete
 from ocm_core.params.document import Sources, Tree, validated
 from ocm_core.params.edits import Edit, apply, parse, preset_edits
+from ocm_core.params.library import complete, undefined_methods
 from ocm_core.pipeline.stage import stages
 from ocm_core.project import located, shipped
 from ocm_core.schema import combinations
@@ -80,6 +79,26 @@ def split_name(name: str) -> tuple[str, list[str]]:
     return experiment, presets
 
 
+def choices(name: str) -> list[str]:
+    """Return what an experiment's files set: `as digits`, `base: paper`, `sample.count = 150`."""
+    experiment, presets = split_name(name)
+    files = [overlay(experiment), *map(preset_file, presets)]
+    lines = [line for file in files for line in _choices(read_yaml(file), "")]
+    shown = [line for line in lines if not line.startswith("report.")]
+    return [f"as {experiment}", *shown] if presets else shown
+
+
+def _choices(tree: Tree, above: str) -> Iterator[str]:
+    for entry in tree.pop("defaults", ()):
+        pairs = entry.items() if isinstance(entry, dict) else [("as", entry)]
+        yield from (f"{key.rpartition('/')[2]}: {value}" for key, value in pairs)
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _choices(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key} = {value}"
+
+
 def dump(experiment: Experiment) -> str:
     """Return every parameter as YAML."""
     return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
@@ -103,7 +122,12 @@ def _compose(name: str, overrides: tuple[str, ...], *_: object) -> Experiment:
     if overrides:
         full = draft.experiment(base).model_dump(mode="json")
         draft.edit([parse(override) for override in overrides], full)
-    return _reseeded(draft.experiment(name))
+    experiment = draft.experiment(name)
+    if by := experiment.reseed:  # what is trained, drawn or chosen has other seeds; the data stay
+        tree = experiment.model_dump(mode="json")
+        tree |= {name: _shifted(tree[name], by) for name in ("train", "sample", "evaluate")}
+        experiment = validate(tree, overlay(name))
+    return experiment
 
 
 class _Draft:
@@ -135,8 +159,9 @@ class _Draft:
         """Return the tree as an experiment, or raise an error with all of its problems."""
         with reading(overlay(name), "parameters that can be resolved", RESTORE):
             tree = cast(Tree, OmegaConf.to_container(OmegaConf.create(self.tree), resolve=True))
-        _leave_out_null(tree.get("evaluate"))
-        _leave_out_null((tree.get("sample") or {}).get("samplers"))
+        for block in (tree.get("evaluate"), (tree.get("sample") or {}).get("samplers")):
+            for key in [key for key, value in (block or {}).items() if value is None]:
+                del block[key]  # left out
         incomplete, wrong = list(complete(tree)), list[str]()
         experiment = _validated({"name": name, **tree}, wrong)
         failed = tuple(f"{line.partition(':')[0]}." for line in incomplete)
@@ -150,11 +175,6 @@ class _Draft:
         if problems or experiment is None:
             raise self.sources.error(problems)
         return experiment
-
-
-def _leave_out_null(block: Any) -> None:
-    for key in [key for key, value in (block or {}).items() if value is None]:
-        del block[key]
 
 
 def validate(tree: Tree, where: object) -> Experiment:
@@ -176,15 +196,6 @@ def _validated(tree: Tree, problems: list[str]) -> Experiment | None:
         elif valid := validated(types[name], block, problems, f"evaluate.{name}."):
             evaluate[name] = valid
     return validated(Experiment, {**tree, "evaluate": evaluate}, problems)
-
-
-def _reseeded(experiment: Experiment) -> Experiment:
-    """Shift the seeds of everything that is trained, drawn or chosen; the data stay."""
-    if not (by := experiment.reseed):
-        return experiment
-    tree = experiment.model_dump(mode="json")
-    shifted = {name: _shifted(tree[name], by) for name in ("train", "sample", "evaluate")}
-    return validate({**tree, **shifted}, overlay(experiment.name))
 
 
 def _shifted(tree: Any, by: int) -> Any:

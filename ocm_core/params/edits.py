@@ -8,7 +8,7 @@ and is passed over where the experiment does not have it. A value may be a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -76,26 +76,24 @@ def parse(override: str) -> Edit:
 
 def apply(edits: Sequence[Edit], tree: Tree, full: Tree) -> None:
     """Change the tree of parameters; `full` has the defaults, too, and so says which keys exist."""
-    problems = [line for edit in edits for line in _apply(edit, tree, full)]
+    problems = []
+    for edit in edits:
+        names = edit.key.split(".")
+        asked = [tuple(names)] if edit.adds else []
+        place, *_ = [*_places(full, names), *_places(tree, names), *asked, ()]
+        if not place:
+            problems.append(f"{edit.source}: key {_nearest(edit.key, {*_keys(full)})}")
+        elif edit.removes:
+            _block(tree, full, place).pop(place[-1], None)
+        else:
+            new = _changed(_value(full, place), edit.value)
+            _block(tree, full, place)[place[-1]] = new
     if problems:
         raise OcmError("\n".join(problems))
 
 
-def _apply(edit: Edit, tree: Tree, full: Tree) -> Iterator[str]:
-    names = edit.key.split(".")
-    places = [*_places(full, names), *_places(tree, names)] or ([tuple(names)] if edit.adds else [])
-    if not places:
-        yield f"{edit.source}: key {unknown(edit.key, near(edit.key, {*_keys(full)}))}"
-        return
-    block, last = _block(tree, full, places[0]), places[0][-1]
-    if edit.removes:
-        block.pop(last, None)
-    else:
-        block[last] = _changed(_value(full, places[0]), edit.value)
-
-
 def _changed(old: Any, value: Any) -> Any:
-    (name, argument), *_ = value.items() if isinstance(value, Mapping) and value else [("", None)]
+    name, argument = next(iter(value.items()), ("", None)) if isinstance(value, dict) else ("", 0)
     if name not in _CHANGES:
         return value
     return None if old is None else _CHANGES[name](old, argument)
@@ -139,11 +137,7 @@ def _keys(tree: Tree, prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
-def near(key: str, valid: set[str]) -> set[str]:
-    """Return the keys worth listing: the nearest, and those of the part of `key` that exists."""
-    parent = key
-    while parent and parent not in valid:
-        parent = parent.rpartition(".")[0]
-    prefix = f"{parent}." if parent else ""
-    beside = {key for key in valid if key.startswith(prefix) and "." not in key[len(prefix) :]}
-    return beside | set(get_close_matches(key, valid, n=1))
+def _nearest(key: str, valid: set[str]) -> str:
+    """Say that a key is unknown; listed are the nearest, and those of its block."""
+    beside = {other for other in valid if other.rpartition(".")[0] == key.rpartition(".")[0]}
+    return unknown(key, beside | set(get_close_matches(key, valid, n=1)))

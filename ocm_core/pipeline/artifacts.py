@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import FileRecord, data_files, is_recorded_otherwise, sha256_of
-from ocm_core.pipeline.locks import reading
 from ocm_core.pipeline.stage import Task, stages
 
 ROOT = Path("artifacts")
@@ -92,22 +90,28 @@ class Manifest(BaseModel):
 
     @property
     def text(self) -> str:
-        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+        """The content of the file, which ends in its own digest."""
+        signed = self.model_copy(update={"sha256": self.proof})
+        return json.dumps(signed.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
 
 
 def text_digest(value: object) -> str:
+    """Return the sha256 of a value as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of the packages that compute."""
     return {name: version(name) for name in VERSIONED}
 
 
 def folder_of(experiment: str, task: Task) -> Path:
+    """Return where the artifact of a task lies."""
     return ROOT / experiment / stages()[task.stage].phase / task.stage / task.part
 
 
 def manifest_of(experiment: str, task: Task) -> Path:
+    """Return the manifest's path: the target that Snakemake knows an artifact by."""
     return folder_of(experiment, task) / MANIFEST
 
 
@@ -128,7 +132,7 @@ def read_manifest(folder: Path) -> Manifest:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"])) or "not a manifest"
         raise OcmError(f"{file}: damaged: {key}: {first['msg']}; {remake(file)}") from None
-    if manifest.sha256 != manifest.proof or content != manifest.text.encode():
+    if content != manifest.text.encode():
         raise OcmError(f"{file}: damaged: not as it was written; {remake(file)}")
     return manifest
 
@@ -144,16 +148,14 @@ def manifest_if_whole(folder: Path) -> Manifest | None:
 def differences(experiment: str, task: Task) -> Iterator[str]:
     """Yield what on disk is not as the manifest says: missing, extra or changed files."""
     folder = folder_of(experiment, task)
-    with reading(folder):
-        manifest = read_manifest(folder)
-        yield from compare(folder, manifest, {name: Path(name) for name in manifest.outputs})
+    yield from compare(folder, read_manifest(folder))
 
 
-def compare(folder: Path, manifest: Manifest, outputs: Mapping[str, Path]) -> Iterator[str]:
-    """Yield how a folder, and its outputs elsewhere, differ from a manifest."""
+def compare(folder: Path, manifest: Manifest, outputs: Path = Path()) -> Iterator[str]:
+    """Yield how a folder, and its outputs below another, differ from a manifest."""
     recorded = {folder / name: entry for name, entry in manifest.files.items()}
-    recorded |= {file: manifest.outputs[name] for name, file in outputs.items()}
-    for file in sorted(set(_files(folder)) - recorded.keys()):
+    recorded |= {outputs / name: entry for name, entry in manifest.outputs.items()}
+    for file in sorted({*_files(folder)} - recorded.keys()):
         yield f"{file}: extra, the manifest does not name it"
     yield from changes(recorded)
 
@@ -171,49 +173,22 @@ def changes(recorded: Mapping[Path, FileRecord]) -> Iterator[str]:
 
 def checked_folder(experiment: str, task: Task) -> Path:
     """Return the folder of an artifact that is whole, or raise an error that says what is not."""
-    wrong = list(differences(experiment, task))
-    if wrong:
+    if wrong := list(differences(experiment, task)):
         raise OcmError("\n".join([*wrong, remake(manifest_of(experiment, task))]))
     return folder_of(experiment, task)
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The contents of a manifest beside its files."""
-
-    experiment: str
-    task: Task
-    key: Key
-    pieces: Mapping[str, str]
-    notes: Mapping[str, Any]
-
-
-def signed(signature: Signature, folder: Path, outputs: Mapping[str, Path]) -> Manifest:
-    """Return the manifest of a folder that a job has written, and of its outputs by name."""
-    manifest = Manifest(
-        experiment=signature.experiment,
-        stage=signature.task.stage,
-        part=signature.task.part,
-        key=signature.key,
-        files={file.relative_to(folder).as_posix(): _record(file) for file in _files(folder)},
-        outputs={name: _record(file) for name, file in outputs.items()},
-        pieces=dict(signature.pieces),
-        notes=json.loads(json.dumps(dict(signature.notes))),
-        versions=versions(),
-    )
-    return manifest.model_copy(update={"sha256": manifest.proof})
+def records(folder: Path) -> dict[str, FileRecord]:
+    """Measure every file of a folder; one that has changed since it was finished is refused."""
+    found = {file.relative_to(folder).as_posix(): FileRecord.of(file) for file in _files(folder)}
+    for name, record in found.items():
+        if is_recorded_otherwise(folder / name, record.sha256):
+            raise OcmError(
+                f"{folder / name}: changed since it was written, on the disk or by another "
+                "program; run the job again: it makes this piece anew and keeps the others"
+            )
+    return found
 
 
-def _record(file: Path) -> FileRecord:
-    """Measure a file; one that has changed since it was finished is not signed."""
-    sha256 = sha256_of(file)
-    if is_recorded_otherwise(file, sha256):
-        raise OcmError(
-            f"{file}: changed since it was written, on the disk or by another program; run the job "
-            "again: it makes this piece anew and keeps the others"
-        )
-    return FileRecord(sha256, file.stat().st_size)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in data_files(folder) if path.name not in BOOKKEEPING]
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in data_files(folder) if path.name not in BOOKKEEPING)

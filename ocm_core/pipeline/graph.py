@@ -20,19 +20,12 @@ class Graph:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.tasks = [
-            Task(stage.name, part)
-            for stage in stages().values()
-            for part in stage.parts_of(experiment)
+            Task(name, part) for name, s in stages().items() for part in s.parts_of(experiment)
         ]
-        present = set(self.tasks)
-        self.inputs: dict[Task, list[Task]] = {
-            task: [
-                taken
-                for taken in dict.fromkeys(self.stage(task).takes(experiment, task.part))
-                if taken in present
-            ]
-            for task in self.tasks
-        }
+        self.inputs: dict[Task, list[Task]] = {}
+        for task in self.tasks:
+            taken = dict.fromkeys(self.stage(task).takes(experiment, task.part))
+            self.inputs[task] = [node for node in taken if node in self.tasks]
 
     def stage(self, task: Task) -> Stage[Params]:
         return stages()[task.stage]

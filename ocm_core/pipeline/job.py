@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.artifacts import (
-    View,
-    checked_folder,
-    folder_of,
-    manifest_of,
-    text_digest,
-)
+from ocm_core.pipeline.artifacts import View, checked_folder, folder_of, manifest_of, text_digest
 from ocm_core.pipeline.graph import Graph
-from ocm_core.pipeline.locks import reading
 from ocm_core.pipeline.sources import digest, sources
 from ocm_core.pipeline.stage import Task
-from ocm_core.pipeline.staging import Earlier
+from ocm_core.pipeline.staging import take_over
 from ocm_core.pipeline.state import UP_TO_DATE, states
 from ocm_core.progress import Item, track
 from ocm_core.schema.experiment import Experiment
@@ -67,11 +59,8 @@ class Inputs:
 
     def all(self, kind: type[View]) -> dict[str, View]:
         """Return every part of a stage that is among the inputs."""
-        return {
-            task.part: kind(folder)
-            for task, folder in self.folders.items()
-            if task.stage == kind.stage
-        }
+        found = self.folders.items()
+        return {task.part: kind(folder) for task, folder in found if task.stage == kind.stage}
 
 
 @dataclass(frozen=True)
@@ -86,7 +75,7 @@ class Job(Inputs):
     folder: Path = Path()
     state: Path = Path()
     outputs: Path = Path()  # files here, by their paths in the project, are put in place at the end
-    earlier: Earlier | None = None
+    earlier: Path | None = None  # the artifact that this one will replace
     threads: int = 1
     notes: dict[str, Any] = field(default_factory=dict)
     pieces: dict[str, str] = field(default_factory=dict)
@@ -109,7 +98,7 @@ class Job(Inputs):
         self.pieces[piece] = text_digest({"sources": digest(sources(modules)), **facts})
         if self.earlier is None or (self.folder / piece).exists():
             return False
-        return self.earlier.give(piece, self.pieces[piece], self.folder)
+        return take_over(self.earlier, piece, self.pieces[piece], self.folder)
 
     @overload
     def progress(self, items: int, description: str) -> Iterator[int]: ...
@@ -120,23 +109,22 @@ class Job(Inputs):
         return track(range(items) if isinstance(items, int) else items, description, self.log)
 
 
-@contextmanager
-def open_inputs(
-    graph: Graph, needed: Collection[Task], device: Device = "auto"
-) -> Iterator[Inputs]:
-    """Hold artifacts as they are until the block ends; refuse those that are not up to date."""
-    name = graph.experiment.name
-    with ExitStack() as held:
-        for folder in (folder_of(name, task) for task in graph.ancestry(needed)):
-            if folder.exists():
-                held.enter_context(reading(folder))
-        state = states(graph, needed)
-        stale = {task: state[task] for task in needed if state[task] != UP_TO_DATE}
-        if stale:
-            lines = [f"{folder_of(name, task)}: {how}" for task, how in stale.items()]
-            manifests = " ".join(str(manifest_of(name, task)) for task in stale)
-            force = "" if set(stale.values()) == {"missing"} else "--force "
-            again = f"`snakemake --cores all {force}{manifests}` makes what is needed"
-            raise OcmError("\n".join([*lines, again]))
-        folders = {task: checked_folder(name, task) for task in needed}
-        yield Inputs(graph.experiment, folders, device)
+def open_inputs(graph: Graph, needed: Collection[Task], device: Device = "auto") -> Inputs:
+    """Return artifacts of an experiment for use outside of a job."""
+    return Inputs(graph.experiment, checked_folders(graph, needed), device)
+
+
+def checked_folders(graph: Graph, needed: Collection[Task]) -> dict[Task, Path]:
+    """Return the folders of artifacts that are whole and up to date; others are refused.
+
+    Snakemake knows only what it ran itself: an artifact from elsewhere, or a parameter that was
+    changed while a run was under way, would otherwise end in results of mixed origin.
+    """
+    name, state = graph.experiment.name, states(graph, needed)
+    if stale := {task: state[task] for task in needed if state[task] != UP_TO_DATE}:
+        lines = [f"{folder_of(name, task)}: {how}" for task, how in stale.items()]
+        manifests = " ".join(str(manifest_of(name, task)) for task in stale)
+        force = "" if set(stale.values()) == {"missing"} else "--force "
+        again = f"`snakemake --cores all {force}{manifests}` makes what is needed"
+        raise OcmError("\n".join([*lines, again]))
+    return {task: checked_folder(name, task) for task in needed}

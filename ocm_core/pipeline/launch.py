@@ -8,62 +8,85 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ocm_core.errors import OcmError
+from ocm_core.io.checksums import sha256_of
+from ocm_core.pipeline.gpus import ALLOCATION
 
-ALLOCATION = "SLURM_JOB_ID"
+if TYPE_CHECKING:
+    from ocm_core.distributed import Rank
+
 # Of the allocation itself; the rest is about the step that this process is in, and no other's.
 _KEPT = (ALLOCATION, "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME")
-
-
-def share_of_node(gpus: int, nodes: int) -> int:
-    """How many GPUs of a job are on each of its nodes."""
-    if gpus % nodes:
-        raise OcmError(f"--gpus {gpus} --nodes {nodes}: each node has to get as many as any other")
-    return gpus // nodes
+_TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+_OCM = ["-m", "--", "ocm_core.cli"]  # torchrun reads behind the module's name too, without the `--`
+PATIENCE = 300.0  # seconds; NFS looks again after one minute
 
 
 def on_this_node(processes: int, arguments: Sequence[str]) -> None:
     """Become that many processes of `ocm` with these arguments."""
-    _become([*_torchrun("--standalone", f"--nproc-per-node={processes}"), *arguments], os.environ)
+    alone = ("--standalone", f"--nproc-per-node={processes}")
+    _become([*_TORCHRUN, *alone, *_OCM, *arguments], dict(os.environ))
 
 
 def on_nodes(nodes: int, gpus: int, arguments: Sequence[str]) -> None:
-    """Become one process per GPU, `gpus` of them on each node of the allocation."""
+    """Become one process per GPU, as many of them on each node of the allocation."""
+    if gpus % nodes:
+        raise OcmError(f"--gpus {gpus} --nodes {nodes}: each node has to get as many as any other")
     if ALLOCATION not in os.environ:
         raise OcmError(
             f"--nodes {nodes}: this is no job of SLURM; `snakemake --profile profiles/slurm` makes "
             "one (docs/cluster.md), and on one machine --gpus alone will do"
         )
-    each = ("--ntasks-per-node=1", f"--gpus-per-node={gpus}", "--cpu-bind=none", "--overlap")
-    together = _torchrun(
-        f"--nnodes={nodes}",
-        f"--nproc-per-node={max(1, gpus)}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={socket.gethostname()}:{_free_port()}",
-        f"--rdzv-id={os.environ[ALLOCATION]}",
-    )
-    start = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", *each, "--kill-on-bad-exit=1"]
-    _become([*start, *together, *arguments], _of_allocation(os.environ))
-
-
-def _torchrun(*options: str) -> list[str]:
-    """It reads behind the module's name too, unless `--` ends its options."""
-    run = [sys.executable, "-m", "torch.distributed.run", *options]
-    return [*run, "-m", "--", "ocm_core.cli"]
-
-
-def _of_allocation(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if not k.startswith("SLURM_") or k in _KEPT}
-
-
-def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+        port = probe.getsockname()[1]
+    each = gpus // nodes
+    command = [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *(f"--gpus-per-node={each}", "--cpu-bind=none", "--overlap", "--kill-on-bad-exit=1"),
+        *(*_TORCHRUN, f"--nnodes={nodes}", f"--nproc-per-node={max(1, each)}"),
+        *("--rdzv-backend=c10d", f"--rdzv-endpoint={socket.gethostname()}:{port}"),
+        *(f"--rdzv-id={os.environ[ALLOCATION]}", *_OCM, *arguments),
+    ]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _KEPT}
+    _become(command, kept)
 
 
-def _become(command: list[str], environment: Mapping[str, str]) -> None:
+def _become(command: list[str], environment: dict[str, str]) -> None:
     sys.stderr.flush()
     os.execvpe(command[0], command, environment)
+
+
+def await_first(rank: Rank, folder: Path, patience: float = PATIENCE) -> None:
+    """Wait until this process sees the files of a folder as the first one does.
+
+    A shared disk may show a node what was there a minute ago, and processes that resume a training
+    from different iterations would mix their gradients without a sign.
+    """
+    if rank.world_size == 1:
+        return
+    expected = rank.agreed(lambda: _seen(folder))
+    deadline = time.monotonic() + patience
+    while _seen(folder) != expected:
+        if time.monotonic() > deadline:
+            raise OcmError(
+                f"{folder}: on {socket.gethostname()} other files than the first process sees, "
+                f"even after {patience:.0f} s; the nodes need one file system: `ocm doctor --nodes`"
+            )
+        time.sleep(min(1.0, patience / 10))
+
+
+def _seen(folder: Path) -> dict[str, str]:
+    """Return digests by path; a file that goes while it is looked at is left out."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        try:
+            found[path.relative_to(folder).as_posix()] = sha256_of(path)
+        except OSError:  # a folder, or gone
+            continue
+    return found

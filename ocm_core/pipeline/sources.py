@@ -36,15 +36,19 @@ def digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def closure(modules: Iterable[str]) -> set[str]:
-    """Return the modules and everything that their code imports; of a stage, what `run` does."""
+def closure(modules: Iterable[str], *, whole: bool = False) -> set[str]:
+    """Return the modules and everything that their code imports.
+
+    Of a stage file that is what `run` uses, or who imports something of it; or the whole file.
+    """
     pending = [
         (m, "run" if m.startswith(STAGES) and m[len(STAGES)] != "_" else "") for m in modules
     ]
     reached: set[Import] = set()
     while pending:
-        found = pending.pop()
-        if found not in reached and counts(found[0]):
+        module, name = pending.pop()
+        found = (module, "" if whole else name)
+        if found not in reached and counts(module):
             reached.add(found)
             pending.extend(_imports(*found))
     return {module for module, _ in reached}
@@ -60,8 +64,8 @@ def loaded() -> set[str]:
 
 
 def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -> None:
-    """Refuse a result that depends on a file that neither tool knows of."""
-    surplus = loaded().difference(before, closure(declared))
+    """Refuse a result that depends on a plug-in that was imported by name, undeclared."""
+    surplus = loaded().difference(before, closure(declared, whole=True))
     if surplus:
         raise OcmError(
             f"stage {stage!r} has loaded {', '.join(sorted(surplus))} without declaring it: import "
@@ -90,33 +94,36 @@ def _file(module: str) -> Path:
 
 @cache
 def _imports(module: str, name: str) -> frozenset[Import]:
-    """Return what a module's code imports, and the packages that importing it runs."""
+    """Return what the code of a module imports, and the packages that importing it runs.
+
+    Of a stage file only what `name` uses counts: neither `STAGE`, nor imports for the rest.
+    """
     tree = ast.parse(located(_file(module)).read_text(), filename=str(_file(module)))
     statements = _used(tree.body, name) if name else tree.body
-    mentioned = set().union(*map(_mentioned, statements))
-    nodes = (node for statement in statements for node in _running(statement))
+    nodes = [node for statement in statements for node in _running(statement)]
+    mentioned = {node.id for node in nodes if isinstance(node, ast.Name)} if name else None
     inside = {found for node in nodes for found in _names(node, module, mentioned)}
     packages = {(parent, "") for m, _ in {(module, ""), *inside} for parent in _parents(m)}
     return frozenset(inside | packages)
 
 
 def _used(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
-    """Return what of a stage file runs for who imports `name`: neither its job nor `STAGE`."""
-    definitions = {n.name: n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    used = [n for n in body if n not in definitions.values() and not _declares(n)]
-    names = {name}.union(*map(_mentioned, used))
+    """Return a stage file's imports, and the definitions that `name` needs."""
+    definitions = {defined: node for node in body for defined in _defines(node)}
+    used = [node for node in body if not _defines(node)]
+    definitions.pop("STAGE", None)
+    names = {name}
     while called := [definitions.pop(other) for other in names & definitions.keys()]:
         used += called
-        names = names.union(*map(_mentioned, called))
+        names = {n.id for node in called for n in ast.walk(node) if isinstance(n, ast.Name)}
     return used
 
 
-def _declares(node: ast.stmt) -> bool:
-    return ast.unparse(node).startswith(("STAGE = ", "STAGE: "))
-
-
-def _mentioned(node: ast.AST) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+def _defines(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
@@ -127,16 +134,17 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
             yield from _running(child)
 
 
-def _names(node: ast.AST, module: str, mentioned: Collection[str]) -> Iterator[Import]:
+def _names(node: ast.AST, module: str, mentioned: Collection[str] | None) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         yield from ((alias.name, "") for alias in node.names if _is_module(alias.name))
     elif isinstance(node, ast.ImportFrom):
         if node.level or not node.module:
             raise OcmError(f"{_file(module)}:{node.lineno}: a relative import; write the full name")
         for alias in node.names if _is_module(node.module) else ():
-            inner, used = f"{node.module}.{alias.name}", (alias.asname or alias.name) in mentioned
-            part = (alias.name if used else "STAGE") if node.module.startswith(STAGES) else ""
-            yield (inner, "") if _is_module(inner) else (node.module, part)
+            if mentioned is None or (alias.asname or alias.name) in mentioned:
+                inner = f"{node.module}.{alias.name}"
+                part = alias.name if node.module.startswith(STAGES) else ""
+                yield (inner, "") if _is_module(inner) else (node.module, part)
 
 
 def _is_module(name: str) -> bool:

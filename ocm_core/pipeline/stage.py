@@ -1,12 +1,12 @@
 """The declaration of a stage.
 
 Each file of `ocm_core/stages/` declares one `STAGE`. Snakemake's rules, DVC's phases, `ocm run`,
-`ocm doctor` and the documentation follow from these declarations. To list them imports no torch.
+`ocm doctor` and the documentation follow from these declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -55,10 +55,6 @@ def _nothing(experiment: Experiment, part: str) -> list[str]:
     return []
 
 
-def _no_problems(experiment: Experiment) -> list[str]:
-    return []
-
-
 @dataclass(frozen=True)
 class Stage(Generic[Settings]):
     """One step of the pipeline: when an experiment has it, what it takes, reads and costs."""
@@ -78,7 +74,9 @@ class Stage(Generic[Settings]):
     memory: int = 4_000  # MB of the host
     local: bool = False  # on a cluster, runs where Snakemake itself runs
     work: Callable[[Experiment, str], Work] = lambda experiment, part: Work()
-    check: Callable[[Experiment], Iterable[str]] = _no_problems  # combinations that make no sense
+    check: Callable[[Experiment], Iterable[str]] = (
+        lambda experiment: ()
+    )  # combinations that make no sense
     measures: tuple[Measure, ...] = ()  # what it adds to the results table
 
     @property
@@ -120,19 +118,13 @@ class Stage(Generic[Settings]):
 
 @cache
 def stages() -> Mapping[str, Stage[Params]]:
-    """Return every stage by name, ordered so that what a stage takes comes before it."""
+    """Return every stage by name, ordered so that what a stage takes comes before it.
+
+    That is by phase; inside it as `ORDER` lists them, and stages that it does not list last.
+    """
     package = import_module(PACKAGE)
-    names = (info.name for info in iter_modules(package.__path__) if info.name[0] != "_")
-    modules = (import_module(f"{PACKAGE}.{name}") for name in names)
-    declared = {module.STAGE.name: module.STAGE for module in modules}
+    names = [info.name for info in iter_modules(package.__path__) if info.name[0] != "_"]
+    declared = [import_module(f"{PACKAGE}.{name}").STAGE for name in names]
     order = {name: place for place, name in enumerate(package.ORDER)}
-    return dict(sorted(declared.items(), key=lambda item: _place(item[1], order)))
-
-
-def _place(stage: Stage[Params], order: Mapping[str, int]) -> tuple[int, int, str]:
-    """By phase; inside it as `ORDER` lists them, and stages that it does not list last."""
-    return PHASES.index(stage.phase), order.get(stage.name, len(order)), stage.name
-
-
-def of_phase(phase: str) -> Iterator[Stage[Params]]:
-    return (stage for stage in stages().values() if stage.phase == phase)
+    declared.sort(key=lambda s: (PHASES.index(s.phase), order.get(s.name, len(order)), s.name))
+    return {stage.name: stage for stage in declared}

@@ -17,15 +17,9 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_text
 from ocm_core.params.compose import ACTIVE, active_names
 from ocm_core.pipeline.artifacts import ROOT, differences, folder_of, text_digest
-from ocm_core.pipeline.graph import Graph, graph_of
+from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import PHASES
 from ocm_core.pipeline.state import UP_TO_DATE, code, parameters, states
-
-_DVC_STAGES = ("plan", *PHASES)
-
-
-def plan_file(name: str) -> Path:
-    return ROOT / name / "plan.yaml"
 
 
 def write_plan(name: str) -> Path:
@@ -37,7 +31,7 @@ def write_plan(name: str) -> Path:
         )
         for phase in PHASES
     }
-    file = plan_file(name)
+    file = ROOT / name / "plan.yaml"
     write_text(file, yaml.safe_dump(digests, sort_keys=False))
     return file
 
@@ -50,11 +44,7 @@ def sync(names: Sequence[str]) -> str:
             f"{', '.join(inactive)}: DVC records only active experiments; list them in {ACTIVE}"
         )
     if pulled := [name for name in chosen if Path("reports", name, "results.csv").exists()]:
-        _call(
-            "ocm", "report", *pulled
-        )  # pages follow from those folders; neither DVC nor Git has them
-    for name in chosen:
-        _refuse(graph_of(name))
+        _call("ocm", "report", *pulled)  # neither DVC nor Git has the pages
     _commit(chosen)
     pages = [f"reports/{name}.html" for name in chosen]
     quiet = ["--no-hooks", "--quiet", "all", "--cores", "1", "--touch", "--forceall"]
@@ -69,42 +59,30 @@ def record() -> str:
     """
     if not Path(".dvc").is_dir():
         return "DVC: not set up in this folder, so nothing is recorded"
-    graphs = [graph_of(name) for name in active_names()]
-    finished = [g.experiment.name for g in graphs if set(states(g).values()) == {UP_TO_DATE}]
-    if not finished:
-        return "DVC: nothing to record"
+    all_states = {name: set(states(graph_of(name)).values()) for name in active_names()}
+    finished = [name for name, found in all_states.items() if found == {UP_TO_DATE}]
     try:
-        for name in finished:
-            _refuse(graph_of(name))
         _commit(finished)
     except OcmError as error:
         return f"{error}\nDVC's record is older than this run; `ocm sync` brings it up to date"
-    return f"DVC: {', '.join(finished)} recorded"
-
-
-def _refuse(graph: Graph) -> None:
-    """Refuse what is stale, missing or damaged."""
-    name = graph.experiment.name
-    lines = [
-        f"{folder_of(name, task)}: {state}"
-        for task, state in states(graph).items()
-        if state != UP_TO_DATE
-    ]
-    if not lines:
-        lines = [line for task in graph.tasks for line in differences(name, task)]
-    if lines:
-        page = f"reports/{name}.html"
-        raise OcmError(
-            "\n".join([*lines, f"nothing was recorded; run `snakemake --cores all {page}`"])
-        )
+    return f"DVC: {', '.join(finished) or 'nothing'} recorded"
 
 
 def _commit(names: Sequence[str]) -> None:
+    """Record experiments that are whole and up to date; others are refused."""
+    for name in names:
+        found = states(graph_of(name))
+        stale = [(task, state) for task, state in found.items() if state != UP_TO_DATE]
+        lines = [f"{folder_of(name, task)}: {state}" for task, state in stale]
+        if lines := lines or [line for task in found for line in differences(name, task)]:
+            again = f"nothing was recorded; run `snakemake --cores all reports/{name}.html`"
+            raise OcmError("\n".join([*lines, again]))
     for name in names:
         write_plan(name)
         for phase in PHASES:  # DVC expects the folder of every phase, even of one without tasks
             (ROOT / name / phase).mkdir(exist_ok=True)
-    _call("dvc", "commit", "--force", *(f"{p}@{n}" for n in names for p in _DVC_STAGES))
+    if names:
+        _call("dvc", "commit", "--force", *(f"{p}@{n}" for n in names for p in ("plan", *PHASES)))
 
 
 def _call(program: str, *arguments: str) -> None:

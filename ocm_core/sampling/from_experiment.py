@@ -19,8 +19,8 @@ from ocm_core.diffusion.execution import executed
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
-from ocm_core.params.check import undefined_methods
 from ocm_core.params.compose import validate
+from ocm_core.params.library import undefined_methods
 from ocm_core.pipeline.artifacts import Artifact
 from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
@@ -49,15 +49,12 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
 
 @contextmanager
 def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
-    """Open what the request needs of an experiment, whose only cell the request becomes.
-
-    Artifacts stay as they are until the block ends: a run that has made others waits for that.
-    """
+    """Open what the request needs of an experiment, whose only cell the request becomes."""
     graph = graph_of(name)
     one = _with_one_cell(graph.experiment, request)
     torch.set_num_threads(request.threads)
-    with open_inputs(graph, _needed(one), request.device) as inputs:
-        yield replace(inputs, experiment=one)
+    inputs = open_inputs(graph, _needed(one), request.device)
+    yield replace(inputs, experiment=one)
 
 
 def _needed(one: Experiment) -> list[Task]:

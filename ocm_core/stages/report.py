@@ -187,9 +187,9 @@ def _curves(job: Inputs) -> Curves:
 
 def _provenance(job: Job) -> dict[str, Any]:
     """Say what made the results: commit, digests, versions, machine, and what the stages noted."""
-    from ocm_core.params.choices import choices
+    from ocm_core.params.compose import choices
     from ocm_core.pipeline.graph import graph_of
-    from ocm_core.pipeline.provenance import last_commit, number_digests
+    from ocm_core.pipeline.state import last_commit, number_digests
 
     name = job.experiment.name
     graph = graph_of(name)

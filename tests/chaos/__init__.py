@@ -1,4 +1,4 @@
-"""The campaign: kills, flips, races and mutated inputs, seeded and so the same each time.
+"""The campaign: kills, flips and mutated inputs, seeded and so the same each time.
 
 `make test` runs a short form, `make chaos` the whole; what was tried stands in docs/reliability.md.
 """

@@ -39,10 +39,11 @@ from ocm_core.io.fetch import Lock, download
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import active_names, compose
 from ocm_core.pipeline import artifacts
-from ocm_core.pipeline.artifacts import Key, Signature
+from ocm_core.pipeline.artifacts import Key
 from ocm_core.pipeline.graph import Graph
-from ocm_core.pipeline.provenance import results_state
 from ocm_core.pipeline.stage import Task
+from ocm_core.pipeline.staging import StagingFolder
+from ocm_core.pipeline.state import results_state
 from ocm_core.report.folder import read_folder
 from ocm_core.report.index import index
 from ocm_core.report.page import comparison, page
@@ -211,15 +212,13 @@ ARTIFACT = Task("encode", "all")
 
 def write_artifact(folder: Path) -> None:
     with inside(folder):
-        place = artifacts.folder_of("toy", ARTIFACT)
-        (place / "sub").mkdir(parents=True)
-        (place / "sub/one").write_bytes(b"one")
-        (place / "two").write_bytes(b"two")
-        Path("page.html").write_bytes(b"three")
         key = Key(parameters="a" * 64, sources="", inputs={"fetch_data/all": "b" * 64})
-        signature = Signature("toy", ARTIFACT, key, {"sub": "c" * 64}, {"items": 3})
-        manifest = artifacts.signed(signature, place, {"page.html": Path("page.html")})
-        artifacts.manifest_of("toy", ARTIFACT).write_text(manifest.text)
+        staged = StagingFolder("toy", ARTIFACT, key)
+        staged.prepare()
+        for file in (staged.artifact / "sub/one", staged.artifact / "two", staged.outputs / "page"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(file.name)
+        staged.finish({"items": 3}, {"sub": "c" * 64})
 
 
 def enter_artifact(folder: Path) -> None:

@@ -12,9 +12,9 @@ import yaml
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.commands import params as command
 from ocm_core.errors import OcmError
-from ocm_core.params.choices import choices
 from ocm_core.params.compose import (
     active_names,
+    choices,
     compose,
     dump,
     experiment_names,

@@ -110,6 +110,7 @@ class Project:
             time.sleep(0.001)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        self.run("snakemake", "--unlock")
         return True
 
     def git(self, *arguments: str) -> str:

@@ -85,16 +85,3 @@ def test_a_rerun_that_fails_leaves_the_old_result(project: Project) -> None:
     assert "diverged" in project.run(*RUN, fails=True)
     assert project.digests() == before
     assert WHOLE in project.run("ocm", "verify")
-
-
-@pytest.mark.slow
-def test_two_runs_at_once_both_succeed(
-    empty: Project, made_by_dvc: Project, tmp_path: Path
-) -> None:
-    project = empty.copy(tmp_path / "two")
-    runs = [project.start(*RUN), project.start(*RUN)]
-    said = [run.communicate()[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], "\n".join(said)
-    assert "another run is making it; waiting for that one to end" in "\n".join(said)
-    assert project.digests() == made_by_dvc.digests()
-    assert WHOLE in project.run("ocm", "verify")

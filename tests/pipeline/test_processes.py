@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
 
+from ocm_core.distributed import Rank
+from ocm_core.errors import OcmError
+from ocm_core.io.checksums import sha256_of
 from ocm_core.pipeline import artifacts, launch
 from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.run import PLANNED, run_task
+from ocm_core.pipeline.launch import await_first
+from ocm_core.pipeline.run import run_task
 from ocm_core.stages import encode
 from tests.pipeline.conftest import GRID, NAME, Project
 from tests.pipeline.test_pieces import inodes
@@ -45,12 +51,6 @@ def test_two_processes_take_over_the_cells_that_are_there(project: Project, tmp_
         each.run("ocm", "run", "sample", NAME, "all", *options)
     assert project.manifest("sample/all")["files"] == alone.manifest("sample/all")["files"]
     assert all(inodes(project)[store] == files for store, files in before.items())
-
-
-def test_two_processes_find_what_another_run_has_made(project: Project) -> None:
-    project.env |= {PLANNED: "0"}
-    said = project.run("ocm", "run", "sample", NAME, "all", *TWO)
-    assert f"artifacts/{NAME}/sample/sample/all: another run has made it in the meantime" in said
 
 
 def test_two_processes_train_the_heads_of_one(project: Project) -> None:
@@ -92,7 +92,7 @@ def test_on_several_nodes_srun_starts_one_torchrun_each(monkeypatch: pytest.Monk
     monkeypatch.setattr(launch, "_become", lambda *call: begun.append(call))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_STEP_ID", "3")  # of the step that this process is in
-    launch.on_nodes(2, 4, ["run", "heads", "digits"])
+    launch.on_nodes(2, 8, ["run", "heads", "digits"])
     ((command, environment),) = begun
     assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
     assert {"--nnodes=2", "--nproc-per-node=4", "--rdzv-id=7"} <= set(command)
@@ -121,3 +121,34 @@ def test_a_stage_computes_in_the_job_s_threads(
     assert found == [(2, 2)]
     manifest = json.loads((tmp_path / "toy_mog9/encode/encode/all/manifest.json").read_text())
     assert manifest["notes"] == {"threads": 2}
+
+
+class SecondOfTwo(Rank):
+    """The second of two processes; the first one has decided already."""
+
+    def __init__(self, decision: object) -> None:
+        super().__init__(index=1, world_size=2)
+        object.__setattr__(self, "decision", decision)
+
+    def agreed(self, decide: Callable[[], Any]) -> Any:
+        return self.decision
+
+
+def test_an_old_view_of_a_shared_disk_is_waited_for(tmp_path: Path) -> None:
+    new, state = tmp_path / "new", tmp_path / "state/training.safetensors"
+    state.parent.mkdir()
+    new.write_text("iteration 80")
+    state.write_text("iteration 70")
+    second = SecondOfTwo({state.name: sha256_of(new)})
+    Timer(0.3, lambda: new.rename(state)).start()
+    await_first(second, state.parent, patience=20.0)
+    assert state.read_text() == "iteration 80"
+    for rank in (SecondOfTwo({}), Rank()):
+        await_first(rank, tmp_path / "nothing", patience=0.2)
+
+
+@pytest.mark.parametrize("decision", [{}, {"training.safetensors": "0" * 64}])
+def test_a_disk_that_is_not_shared_is_refused(tmp_path: Path, decision: dict[str, str]) -> None:
+    (tmp_path / "training.safetensors").write_text("iteration 70")
+    with pytest.raises(OcmError, match=r"other files than the first process sees, even after 0 s"):
+        await_first(SecondOfTwo(decision), tmp_path, patience=0.2)

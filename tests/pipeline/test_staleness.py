@@ -5,12 +5,18 @@ The first table is the one of docs/tour.md.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ocm_core.errors import OcmError
+from ocm_core.params.compose import compose
+from ocm_core.pipeline import state
+from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.state import number_digests, results_state
 from tests.pipeline.conftest import NAME, Project
 
 SAMPLES_ON = {"sample/all", "mmd/all"}
@@ -110,10 +116,9 @@ def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
     score = f"artifacts/{NAME}/train/score/trained"
     said = project.run("ocm", "run", "moments", NAME, "trained", fails=True)
     assert f"{score}: stale: made with other parameters" in said
-    assert f"snakemake --cores 1 --force {score}/manifest.json" in said
+    assert f"snakemake --cores all --force {score}/manifest.json" in said
     said = project.run("ocm", "run", "mmd", NAME, fails=True)
-    assert f"artifacts/{NAME}/sample/sample/all: stale: score/trained, " in said
-    assert " and 1 more are stale" in said
+    assert f"artifacts/{NAME}/sample/sample/all: stale: score/trained and 2 more are stale" in said
 
 
 def test_a_flipped_bit_is_found_and_its_file_is_named(project: Project) -> None:
@@ -152,3 +157,52 @@ def test_missing_extra_and_edited_files_are_found(project: Project) -> None:
     assert "mmd/all/manifest.json: damaged: not as it was written" in said
     assert f"reports/{NAME}/results.csv: changed" in said
     assert "4 differences" in said
+
+
+def written(folder: Path, *overrides: str) -> Path:
+    """Leave in a folder what a report of these parameters leaves."""
+    file = folder / "digits" / state.PROVENANCE
+    file.parent.mkdir()
+    file.write_text(json.dumps(number_digests(Graph(compose("digits", overrides)))))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("train.heads.learning_rate=0.125", "stale: made with other train.heads"),
+        ("methods.rademacher_1.probes=2", "stale: made with other methods.rademacher_1"),
+        ("report.title=Another", "up to date"),
+    ],
+)
+def test_what_decides_the_numbers_makes_results_stale(
+    override: str, expected: str, tmp_path: Path
+) -> None:
+    assert results_state(Graph(compose("digits")), tmp_path) == "missing"
+    written(tmp_path, override)
+    assert results_state(Graph(compose("digits")), tmp_path) == expected
+
+
+def test_other_sources_are_noticed_and_the_page_s_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: set[str] = set()
+
+    def listening(files: list[Path]) -> str:
+        counted.update(map(str, files))
+        return "other sources"
+
+    written(tmp_path)
+    monkeypatch.setattr(state, "digest", listening)
+    assert results_state(Graph(compose("digits")), tmp_path) == "stale: made with other sources"
+    assert {"ocm_core/metrics/frechet.py", "ocm_core/training/loop.py"} <= counted
+    assert not [name for name in counted if "/report" in name]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "3", '{"parameters": 3}', '{"sources": []}'])
+def test_a_broken_file_is_named_or_stale(text: str, tmp_path: Path) -> None:
+    written(tmp_path).write_text(text)
+    try:
+        assert results_state(Graph(compose("digits")), tmp_path).startswith("stale")
+    except OcmError as error:
+        assert "digits/provenance.json" in str(error)

@@ -1,44 +1,45 @@
 """One rule a stage: `ocm run STAGE EXPERIMENT PART` makes one artifact from others.
 
-    artifacts/{experiment}/{phase}/{stage}/{part}/manifest.json
-
 Outputs are `update`d: Snakemake deletes any other output before a job starts, and the old artifact
 has to stay until the new one is whole (ocm_core/pipeline/staging.py).
 """
 
 for stage in stages().values():
+    folder = f"artifacts/{{experiment}}/{stage.phase}/{{stage,{stage.name}}}/{{part}}"
+    made, log = [f"{folder}/manifest.json"], "logs/{experiment}/{stage}/{part}"
+    if stage.name == "report":
+        page = report("reports/{experiment}.html", category="Reports")
+        made = [page, "reports/{experiment}/results.csv"]
+        log = "logs/{experiment}/report"
 
     rule:
         name:
             stage.name
         input:
             inputs,
-            before,
         output:
-            *made_by(stage),
+            *map(update, made),
         log:
-            log_of(stage, ".log"),
+            f"{log}.log",
         benchmark:
-            log_of(stage, ".tsv")
+            f"{log}.tsv"
         priority: priority
-        threads: 1
         resources:
             mem_mb=memory,
             runtime=minutes,
-            gpu=gpus,
+            gpu=gpu_count,
             nodes=1,
-            cpus_per_gpu=cpus_per_gpu,
-            # where a job is on several nodes: `ocm run` itself calls srun there
-            mpi=lambda wildcards, rulename: on_several(rulename, "srun"),
-            tasks=lambda wildcards, rulename: on_several(
-                rulename, asked(rulename, "nodes")
+            cpus_per_gpu=lambda wildcards: (
+                CPUS_PER_GPU if gpu_count(wildcards) else None
             ),
-            tasks_per_gpu=lambda wildcards, rulename: on_several(rulename, 0),
-            slurm_extra=gpus_of_each_node,
+            mpi=on_nodes(lambda count, nodes: "srun"),
+            tasks=on_nodes(lambda count, nodes: nodes),
+            tasks_per_gpu=on_nodes(lambda count, nodes: 0),
+            slurm_extra=on_nodes(lambda n, nodes: f"--gpus-per-node={n // nodes}"),
         params:
             parameters=parameters,
-            code=code,
-            job=job,
+            code=lambda wildcards: state.code(*task_of(wildcards)),
+            task=lambda wildcards: str(task_of(wildcards)[1]).split("/"),
         shell:
-            "ocm run {params.job} --threads {threads} --gpus {resources.gpu}"
-            " --nodes {resources.nodes} --log {log}"
+            "python -m ocm_core.cli run {params.task[0]} {wildcards.experiment} {params.task[1]}"
+            " --threads {threads} --gpus {resources.gpu} --nodes {resources.nodes} --log {log}"

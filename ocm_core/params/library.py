@@ -1,7 +1,8 @@
-"""Fill in what parameters leave to the library; problems are lines that begin with a key.
+"""What parameters leave to the library: options that it completes, and what it cannot do.
 
 Covariance methods and kernels have options, the registry of checkpoints knows the published
-networks, and a folder that diffusers wrote describes its model.
+networks, and a folder that diffusers wrote describes its model. Problems are lines that begin with
+a key.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from ocm_core.networks import configuration, small
 from ocm_core.networks.config import Small
 from ocm_core.params.document import Tree
 from ocm_core.project import model_folder
-from ocm_core.schema.experiment import FormulaSchedule, SamplerParams
+from ocm_core.sampling.presets import PRESETS
+from ocm_core.schema.experiment import (
+    Experiment,
+    FormulaSchedule,
+    PresetParams,
+    Sampler,
+    SamplerParams,
+    SolverParams,
+)
 
 _SMALL_VAE = {"block_out_channels": [8, 8, 16, 16], "layers_per_block": 1, "norm_num_groups": 4}
 
@@ -41,7 +50,10 @@ def complete(tree: Tree) -> Iterator[str]:
         if from_folder:
             _from_folder(tree, network)
         elif network and network.get("family") != "mlp":
-            _from_registry(tree, network)
+            if network.get("checkpoint"):
+                network |= _published(tree, network, network["checkpoint"])
+            given = network.get("config") or {}
+            network["config"] = configuration(str(network.get("family")), given)
     except OcmError as error:
         yield str(error) if from_folder else f"network: {error}"
 
@@ -94,20 +106,16 @@ def _from_folder(tree: Tree, network: Tree) -> None:
     if _block(tree, "schedule").get("kind") == "model":
         tree["schedule"] = dict(described.schedule)
     if (vae := _block(latent, "vae")).get("origin") == "folder":
-        vae |= _read_vae(_path(vae, "encode.latent.vae.path"))
+        place = model_folder(Path(_path(vae, "encode.latent.vae.path"))) / "vae"
+        config = place / diffusers_folder.CONFIG
+        if not config.is_file():
+            raise OcmError(f"{config}: no such file; expected a pipeline with an autoencoder")
+        vae["config"] = read_json_object(config, "save it again with save_pretrained")
+        files = [config, *diffusers_folder.weight_files(place)]
+        vae["digest"] = diffusers_folder.digest_of(place, files)
     if latent and (text := described.text):
         read = {"path": str(text.folder), "digest": text.digest}
         latent["text"] = {**read, "tokens": text.tokens, "width": text.width}
-
-
-def _read_vae(folder: str) -> Tree:
-    place = model_folder(Path(folder)) / "vae"
-    config = place / diffusers_folder.CONFIG
-    if not config.is_file():
-        raise OcmError(f"{config}: no such file; expected a pipeline with an autoencoder")
-    files = [config, *diffusers_folder.weight_files(place)]
-    values = read_json_object(config, "save it again with save_pretrained")
-    return {"config": values, "digest": diffusers_folder.digest_of(place, files)}
 
 
 def _path(block: Tree, key: str) -> str:
@@ -116,14 +124,8 @@ def _path(block: Tree, key: str) -> str:
     return path
 
 
-def _from_registry(tree: Tree, network: Tree) -> None:
-    """Fill in what is known of a published checkpoint, and the family's default configuration."""
-    if network.get("checkpoint"):
-        network |= _published(tree, network, network["checkpoint"])
-    network["config"] = configuration(str(network.get("family")), network.get("config") or {})
-
-
 def _published(tree: Tree, network: Tree, choice: Tree) -> Tree:
+    """Return what is known of a published checkpoint."""
     entry = checkpoint_named(str(choice.get("name")))
     trained = FormulaSchedule(kind=entry.schedule, steps=entry.steps).model_dump()
     schedule = {**FormulaSchedule().model_dump(), **(tree.get("schedule") or {})}
@@ -152,3 +154,54 @@ def _generate(tree: Tree, classes: int, form: Small | None) -> None:
             side *= 2 ** (len(vae["config"]["block_out_channels"]) - 1)
     sizes = {key: tree["data"][key] for key in ("train_size", "test_size") if key in tree["data"]}
     tree["data"] = {"kind": "generated", "side": side, "classes": classes, **sizes}
+
+
+def undefined_methods(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each method that its sampler, or the bound, has no definition of."""
+    methods = {
+        label: covariance.describe(m.kind, m.options) for label, m in experiment.methods.items()
+    }
+    for label, sampler in experiment.sample.samplers.items():
+        for kind, where in _kernels_of(f"sample.samplers.{label}", sampler).items():
+            suited = [name for name, method in methods.items() if method.defined_for(kind)]
+            for method in [method for method in sampler.methods if method not in suited]:
+                only = ", ".join(sorted(methods[method].kernels or ())) or "solvers"
+                yield (
+                    f"{where}.methods: {method!r} is defined for {only} only; "
+                    f"for {kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
+                )
+    bounds = {
+        "train.timesteps": experiment.train.timesteps,
+        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
+    }
+    for where, block in bounds.items():
+        for label in getattr(block, "methods", ()):
+            if not methods[label].defined_for("ddpm"):
+                yield f"{where}.methods: {label!r} is not defined for ddpm; leave it out"
+
+
+def _kernels_of(where: str, sampler: Sampler) -> dict[str, str]:
+    """Return the kernels of a sampler, and how a message names it with each."""
+    if not isinstance(sampler, PresetParams):
+        return {} if isinstance(sampler, SolverParams) else {sampler.kind: where}
+    recipes = {nfe: PRESETS[sampler.name].recipe(nfe) for nfe in reversed(sampler.nfe)}
+    return {recipe.kind: f"{where} (nfe = {nfe})" for nfe, recipe in recipes.items()}
+
+
+def check_solvers(experiment: Experiment) -> None:
+    """Raise an error that names every scheduler, option or nfe that diffusers refuses.
+
+    It takes seconds, so `compose` does not; the start of a run does.
+    """
+    problems: dict[str, None] = {}
+    for label, sampler in experiment.sample.samplers.items():
+        if isinstance(sampler, SolverParams):
+            from ocm_core.sampling.diffusers_solver import of_experiment  # imports diffusers
+
+            for nfe in sampler.nfe:
+                try:
+                    of_experiment(experiment, sampler, nfe, 1.0).check(experiment.shape)
+                except OcmError as error:
+                    problems[f"{experiment.name}: sample.samplers.{label}.{error}"] = None
+    if problems:
+        raise OcmError("\n".join(problems))

@@ -115,7 +115,7 @@ def gpus_of_each_node(wildcards, rulename):
 
 def memory(wildcards, attempt):
     """More on each retry: a job that was killed for its memory needs more."""
-    from ocm_core.doctor.times import job_memory
+    from ocm_core.doctor.cost import job_memory
 
     graph, task = task_of(wildcards)
     return job_memory(graph.experiment, task, attempt)
@@ -125,7 +125,7 @@ def minutes(wildcards, attempt, rulename):
     """Asked of a cluster only, with room to spare, and more on each retry."""
     if not ON_CLUSTER or not workflow.is_main_process:
         return None
-    from ocm_core.doctor.times import job_minutes
+    from ocm_core.doctor.cost import job_minutes
 
     graph, task = task_of(wildcards)
     count = gpus_of(wildcards, rulename)

@@ -23,7 +23,7 @@ def planned():
 
 def begin():
     """Look at what only diffusers can tell, and say how long the run will take."""
-    from ocm_core.doctor.times import expected_time
+    from ocm_core.doctor.cost import expected_time
     from ocm_core.params.check import check_solvers
 
     todo = planned()
@@ -35,7 +35,7 @@ def begin():
 
 def conclude():
     """Let DVC's record follow, and say which page to open, after Snakemake's own last words."""
-    from ocm_core.doctor.times import duration
+    from ocm_core.doctor.cost import duration
     from ocm_core.pipeline.sync import record
 
     logger.info(record())

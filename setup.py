@@ -6,7 +6,10 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ("workflow", "profiles", "params", "reports/paper/results.csv")
+SHIPPED = (
+    *("workflow", "profiles", "params", "reports/paper/results.csv"),
+    *("dvc.yaml", ".dvcignore"),  # which `ocm init` copies
+)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "resolved", "active.yaml", "site")
 
 

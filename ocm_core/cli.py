@@ -5,16 +5,15 @@ The experiments themselves are run by `snakemake` or `dvc repro`.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Protocol, cast
 
 from ocm_core import commands
 from ocm_core.errors import OcmError
@@ -26,25 +25,14 @@ EXIT_CODES = """exit codes:
   1    something is wrong with what was asked; stderr, or the output itself, says what
   2    a mistake in the command line
   130  interrupted by Ctrl-C"""
-INTERRUPTED = 130
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)  # by the file system
 
 
-class Command(Protocol):
-    """A file of `ocm_core/commands/`, named as the command is typed; its docstring is the help."""
-
-    EXAMPLES: str
-    __doc__: str | None
-    __name__: str
-
-    def add(self, parser: argparse.ArgumentParser) -> None: ...
-    def run(self, arguments: argparse.Namespace) -> int: ...
-
-
-def all_commands() -> dict[str, Command]:
-    """Import every command; their files import what takes time only when they run."""
-    names = [info.name for info in iter_modules(commands.__path__) if info.name[0] != "_"]
-    return {name: cast(Command, import_module(f"{commands.__name__}.{name}")) for name in names}
+def all_commands() -> dict[str, tuple[commands.Run, tuple[commands.Argument, ...]]]:
+    """Return every command by name; their files import what takes time only when they run."""
+    for info in iter_modules(commands.__path__):
+        import_module(f"{commands.__name__}.{info.name}")
+    return dict(sorted(commands.COMMANDS.items()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,26 +40,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         _use_code_of_checkout(words)
-        arguments = _parser().parse_args(words)
+        arguments = vars(_parser().parse_args(words))
         with room_for(Path()):
-            code: int = arguments.command.run(arguments)
+            code: int = arguments.pop("run")(**arguments) or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough, as in `ocm params digits | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OcmError as error:
-        for line in str(error).splitlines():
-            print(f"ocm: {line}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if (message := _explained(error)) is None:
+    except (OcmError, OSError) as error:
+        message = _explained(error) if isinstance(error, OSError) else str(error)
+        if message is None:
             raise
-        print(f"ocm: {message}", file=sys.stderr)
+        print("\n".join(f"ocm: {line}" for line in message.splitlines()), file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"ocm: {str(stop) or 'interrupted'}", file=sys.stderr)
-        return INTERRUPTED
+        return 130
 
 
 def _use_code_of_checkout(arguments: Sequence[str]) -> None:
@@ -97,32 +82,31 @@ def _explained(error: OSError) -> str | None:
     path = Path(os.fsdecode(error.filename))
     for link in (path, *path.parents):
         if link.is_symlink() and not link.exists():
-            return (
-                f"{link}: a link to {os.readlink(link)}, which does not exist; make that folder, "
-                "or remove the link"
-            )
+            gone = f"a link to {os.readlink(link)}, which does not exist"
+            return f"{link}: {gone}; make that folder, or remove the link"
     return f"{path}: {error.strerror}" if error.errno in REFUSED else None
 
 
-def _parser() -> argparse.ArgumentParser:
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="ocm", description=__doc__, epilog=EXIT_CODES, formatter_class=plain
-    )
+def _parser() -> ArgumentParser:
+    plain = RawDescriptionHelpFormatter
+    parser = ArgumentParser("ocm", description=__doc__, epilog=EXIT_CODES, formatter_class=plain)
     parser.add_argument("--version", action="version", version=f"ocm {version('ocm-core')}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    for name, command in all_commands().items():
-        described = command.__doc__ or ""
-        first = described.partition("\n")[0].removesuffix(".")
+    for name, (run, arguments) in all_commands().items():
+        first, *rest = (run.__doc__ or "").splitlines()
+        text, _, examples = "\n".join(line.removeprefix("    ") for line in rest).partition(
+            "examples:"
+        )
         own = subparsers.add_parser(
             name,
-            help=first[0].lower() + first[1:],
-            description=described,
-            epilog=f"examples:\n{command.EXAMPLES.strip(chr(10))}\n\n{EXIT_CODES}",
+            help=first[0].lower() + first[1:].removesuffix("."),
+            description=f"{first}\n{text.rstrip()}",
+            epilog=f"examples:{examples.rstrip()}\n\n{EXIT_CODES}",
             formatter_class=plain,
         )
-        command.add(own)
-        own.set_defaults(command=command)
+        for argument in arguments:
+            argument(own)
+        own.set_defaults(run=run)
     return parser
 
 

@@ -29,66 +29,43 @@ from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip  # after the library
 
 ROOT = Path(__file__).parents[1]
-FEW = ("iterations=3", "batch_size=4", "checkpoint_every=3")
 ONE = "grids=[{nfe: [3], guidance: [1.0]}]"
 EVEN, GRIDS = "timesteps: {kind: even}", "grids: [{nfe: [3], guidance: [1.0]}]"
-NONE = "++methods.none={}"
-UNIPC = (
-    "+sample.samplers.unipc={kind: diffusers, scheduler: UniPCMultistepScheduler,"
-    " grids: [{nfe: [3], guidance: [1.0]}]}"
-)
+SOLVER, POWER = "--sampler unipc", "power,exponent=2,first=0.07"
+UNIPC = f"+sample.samplers.unipc={{kind: diffusers, scheduler: UniPCMultistepScheduler, {GRIDS}}}"
+
+
+def few(stage: str) -> list[str]:
+    return [
+        f"train.{stage}.{key}" for key in ("iterations=3", "batch_size=4", "checkpoint_every=3")
+    ]
+
+
+ALL = [*few("heads"), "++methods.none={}", "sample.split=[]"]
 TINY = {
     "digits": [
-        "schedule.steps=100",
-        "network.config.base_channels=8",
-        *(f"train.score.{few}" for few in FEW),
-        *(f"train.heads.{few}" for few in FEW),
-        "train.moments.draws=2",
+        *("schedule.steps=100", "network.config.base_channels=8", "train.moments.draws=2"),
+        *few("score"),
         "sample.samplers={"
         f"ddpm: {{kind: ddpm, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [beta, ocm]}}, "
         f"ddim: {{kind: ddim, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [delta]}}, "
         f"quality: {{kind: preset, name: quality, {GRIDS}, methods: [delta]}}}}",
-        NONE,
-        UNIPC,
-        "sample.count=5",
-        "sample.batch_size=5",
-        "sample.seeds=[0, 1]",
-        "sample.split=[]",
-        "train.timesteps.methods=[beta, ocm]",
-        "train.timesteps.points=6",
-        "train.timesteps.images=4",
-        "train.timesteps.batch_size=3",
+        *("sample.count=5", "sample.batch_size=5", "sample.seeds=[0, 1]"),
+        *("train.timesteps.methods=[beta, ocm]", "train.timesteps.points=6"),
+        *("train.timesteps.images=4", "train.timesteps.batch_size=3", UNIPC),
     ],
     "imagenet256_smoke": [
-        *(f"train.heads.{few}" for few in FEW),
-        "train.heads.keep_every=null",
-        "~train.selection",
-        "+train.selection={kind: last}",
+        *("train.heads.keep_every=null", "~train.selection", "+train.selection={kind: last}"),
         "sample.samplers.ddpm.grids=[{nfe: [3], guidance: [1.0, 1.5]}]",
-        NONE,
-        UNIPC.replace("[1.0]", "[1.0, 1.5]"),
-        f"sample.samplers.ddim.{ONE}",
-        "sample.count=3",
-        "sample.batch_size=3",
-        "sample.seeds=[0, 1]",
-        "sample.split=[]",
+        *(UNIPC.replace("[1.0]", "[1.0, 1.5]"), f"sample.samplers.ddim.{ONE}"),
+        *("sample.count=3", "sample.batch_size=3", "sample.seeds=[0, 1]"),
     ],
     "toy_mog9": [
-        "schedule.steps=100",
-        "network.scores=[exact]",
-        *(f"train.heads.{few}" for few in FEW),
-        "train.moments.draws=2",
-        f"sample.samplers.ddpm.{ONE}",
-        f"sample.samplers.ddim.{ONE}",
-        "sample.samplers.ddpm.methods=[ocm_relative]",
-        "sample.samplers.ddim.methods=[ocm_relative]",
-        NONE,
-        UNIPC,
-        "train.timesteps=null",
-        "evaluate.likelihood=null",
-        "sample.count=5",
-        "sample.seeds=[0]",
-        "sample.split=[]",
+        *("schedule.steps=100", "network.scores=[exact]", "train.moments.draws=2"),
+        *(f"sample.samplers.{kind}.{ONE}" for kind in ("ddpm", "ddim")),
+        *(f"sample.samplers.{kind}.methods=[ocm_relative]" for kind in ("ddpm", "ddim")),
+        *(UNIPC, "train.timesteps=null", "evaluate.likelihood=null"),
+        *("sample.count=5", "sample.seeds=[0]"),
     ],
 }
 NEEDED = {"dummy_score", "dummy_vae", "fetch_score", "fetch_vae", "encode", "score", "moments"}
@@ -123,7 +100,7 @@ def made(checkout: Path) -> Callable[[str], str]:
         if tiny not in EXPERIMENTS:
             with pytest.MonkeyPatch.context() as patch:
                 patch.chdir(ROOT)
-                add(compose(name, TINY[name]), tiny)
+                add(compose(name, [*ALL, *TINY[name]]), tiny)
                 patch.chdir(checkout)
                 for task in graph_of(tiny).tasks:
                     if task.stage in NEEDED:
@@ -152,8 +129,13 @@ def refused(capsys, *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-def read(file: str) -> np.ndarray:
-    return open_split([Path(file).parent], Path(file).stem).all()
+def read(files: dict) -> np.ndarray:
+    path = Path(files["samples"])
+    return open_split([path.parent], path.stem).all()
+
+
+def opened(files: dict, kind: str = "samples") -> xarray.Dataset:
+    return xarray.open_zarr(files[kind], consolidated=False)
 
 
 @pytest.mark.parametrize(
@@ -164,32 +146,22 @@ def read(file: str) -> np.ndarray:
         ("imagenet256_smoke", "pretrained-ddpm-ocm-nfe3", "--method ocm"),
         ("imagenet256_smoke", "pretrained-ddpm-ocm-nfe3-cfg1.5", "--method ocm --guidance 1.5"),
         ("toy_mog9", "exact-ddpm-ocm_relative-nfe3", "--method ocm_relative"),
-        ("digits", "trained-unipc-none-nfe3", "--sampler unipc"),
-        (
-            "imagenet256_smoke",
-            "pretrained-unipc-none-nfe3-cfg1.5",
-            "--sampler unipc --guidance 1.5",
-        ),
+        ("digits", "trained-unipc-none-nfe3", SOLVER),
+        ("imagenet256_smoke", "pretrained-unipc-none-nfe3-cfg1.5", f"{SOLVER} --guidance 1.5"),
         ("toy_mog9", "exact-unipc-none-nfe3", "--method none"),
         ("digits", "trained-quality-delta-nfe3", "--preset quality"),
-        (
-            "digits",
-            "trained-quality-delta-nfe3",
-            "--method delta --order 3 --timesteps power,exponent=2,first=0.07",
-        ),
+        ("digits", "trained-quality-delta-nfe3", f"--method delta --order 3 --timesteps {POWER}"),
     ],
 )
 def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
     """To the last bit, in the same batches; seed 0 stands first in the pipeline's store."""
     tiny = made(name)
     count = EXPERIMENTS[tiny].sample.count
-    own = open_split([Path(f"artifacts/{tiny}/sample/sample/all/{cell}")], "samples").read(
-        range(count)
-    )
+    own = open_split([Path(f"artifacts/{tiny}/sample/sample/all/{cell}")], "samples")
     asked = [tiny, *arguments.split(), "--steps", "3", "--count", str(count), "--out", "same"]
     files = sample(capsys, *asked)
     assert files["count"] == count
-    np.testing.assert_array_equal(read(files["samples"]), own)
+    np.testing.assert_array_equal(read(files), own.read(range(count)))
 
 
 @pytest.mark.parametrize(("document", "others"), [("docs/running.md", 0), ("README.md", 1)])
@@ -205,17 +177,17 @@ def test_the_commands_of_the_documents(here, made, capsys, document, others):
         fewer = ["5" if word == "10" else word for word in words]
         place = f"{Path(document).stem}-{len(drawn)}"
         files = sample(capsys, made("digits"), *fewer, "--count", "4", "--out", place)
-        drawn.add(read(files["samples"]).tobytes())
+        drawn.add(read(files).tobytes())
     assert len(drawn) == len(asked)
 
 
 def test_the_store_says_where_its_samples_come_from(here, made, capsys):
     tiny = made("digits")
     files = sample(capsys, tiny, "--method", "ocm", "--steps", "4", "--seed", "7", "--out", "said")
-    with xarray.open_zarr(files["samples"], consolidated=False) as found:
-        assert found["x"].shape == (64, 1, 8, 8)
-        assert list(found["index"].values) == list(range(64))
-        said = found.attrs
+    found = opened(files)
+    assert found["x"].shape == (64, 1, 8, 8)
+    assert list(found["index"].values) == list(range(64))
+    said = found.attrs
     assert (said["experiment"], said["method"], said["nfe"], said["seed"]) == (tiny, "ocm", 4, 7)
     assert (said["sampler"]["kind"], said["score"], said["guidance"]) == ("ddpm", "trained", 1.0)
     for name in ("score/trained/score.safetensors", "heads/trained/heads/ocm.safetensors"):
@@ -223,7 +195,7 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
     with Image.open(files["grid"]) as grid:  # 8×8 images with a seam, eight times as large
         assert (grid.size, grid.mode) == ((8 * 9 * 8,) * 2, "L")
         first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
-    levels = np.round((read(files["samples"])[0, 0].clip(-1, 1) + 1) * 8)
+    levels = np.round((read(files)[0, 0].clip(-1, 1) + 1) * 8)
     np.testing.assert_array_equal(first, np.round(levels * 255 / 16))
 
 
@@ -231,37 +203,38 @@ def test_optimal_timesteps_are_read_from_their_stage(here, made, capsys):
     tiny = made("digits")
     asked = (tiny, "--method", "beta", "--timesteps", "optimal", "--count", "4", "--out", "optimal")
     files = sample(capsys, *asked, "--steps", "3")
-    with xarray.open_zarr(files["samples"], consolidated=False) as found:
-        said = found.attrs
+    said = opened(files).attrs
     assert said["sampler"]["timesteps"] == {"kind": "optimal", "of": None}
     assert "timesteps/trained/step_costs.npz" in said["digests"]
     even = sample(capsys, *asked[:3], "--steps", "3", "--count", "4", "--out", "even")
-    assert np.any(read(files["samples"]) != read(even["samples"]))
-    assert "optimal timesteps of 'beta': none with 9 steps" in refused(
-        capsys, *asked, "--steps", "9"
-    )
+    assert np.any(read(files) != read(even))
+    told = refused(capsys, *asked, "--steps", "9")
+    assert "optimal timesteps of 'beta': none with 9 steps" in told
 
 
 def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
     tiny = made("imagenet256_smoke")
     asked = (tiny, "--method", "ocm", "--steps", "2", "--count", "4", "--out", "latents")
     one, mixed = sample(capsys, *asked, "--label", "2"), sample(capsys, *asked)
-    stores = [xarray.open_zarr(files["samples"], consolidated=False) for files in (one, mixed)]
+    stores = [opened(files) for files in (one, mixed)]
     assert stores[0]["x"].shape == (4, *EXPERIMENTS[tiny].shape)
     assert set(stores[0]["label"].values) == {2}
     assert len(set(stores[1]["label"].values)) > 1
-    images = xarray.open_zarr(one["decoded"], consolidated=False)["x"]
+    images = opened(one, "decoded")["x"]
     assert images.shape == (4, *EXPERIMENTS[tiny].data.shape) and images.dtype == np.uint8
     with Image.open(one["grid"]) as grid:
         side = EXPERIMENTS[tiny].data.shape[-1]
-        np.testing.assert_array_equal(
-            np.asarray(grid)[:side, :side], images[0].transpose("axis1", "axis2", "axis0")
-        )
+        first = images[0].transpose("axis1", "axis2", "axis0")
+        np.testing.assert_array_equal(np.asarray(grid)[:side, :side], first)
+    told = refused(capsys, *asked, "--label", "3")
+    assert "--label 3: expected 0 to 2" in told
 
 
-def test_a_bar_counts_the_steps_on_a_terminal(here, made, capsys, monkeypatch):
+def test_points_have_no_picture_and_a_bar_counts_the_steps(here, made, capsys, monkeypatch):
     asked = (made("toy_mog9"), "--method", "beta", "--steps", "3", "--count", "4", "--out", "bar")
-    sample(capsys, *asked)
+    files = sample(capsys, *asked)
+    assert files["grid"] is None and files["decoded"] is None
+    assert read(files).shape == (4, 2)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert main(["sample", *asked, "--force", "--device", "cpu"]) == 0
     said = capsys.readouterr()
@@ -269,27 +242,20 @@ def test_a_bar_counts_the_steps_on_a_terminal(here, made, capsys, monkeypatch):
     assert said.out == "4 samples: bar/tiny_toy_mog9-exact-ddpm-beta-nfe3-seed0.zarr\n"
 
 
-def test_points_have_no_picture(here, made, capsys):
-    asked = (made("toy_mog9"), "--method", "exact_diag", "--steps", "2", "--out", "points")
-    files = sample(capsys, *asked)
-    assert files["grid"] is None and files["decoded"] is None
-    assert read(files["samples"]).shape == (64, 2)
-
-
 def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, made, capsys):
     asked = (made("digits"), "--method", "beta", "--steps", "2", "--count", "9", "--out", "again")
     files = sample(capsys, *asked)
-    before = read(files["samples"])
+    before = read(files)
     assert "is there already; --force" in refused(capsys, *asked)
     Path(files["grid"]).unlink()  # the last of them, and a shard that was not finished
     Path(files["samples"], "index/c/1").unlink()
     assert sample(capsys, *asked) == files
-    np.testing.assert_array_equal(read(files["samples"]), before)
+    np.testing.assert_array_equal(read(files), before)
     more = (*asked[:-3], "12", "--out", "again")
     Path(files["grid"]).unlink()
     assert "holds something else than planned" in refused(capsys, *more)
     sample(capsys, *more, "--force")
-    np.testing.assert_array_equal(read(files["samples"])[:5], before[:5])
+    np.testing.assert_array_equal(read(files)[:5], before[:5])
 
 
 @pytest.mark.parametrize(
@@ -320,37 +286,32 @@ def test_what_cannot_be_is_refused_by_name(here, made, capsys, arguments, said):
     assert said in refused(capsys, made("digits"), "--steps", "3", *arguments.split())
 
 
-def test_a_class_that_is_not_there_is_refused(here, made, capsys):
-    asked = (made("imagenet256_smoke"), "--method", "ocm", "--steps", "2", "--label", "3")
-    assert "--label 3: expected 0 to 2" in refused(capsys, *asked)
-
-
 def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, made, capsys):
     name = made("digits")
     bare = EXPERIMENTS[name]
     add(bare, "bare")
     told = refused(capsys, "bare", "--method", "ocm_relative", "--steps", "3")
-    assert "artifacts/bare/train/score/trained: missing" in told
-    manifests = [
-        f"artifacts/bare/train/{stage}/trained/manifest.json" for stage in ("moments", "heads")
-    ]
-    assert "`snakemake --cores all artifacts/bare/train/score/" in told
-    assert " ".join(manifests) in told
+    place = "artifacts/bare/train"
+    assert f"{place}/score/trained: missing" in told
+    assert f"`snakemake --cores all {place}/score/" in told
+    assert f"{place}/moments/trained/manifest.json {place}/heads/trained/manifest.json" in told
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
     assert "score/trained" in told and "heads" not in told
     Path("artifacts/bare").symlink_to(name)
     add(bare.model_copy(update={"data": bare.data.model_copy(update={"seed": 1})}), "bare")
     told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
-    assert "artifacts/bare/train/score/trained: stale: made with other parameters" in told
-    assert (
-        "`snakemake --cores all --force artifacts/bare/train/score/trained/manifest.json`" in told
-    )
+    assert f"{place}/score/trained: stale: made with other parameters" in told
+    assert f"`snakemake --cores all --force {place}/score/trained/manifest.json`" in told
+
+
+def saved(config: dict, folder: Path) -> Path:
+    DDPMPipeline(model(config), DDPMScheduler()).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
 def folder(here: Path, tmp_path: Path) -> Path:
-    DDPMPipeline(model(PLAIN), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
-    return tmp_path / "my-model"
+    return saved(PLAIN, tmp_path / "my-model")
 
 
 def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path, capsys):
@@ -365,14 +326,11 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
     assert "--method ocm needs its head, and there is none; give with --head a file" in told
     files = sample(capsys, *asked, *out, "--head", str(tmp_path / "heads.safetensors"))
     expected = api.sample(denoiser, (3, 8, 8), "ocm", steps=3, count=5)
-    np.testing.assert_array_equal(read(files["samples"]), expected)
-    with xarray.open_zarr(files["samples"], consolidated=False) as found:
-        assert found.attrs["digests"] == {
-            "unet/diffusion_pytorch_model.safetensors": sha256_of(
-                folder / "unet/diffusion_pytorch_model.safetensors"
-            ),
-            "heads": sha256_of(tmp_path / "heads.safetensors"),
-        }
+    np.testing.assert_array_equal(read(files), expected)
+    weights = "unet/diffusion_pytorch_model.safetensors"
+    digests = {weights: folder / weights, "heads": tmp_path / "heads.safetensors"}
+    found = {name: sha256_of(file) for name, file in digests.items()}
+    assert opened(files).attrs["digests"] == found
     assert Image.open(files["grid"]).size == (3 * 9 * 8, 2 * 9 * 8)
 
 
@@ -394,34 +352,30 @@ def test_what_a_folder_cannot_give_is_refused(folder, capsys, arguments, said):
 
 
 def test_classes_of_a_folder_are_drawn_or_chosen(here, tmp_path, capsys):
-    DDPMPipeline(model(CONFIGS["classes"]), DDPMScheduler()).save_pretrained(tmp_path / "classes")
-    asked = ["--model", str(tmp_path / "classes"), "--method", "beta", "--steps", "2"]
+    place = saved(CONFIGS["classes"], tmp_path / "classes")
+    asked = ["--model", str(place), "--method", "beta", "--steps", "2"]
     asked += ["--count", "8", "--out", str(tmp_path / "out")]
     drawn, chosen = sample(capsys, *asked), sample(capsys, *asked, "--label", "4")
-    labels = [
-        open_split([Path(files["samples"]).parent], Path(files["samples"]).stem).labels
-        for files in (drawn, chosen)
-    ]
+    labels = [opened(files)["label"].values for files in (drawn, chosen)]
     assert len(set(labels[0])) > 2 and set(labels[1]) == {4}
     assert "--label 5: expected 0 to 4" in refused(capsys, *asked, "--label", "5")
 
 
 def test_a_variance_that_the_model_learned_needs_no_head(here, tmp_path, capsys):
-    own = model(CONFIGS["learned_variance"])
-    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path / "learned")
-    asked = ["--model", str(tmp_path / "learned"), "--method", "iddpm", "--steps", "2"]
+    place = saved(CONFIGS["learned_variance"], tmp_path / "learned")
+    asked = ["--model", str(place), "--method", "iddpm", "--steps", "2"]
     files = sample(capsys, *asked, "--count", "2", "--out", str(tmp_path / "out"))
-    expected = api.sample(api.load(tmp_path / "learned"), (1, 8, 8), "iddpm", steps=2, count=2)
-    np.testing.assert_array_equal(read(files["samples"]), expected)
+    expected = api.sample(api.load(place), (1, 8, 8), "iddpm", steps=2, count=2)
+    np.testing.assert_array_equal(read(files), expected)
 
 
 def test_latents_of_a_folder_are_decoded(here, tmp_path, capsys):
     folder = write_dit(tmp_path / "dit")
     asked = ["--model", str(folder), "--method", "beta_tilde", "--steps", "2", "--count", "4"]
     files = sample(capsys, *asked, "--out", str(tmp_path / "out"))
-    latents = torch.from_numpy(read(files["samples"]))
+    latents = torch.from_numpy(read(files))
     assert latents.shape == (4, 4, 8, 8) and latents.abs().max() > 1
-    images = xarray.open_zarr(files["decoded"], consolidated=False)["x"]
+    images = opened(files, "decoded")["x"]
     expected = Vae.load(folder / "vae").decode(latents).clamp(-1, 1)
     assert images.shape == (4, 3, 16, 16) and images.dtype == np.uint8
     np.testing.assert_array_equal(images, ((expected.double() + 1) * 127.5).round())

@@ -1,28 +1,61 @@
-"""Look at images and model, write the experiment, and say how long it takes and how to run it."""
+"""Look at images and model, write the experiment, and say how long it takes and how to run it.
+
+Where there is no project yet, the few files that Snakemake, DVC and `ocm` need are written, too.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ocm_core.errors import OcmError
-from ocm_core.init.images import look, look_at_captions
-from ocm_core.init.overlay import SIDES, Start, text, with_learned_variance
-from ocm_core.init.project import keep_out_of_git, make_project
+from ocm_core.init.images import distinct_captions, look
+from ocm_core.init.overlay import SIDES, Start, text
 from ocm_core.io.atomic import room_for, write_text
 from ocm_core.project import is_checkout, model_folder, shipped
+from ocm_core.text import plural
 
 if TYPE_CHECKING:
     from ocm_core.checkpoints.diffusers_folder import ModelDescription
+    from ocm_core.schema.experiment import Experiment
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
-EXPERIMENTS = Path("params/experiment")
 DISTILLED = ("LCMScheduler", "TCDScheduler")  # of models that take a few fixed steps
+SHARE = 0.25  # of the memory, for one job; several run side by side
+KEPT = 3  # times the outputs of all layers: kept for the gradient, their gradients, and the heads'
+TEXTS = {
+    "Snakefile": '''"""The rules of the installed ocm-core, on the parameters of this folder."""
+
+from ocm_core.project import shipped
+
+
+include: str(shipped() / "workflow/Snakefile")
+''',
+    "params/active.yaml": """\
+# What a bare `snakemake` and `dvc repro` produce, and whose artifacts DVC versions. Add an
+# experiment when its page has been made.
+active: []
+""",
+    ".gitignore": """\
+.snakemake/
+.snakemake_timestamp
+
+# versioned by DVC
+/artifacts/
+/reports/*.html
+
+/logs/
+/checkpoints/
+/datasets/
+/samples/
+/.ocm/
+""",
+}
+COPIED = (".dvcignore", "profiles/default", "profiles/gpu", "profiles/slurm")
 
 
 def begin(
@@ -34,17 +67,22 @@ def begin(
     force: bool = False,
 ) -> Iterator[str]:
     """Yield what was found, line by line, while the files are being written."""
-    file = EXPERIMENTS / f"{name}.yaml"
+    file = Path("params/experiment") / f"{name}.yaml"
     _check_paths(name, file, captions, force)
     folder, summary = model_folder(model) if model else None, look(images)
-    start = Start(name, summary, _described(folder) if folder else None, side=side)
-    _refuse(start, captions)
+    start = Start(name, summary, captions=captions, side=side)
+    if folder:
+        from ocm_core.checkpoints.diffusers_folder import describe
+
+        start = replace(start, model=describe(folder))
+    _refuse(start)
     if captions:
-        start = replace(start, captions=look_at_captions(captions, images))
+        start = replace(start, distinct_captions=distinct_captions(captions, images))
     yield f"{images}: {start.images}"
     yield from start.treatment()
-    if start.captions:
-        yield f"{captions}: {start.captions}"
+    if captions:
+        count = plural(start.images.count, "caption")
+        yield f"{captions}: {count}, {start.distinct_captions} of them different"
     if start.model:
         yield f"{model}: {_summary(start.model)}"
     before = file.read_bytes() if file.exists() else None
@@ -55,12 +93,16 @@ def begin(
         file.unlink(missing_ok=True) if before is None else file.write_bytes(before)
         raise
     keep_out_of_git(path for path in (images, model) if path)
-    yield from _advice(name)
+    if not is_checkout() and shutil.which("git") and not Path(".dvc").is_dir():
+        git = "" if Path(".git").exists() else "git init && "
+        yield f"to keep every version of it: {git}dvc init, before the run"
+    yield f"try every stage in small: snakemake --cores 2 reports/{name}_smoke.html"
+    yield f"run: snakemake --cores 2 reports/{name}.html"
 
 
 def _check_paths(name: str, file: Path, captions: Path | None, force: bool) -> None:
     """Refuse wrong names and paths before anything is imported that takes time."""
-    if not NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
     if not is_checkout() and (shipped() / file).exists():
         raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
@@ -70,30 +112,26 @@ def _check_paths(name: str, file: Path, captions: Path | None, force: bool) -> N
         raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
 
 
-def _described(folder: Path) -> ModelDescription:
-    from ocm_core.checkpoints.diffusers_folder import describe
-
-    model = describe(folder)
+def _refuse(start: Start) -> None:
+    """Refuse what no experiment can be made of."""
+    model, images = start.model, start.images
+    if model is None:
+        if start.side not in (None, *SIDES):
+            sides = ", ".join(map(str, SIDES))
+            raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
+        return
     scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
     if scheduler in DISTILLED:
         raise OcmError(
             f"{model.scheduler_file}: {scheduler}: a distilled model jumps over its timesteps, and "
             "is no noise prediction; expected the model that it was distilled from"
         )
-    return model
-
-
-def _refuse(start: Start, captions: Path | None) -> None:
-    model, images = start.model, start.images
-    if model is None and start.side not in (None, *SIDES):
-        sides = ", ".join(map(str, SIDES))
-        raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
-    if model and model.classes and not images.folders:
+    if model.classes and not images.folders:
         raise OcmError(
             f"{images.path}: the model in {model.folder} takes labels of {model.classes} classes,"
             " and the images lie in no sub-folders; put each class into one"
         )
-    if model and model.text and not captions:
+    if model.text and not start.captions:
         raise OcmError(
             f"--captions: the model in {model.folder} takes text, so each image needs a caption; "
             "give a CSV with the columns file and caption"
@@ -118,28 +156,96 @@ def _summary(model: ModelDescription) -> str:
 
 def _write(start: Start, file: Path) -> Iterator[str]:
     """Write the overlay twice: to compose and measure it, and with the sizes that fit."""
-    from ocm_core.doctor.pace import pace_of, this_device
-    from ocm_core.doctor.times import duration, phase_seconds
-    from ocm_core.init.sizes import fitting_sizes
+    from ocm_core.doctor.cost import duration, pace_of, seconds, this_device
     from ocm_core.params.compose import compose
     from ocm_core.pipeline.graph import Graph
 
     make_project()
     write_text(file, text(start))
     experiment, device = compose(start.name), this_device()
-    fitting = fitting_sizes(experiment, device)
-    learned = with_learned_variance(experiment) if start.learns_variance else {}
-    sized = compose(start.name, [f"{key}={size}" for key, size in fitting.items()])
-    seconds = phase_seconds(Graph(sized), device)
-    hours = {phase: f"about {duration(count)}" for phase, count in seconds.items()}
-    write_text(file, text(replace(start, sizes={**fitting, **learned}, hours=hours)))
+    sizes = fitting_sizes(experiment, device)
+    graph = Graph(compose(start.name, [f"{key}={size}" for key, size in sizes.items()]))
+    taken: dict[str, float] = {}
+    for task in graph.tasks:
+        phase, time = graph.stage(task).phase, seconds(graph.experiment, task, device)
+        taken[phase] = taken.get(phase, 0.0) + time
+    if start.learns_variance:
+        sizes |= with_learned_variance(experiment)
+    hours = {phase: f"about {duration(count)}" for phase, count in taken.items()}
+    write_text(file, text(start, sizes, hours))
     yield f"{file}: written; {pace_of(experiment, device)}"
-    yield f"about {duration(sum(seconds.values()))} of one thread or GPU, by that and by counts"
+    yield f"about {duration(sum(taken.values()))} of one thread or GPU, by that and by counts"
 
 
-def _advice(name: str) -> Iterator[str]:
-    if not is_checkout() and shutil.which("git") and not Path(".dvc").is_dir():
-        git = "" if Path(".git").exists() else "git init && "
-        yield f"to keep every version of it: {git}dvc init, before the run"
-    yield f"try every stage in small: snakemake --cores 2 reports/{name}_smoke.html"
-    yield f"run: snakemake --cores 2 reports/{name}.html"
+def with_learned_variance(experiment: Experiment) -> dict[str, list[str]]:
+    """Return the methods of DDPM steps by dotted key, with `iddpm` added."""
+    blocks: dict[str, Any] = {
+        "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
+        "train.timesteps": experiment.train.timesteps,
+        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
+    }
+    return {f"{key}.methods": [*block.methods, "iddpm"] for key, block in blocks.items() if block}
+
+
+def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
+    """Return sizes by dotted key: batches that fit this machine, no more images than there are."""
+    from ocm_core.doctor.cost import network_size
+    from ocm_core.doctor.machine import host_memory
+
+    memory = host_memory()
+    if device == "cuda":
+        import torch
+
+        memory = torch.cuda.get_device_properties(0).total_memory
+    splits, train = experiment.data.count_items(), experiment.train
+    fits = int(SHARE * memory / max(1, network_size(experiment, "score").activations))
+    most = min(fits // KEPT, splits["train"])
+    sizes = {
+        "train.heads.batch_size": min(train.heads.batch_size, most),
+        "sample.batch_size": min(experiment.sample.batch_size, fits),
+    }
+    if train.score and "trained" in experiment.network.scores:
+        sizes["train.score.batch_size"] = min(train.score.batch_size, most)
+    if train.timesteps:
+        sizes["train.timesteps.images"] = min(train.timesteps.images, splits["train"])
+    deviation: Any = experiment.evaluate.get("posterior_std")
+    if deviation:
+        sizes["evaluate.posterior_std.images"] = min(deviation.images, splits["test"])
+    return {key: max(1, _round(size)) for key, size in sizes.items()}
+
+
+def _round(size: int) -> int:
+    """Round down to a power of two, unless the number is small or round already."""
+    return size if size < 8 or size % 10 == 0 else 2 ** (size.bit_length() - 1)
+
+
+def make_project() -> None:
+    """Write what does not exist yet; a checkout has everything.
+
+    dvc.yaml is the package's, without what only its checkout has: code and results.
+    """
+    if is_checkout():
+        return
+    phases = (shipped() / "dvc.yaml").read_text().partition("\n# What the reports leave in Git")[0]
+    texts = {**TEXTS, "dvc.yaml": phases.replace("      - ocm_core\n", "")}
+    for name in (*texts, *COPIED):
+        if Path(name).exists():
+            continue
+        if name in texts:
+            write_text(Path(name), texts[name])
+        else:
+            copy = shutil.copytree if (shipped() / name).is_dir() else shutil.copy
+            copy(shipped() / name, name)
+    Path("reports").mkdir(exist_ok=True)
+
+
+def keep_out_of_git(paths: Iterable[Path]) -> None:
+    """Add images and models that lie inside the project to .gitignore."""
+    here, file = Path.cwd().resolve(), Path(".gitignore")
+    wanted = [path.expanduser().resolve() for path in paths]
+    inside = [f"/{path.relative_to(here).as_posix()}" for path in wanted if here in path.parents]
+    content = file.read_text() if file.exists() else ""
+    missing = [line for line in inside if line not in content.splitlines()]
+    if missing:
+        end = "" if content.endswith("\n") or not content else "\n"
+        write_text(file, f"{content}{end}" + "".join(f"{line}\n" for line in missing))

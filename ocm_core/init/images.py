@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 from ocm_core.errors import OcmError
-from ocm_core.io.image_files import (
-    EXPECTED,
-    FORMATS,
-    FileEntry,
-    ImageFiles,
-    images_among,
-    open_image_files,
-)
+from ocm_core.io.image_files import EXPECTED, FORMATS, images_among, open_image_files
 from ocm_core.text import plural
 
 SAMPLED = 200  # images, spread over all of them; the first stage opens every one
@@ -55,20 +48,12 @@ class ImageSummary:
         return f"{plural(self.count, 'image')}, {size}, {colour}{classes}{skipped}"
 
 
-@dataclass(frozen=True)
-class CaptionSummary:
-    """The captions of all images."""
-
-    file: Path
-    count: int
-    distinct: int
-
-    def __str__(self) -> str:
-        return f"{plural(self.count, 'caption')}, {self.distinct} of them different"
-
-
 def look(path: Path) -> ImageSummary:
     """Open some of the images, and refuse what cannot be an image set."""
+    from PIL import Image
+
+    from ocm_core.datasets.annotations import sub_folders
+
     files = open_image_files(path)
     entries, others = images_among(files.entries)
     if len(entries) < FEWEST:
@@ -77,46 +62,33 @@ def look(path: Path) -> ImageSummary:
         raise OcmError(
             f"{files.where(empty[0])}: an empty file, one of {len(empty)}; remove or restore it"
         )
-    chosen = [entries[at * len(entries) // SAMPLED] for at in range(SAMPLED)]
-    heads = [head for entry in dict.fromkeys(chosen) if (head := _head(files, entry))]
+    heads: list[tuple[tuple[int, int], str]] = []
+    for entry in dict.fromkeys(entries[at * len(entries) // SAMPLED] for at in range(SAMPLED)):
+        with (
+            suppress(Exception),  # the first stage names damaged files
+            Image.open(BytesIO(files.content(entry.name)), formats=FORMATS) as image,
+        ):
+            heads.append((image.size, image.mode))
     if not heads:
         raise OcmError(f"{path}: none of {SAMPLED} files could be opened as an image")
+    folders: set[str] = set()
+    with suppress(OcmError):  # some lie outside of any
+        folders = {*sub_folders([entry.name for entry in entries], path).values()}
     return ImageSummary(
         path=path,
         count=len(entries),
         sizes=Counter(size for size, _ in heads),
         grey=all(mode in GREY for _, mode in heads),
-        folders=_classes([entry.name for entry in entries], path),
+        folders=tuple(sorted(folders)) if len(folders) > 1 else (),
         skipped=sum(count for suffix, count in others.items() if suffix in PICTURES),
     )
 
 
-def look_at_captions(file: Path, images: Path) -> CaptionSummary:
-    """Read the caption of every image; those without are named."""
+def distinct_captions(file: Path, images: Path) -> int:
+    """Count the different captions; images without one are named."""
     from ocm_core.datasets.annotations import read_column
     from ocm_core.datasets.base import distinct
 
     entries, _ = images_among(open_image_files(images).entries)
     captions = read_column(file, "caption", [entry.name for entry in entries], images)
-    return CaptionSummary(file, len(captions), len(distinct(captions.values())))
-
-
-def _head(files: ImageFiles, entry: FileEntry) -> tuple[tuple[int, int], str] | None:
-    """Return size and mode from the file's head; the first stage names damaged files."""
-    from PIL import Image
-
-    try:
-        with Image.open(BytesIO(files.content(entry.name)), formats=FORMATS) as image:
-            return image.size, image.mode
-    except Exception:
-        return None
-
-
-def _classes(names: Sequence[str], path: Path) -> tuple[str, ...]:
-    from ocm_core.datasets.annotations import sub_folders
-
-    try:
-        folders = set(sub_folders(names, path).values())
-    except OcmError:
-        return ()  # some lie outside of any
-    return tuple(sorted(folders)) if len(folders) > 1 else ()
+    return len(distinct(captions.values()))

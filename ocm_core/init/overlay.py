@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ocm_core.errors import OcmError
-from ocm_core.init.images import CaptionSummary, ImageSummary
+from ocm_core.init.images import ImageSummary
 
 if TYPE_CHECKING:
     from ocm_core.checkpoints.diffusers_folder import ModelDescription
-    from ocm_core.schema.experiment import Experiment
 
 SIDES = (8, 16, 32)  # of a network that is trained here
 HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
@@ -26,21 +25,29 @@ class Start:
     name: str
     images: ImageSummary
     model: ModelDescription | None = None
-    captions: CaptionSummary | None = None
+    captions: Path | None = None
+    distinct_captions: int = 0
     side: int | None = None  # asked for; None: the model's, or what suits a small network
-    sizes: Mapping[str, Any] = field(default_factory=dict)  # by dotted key, and lists of methods
-    hours: Mapping[str, str] = field(default_factory=dict)  # by group, as a comment
 
     @property
     def latent(self) -> bool:
         return self.model is not None and self.model.vae is not None
 
     @property
+    def learns_variance(self) -> bool:
+        return self.model is not None and self.model.learns_variance
+
+    @property
+    def conditional(self) -> bool:
+        return self.model is not None and self.model.classes is not None
+
+    @property
     def shape(self) -> tuple[int, int]:
-        """Channels and side of the images."""
-        model, grey = self.model, 1 if self.images.grey else 3
+        """Channels and side of the images; of a small network, the largest side that fits."""
+        model, edge = self.model, self.images.shorter_edge
         if model is None or model.shape is None:
-            return grey, self.side or _side(self.images.shorter_edge)
+            fitting = max([side for side in SIDES if side <= edge], default=SIDES[0])
+            return 1 if self.images.grey else 3, self.side or fitting
         channels, rows, columns = model.shape
         if rows != columns:
             raise OcmError(f"{model.folder}: takes {rows}×{columns}; expected a square")
@@ -52,14 +59,6 @@ class Start:
         if channels not in (1, 3):
             raise OcmError(f"{model.folder}: takes {channels} channels; expected 1 or 3")
         return channels, rows
-
-    @property
-    def learns_variance(self) -> bool:
-        return self.model is not None and self.model.learns_variance
-
-    @property
-    def conditional(self) -> bool:
-        return self.model is not None and self.model.classes is not None
 
     def treatment(self) -> Iterator[str]:
         """Say what is done to the images."""
@@ -75,41 +74,18 @@ class Start:
             rest = ", …" if len(self.images.folders) > 4 else ""
             yield f"classes, by sub-folder: {first}{rest}"
 
-    @property
-    def summary(self) -> str:
-        network = f"a {self.model.kind}" if self.model else "a small UNet trained here"
-        return f"{self.images.count} images of {self.images.path.name}, and {network}."
 
-
-def _side(edge: int) -> int:
-    """Return the largest side that fits; small images are enlarged to the least."""
-    return max([side for side in SIDES if side <= edge], default=SIDES[0])
-
-
-def with_learned_variance(experiment: Experiment) -> dict[str, list[str]]:
-    """Return the methods of DDPM steps by dotted key, with `iddpm` added."""
-    blocks: dict[str, Any] = {
-        "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
-        "train.timesteps": experiment.train.timesteps,
-        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
-    }
-    return {f"{key}.methods": [*block.methods, "iddpm"] for key, block in blocks.items() if block}
-
-
-def text(start: Start) -> str:
-    """Return the overlay as YAML; strings are JSON, which YAML reads."""
-    return "\n".join([*_head(start), *_data(start), *_rest(start)]) + "\n"
-
-
-def _head(start: Start) -> Iterator[str]:
-    yield "# @package _global_"
-    yield "# Written by `ocm init`; `ocm params " + start.name + "` shows every parameter there is."
-    yield f"# Run it: snakemake --cores 2 reports/{start.name}.html"
-    yield f"defaults: [/base: images{'' if start.model else ', /network: small_unet'}]"
+def text(start: Start, sizes: Mapping[str, Any] = {}, hours: Mapping[str, str] = {}) -> str:
+    """Return the overlay as YAML, with sizes by dotted key, and hours by group as comments."""
+    return "\n".join([*_data(start), *_rest(start, sizes, hours)]) + "\n"
 
 
 def _data(start: Start) -> Iterator[str]:
     channels, side = start.shape
+    yield "# @package _global_"
+    yield f"# Written by `ocm init`; `ocm params {start.name}` shows every parameter there is."
+    yield f"# Run it: snakemake --cores 2 reports/{start.name}.html"
+    yield f"defaults: [/base: images{'' if start.model else ', /network: small_unet'}]"
     yield "data:"
     yield f"  path: {_path(start.images.path)}"
     yield f"  side: {side}"
@@ -120,14 +96,14 @@ def _data(start: Start) -> Iterator[str]:
         yield "  labels: folders # numbered in the order of their names; or csv, and labels_csv"
         yield f"  classes: {len(start.images.folders)}"
     if start.captions:
-        yield f"  captions_csv: {_path(start.captions.file)}"
+        yield f"  captions_csv: {_path(start.captions)}"
     if start.captions and start.model and start.model.text:
         yield "  labels: captions # a label is the number of a caption, in the order of the texts"
-        yield f"  classes: {start.captions.distinct}"
+        yield f"  classes: {start.distinct_captions}"
     yield "  test_share: 0.1 # kept for the likelihood"
 
 
-def _rest(start: Start) -> Iterator[str]:
+def _rest(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
     if model := start.model:
         folder = _path(model.folder)
         if start.latent:
@@ -140,15 +116,17 @@ def _rest(start: Start) -> Iterator[str]:
     if start.learns_variance:
         options = "{ source: network, lower_end: timesteps }"
         yield f"methods: {{ iddpm: {options} }} # the variance that the model learned"
-    for group, values in _tree(start).items():
-        yield f"{group}:{_comment(start.hours.get(group))}"
+    for group, values in _tree(start, sizes).items():
+        yield f"{group}:{f' # {hours[group]}' if group in hours else ''}"
         yield from (f"  {key}: {_flow(value)}" for key, value in values.items())
+    network = f"a {start.model.kind}" if start.model else "a small UNet trained here"
+    summary = f"{start.images.count} images of {start.images.path.name}, and {network}."
     yield "report:"
-    yield f"  title: {json.dumps(start.name, ensure_ascii=False)}"
-    yield f"  summary: {json.dumps(start.summary, ensure_ascii=False)}"
+    yield f"  title: {_flow(start.name)}"
+    yield f"  summary: {_flow(summary)}"
 
 
-def _tree(start: Start) -> dict[str, dict[str, Any]]:
+def _tree(start: Start, sizes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the sizes by group, and null for what latents and models do without."""
     tree: dict[str, dict[str, Any]] = {"train": {}, "sample": {}, "evaluate": {}}
     if start.model:
@@ -158,33 +136,23 @@ def _tree(start: Start) -> dict[str, dict[str, Any]]:
         tree["sample"]["samplers"] = {s: {"clip_final_sigma": None} for s in ("ddpm", "ddim")}
         tree["train"]["timesteps"] = None
         tree["evaluate"]["likelihood"] = None
-    for key, value in start.sizes.items():
-        _put(tree, key.split("."), value)
+    for key, value in sizes.items():
+        *groups, last = key.split(".")
+        inner: dict[str, Any] = tree
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[last] = value
     return {group: values for group, values in tree.items() if values}
 
 
-def _put(tree: dict[str, Any] | None, key: Sequence[str], value: Any) -> None:
-    """Set a value, unless a group that it belongs to is left out."""
-    first, *rest = key
-    if tree is not None and rest:
-        _put(tree.setdefault(first, {}), rest, value)
-    elif tree is not None:
-        tree[first] = value
-
-
 def _flow(value: Any) -> str:
-    """Return a mapping on one line, `{ batch_size: 32 }`."""
+    """Return a mapping on one line, `{ batch_size: 32 }`; strings are JSON, which YAML reads."""
     if not isinstance(value, Mapping):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
     return f"{{ {', '.join(f'{key}: {_flow(inner)}' for key, inner in value.items())} }}"
 
 
 def _path(path: Path) -> str:
     """Return a path relative to the project if it lies inside, else absolute."""
     whole, here = path.expanduser().resolve(), Path.cwd().resolve()
-    inside = whole.relative_to(here) if whole.is_relative_to(here) else whole
-    return json.dumps(str(inside), ensure_ascii=False)
-
-
-def _comment(note: str | None) -> str:
-    return f" # {note}" if note else ""
+    return _flow(str(whole.relative_to(here) if whole.is_relative_to(here) else whole))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ocm_core.doctor.nodes import problems
+from ocm_core.doctor.machine import node_problems
 from tests.cluster.experiments import ITERATIONS, LATENTS, PIXELS, shrink
 from tests.cluster.runs import Gate, Run, offline
 from tests.cluster.slurm import GPUS, NODES, Slurm
@@ -112,10 +112,12 @@ def test_two_gpus_in_one_job(
 def test_nodes_say_what_they_lack_before_any_work(slurm: Slurm, project: Project) -> None:
     assert "2 nodes: folder, environment" in project.run("ocm", "doctor", "--nodes", "2")
     nowhere = Path("/nowhere/at/all")
-    assert problems(2, folder=nowhere) == [f"{node}: no folder {nowhere} there" for node in NODES]
+    assert node_problems(2, folder=nowhere) == [
+        f"{node}: no folder {nowhere} there" for node in NODES
+    ]
     without = [f"{node}: no {nowhere} there: no environment" for node in NODES]
-    assert problems(2, python=nowhere) == without
-    assert problems(1, folder=Path("/"))[0].endswith("/ is another folder there: not shared")
+    assert node_problems(2, python=nowhere) == without
+    assert node_problems(1, folder=Path("/"))[0].endswith("/ is another folder there: not shared")
 
 
 def test_more_gpus_than_a_node_has(disturbed: Project) -> None:

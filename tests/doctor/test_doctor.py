@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from ocm_core.cells import cells, parts
+from ocm_core.cells import cells, cells_of, parts
 from ocm_core.cli import main
 from ocm_core.datasets.base import DataParams
-from ocm_core.doctor import diagnosis, disk, files, machine, pace
+from ocm_core.doctor import diagnosis, machine, needs
+from ocm_core.doctor.cost import network_size
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import unlike_its_name
 from ocm_core.params.compose import compose
@@ -22,19 +23,15 @@ from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.state import UP_TO_DATE
 
-from .stages import graph_on
-
 STALE = "stale: made with other parameters"
 
 
 @pytest.fixture
-def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_stages: None) -> Path:
+def nothing_here(tmp_path: Path, monkeypatch, fake_stages: None, timings: list[str]) -> Path:
     """No artifacts, weights or archives, whatever this checkout has; nothing is timed."""
     monkeypatch.setattr("ocm_core.checkpoints.registry.FOLDER", tmp_path / "checkpoints")
     monkeypatch.setattr("ocm_core.features.inception.FOLDER", tmp_path / "checkpoints/inception")
-    monkeypatch.setattr(files, "ARCHIVES", tmp_path / "datasets")
-    monkeypatch.setattr(pace, "_timed", lambda experiment, device: 1e9)
-    monkeypatch.setattr(diagnosis, "this_device", lambda: "cpu")
+    monkeypatch.setattr(needs, "ARCHIVES", tmp_path / "datasets")
     monkeypatch.setattr(diagnosis, "states", lambda graph: all_are(graph, "missing"))
     monkeypatch.setattr("ocm_core.pipeline.graph.graph_of", lambda name: Graph(compose(name)))
     return tmp_path
@@ -63,7 +60,7 @@ def test_the_data_set_takes_its_size(name: str) -> None:
     items, each = SIZES[name]
     experiment = compose(name)
     assert not experiment.encode.flips
-    assert disk.encode_bytes(experiment) == items * each
+    assert needs.encode_bytes(experiment) == items * each
 
 
 def test_a_data_set_of_unknown_size_is_no_error(nothing_here, monkeypatch, capsys) -> None:
@@ -79,29 +76,29 @@ def test_samples_take_four_bytes_a_value() -> None:
     experiment = compose("digits")
     tasks = [Task("sample", part) for part in parts(experiment)]
     waiting = dict.fromkeys(tasks, "missing")
-    size = disk.to_write(experiment, waiting)["sample"]
-    assert size == len(cells(experiment)) * experiment.sample.count * prod(experiment.shape) * 4
-    rest = disk.to_write(experiment, waiting | {tasks[0]: UP_TO_DATE})["sample"]
-    assert rest == size - disk.sample_bytes(experiment, tasks[0])
-    assert disk.to_write(experiment, dict.fromkeys(tasks, UP_TO_DATE)) == {}
+    each = experiment.sample.count * prod(experiment.shape) * 4
+    assert needs.to_write(experiment, waiting) == {"sample": len(cells(experiment)) * each}
+    rest = len(cells(experiment)) - len(cells_of(experiment, tasks[0].part))
+    done = needs.to_write(experiment, waiting | {tasks[0]: UP_TO_DATE})
+    assert done == {"sample": rest * each}
+    assert needs.to_write(experiment, dict.fromkeys(tasks, UP_TO_DATE)) == {}
 
 
 def test_only_what_is_still_read_is_needed(nothing_here: Path) -> None:
-    graph = graph_on(compose("cifar10_ls"))
-    current = all_are(graph, UP_TO_DATE)
-    assert files.needed_files(graph, current) == []
-    encode = files.needed_files(graph, current | {Task("encode"): STALE})
-    assert [file.path.name for file in encode] == ["cifar-10-binary.tar.gz"]
-    missing = files.needed_files(graph, all_are(graph, "missing"))
-    assert [file.path.name for file in missing] == [
-        "cifar10_ls.pth",
-        "inception-2015-12-05.pt",
-        "cifar-10-binary.tar.gz",
-    ]
+    graph = Graph(compose("cifar10_ls"))
+    current, archive = all_are(graph, UP_TO_DATE), "cifar-10-binary.tar.gz"
+
+    def names(states: dict[Task, str]) -> list[str]:
+        return [Path(file.path).name for file in needs.needed_files(graph, states)]
+
+    assert names(current) == names(current | {Task("train"): STALE}) == []
+    assert names(current | {Task("encode"): STALE}) == [archive]
+    everything = ["cifar10_ls.pth", "inception-2015-12-05.pt", archive]
+    assert names(all_are(graph, "missing")) == everything
 
 
 def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here: Path) -> None:
-    graph = graph_on(compose("cifar10_ls"))
+    graph = Graph(compose("cifar10_ls"))
     by_hand = nothing_here / "checkpoints/cifar10_ls/400000.ckpt.pth"
     archive = nothing_here / "datasets/cifar10/cifar-10-binary.tar.gz"
     for file in (by_hand, archive):
@@ -109,8 +106,8 @@ def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here: Path) -> None
         file.write_bytes(b"12345")
 
     def state(path: Path) -> str:
-        needed = files.needed_files(graph, all_are(graph, "missing"))
-        return next(file.state for file in needed if file.path == path)
+        needed = needs.needed_files(graph, all_are(graph, "missing"))
+        return next(file.state for file in needed if file.path == str(path))
 
     assert state(by_hand) == "expected a PyTorch file, found something else"
     assert state(archive) == "5 bytes instead of 170052171"
@@ -150,12 +147,13 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
     assert [task["stage"] for task in found["tasks"]][-2:] == ["train", "blur"]
     assert {task["state"] for task in found["tasks"]} == {"missing"}
     by_stage = {task["stage"]: task for task in found["tasks"]}
-    operations = pace.network_size(compose("digits"), "score").operations
+    operations = network_size(compose("digits"), "score").operations
     assert by_stage["train"]["operations"] == 3e6 * operations
     assert by_stage["train"]["seconds"] == pytest.approx(4 + 3e6 * operations / 1e9)
     text = doctor(capsys, "digits")[1]
-    assert re.search(r"blur +1 +missing +2 M +", text)
-    assert re.search(r"\n  train +3 M +23\.1 TFLOP +1 s\n", text)
+    assert re.search(r"\n  evaluate +blur +missing +1 +2 M +", text)
+    assert re.search(r"\n  train +train +missing +1 +3 M +23\.1 TFLOP +[\d.]+ h +1 s\n", text)
+    assert re.search(r"\n  all +6 +5 M +", text)
     assert "computed at 35% of its TF32 peak" in text and "measured on its score network" in text
     assert not re.search(r"\b0(\.0)? (s|min|h)\b", text)
 
@@ -163,7 +161,7 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
 def test_a_disk_that_is_too_small(nothing_here, capsys, monkeypatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
     code, text = doctor(capsys, "digits")
-    assert code == 1 and "are still to be written, 0.0 kB are free" in text
+    assert code == 1 and " still to be written, 10 B free" in text
 
 
 def test_without_an_experiment_it_describes_the_machine(capsys) -> None:
@@ -184,21 +182,28 @@ def test_a_diffusers_that_cannot_be_imported_says_what_to_do(monkeypatch, capsys
     assert "pip uninstall torchvision" in text
 
 
-def test_versions_are_compared_with_their_pins(tmp_path: Path) -> None:
+def test_versions_are_compared_with_their_pins(tmp_path: Path, monkeypatch, capsys) -> None:
     pins = tmp_path / "requirements.txt"
     pins.write_text(
         f"# a note\n-r other.txt\ntorch=={torch.__version__.partition('+')[0]}\nnumpy==1.0 \\\n"
         f"    --hash=sha256:{'0' * 64}\nno-such-thing==2 --hash=sha256:{'1' * 64}\n"
     )
-    found = {package.name: package for package in machine.packages(pins)}
-    assert not found["torch"].differs
-    assert found["numpy"].differs and found["numpy"].installed is not None
-    assert found["no-such-thing"].installed is None and found["no-such-thing"].differs
-    pins.write_text("numpy>=2\n")
-    with pytest.raises(OcmError, match="numpy>=2"):
-        machine.packages(pins)
+    numpy, unknown = machine.differing_packages(pins)
+    assert re.fullmatch(r"numpy 2\.\S+, pinned 1\.0", numpy)
+    assert unknown == "no-such-thing is missing, pinned 2"
+    monkeypatch.setattr(diagnosis, "differing_packages", lambda: [numpy, unknown])
+    code, text = doctor(capsys)
+    assert code == 1 and f"problem:\n  {unknown}; run `make env`" in text
+    assert machine.differing_packages(tmp_path / "none.txt") == []
 
 
-def test_an_unknown_experiment_is_named(capsys) -> None:
-    assert main(["doctor", "digit"]) == 1
-    assert "did you mean 'digits'" in capsys.readouterr().err
+def test_a_likelihood_without_test_images_is_refused() -> None:
+    with pytest.raises(OcmError, match=r"evaluate\.likelihood: measured on test images"):
+        compose("imagenet64", ["data.splits=[train]"])
+
+
+def test_solvers_that_diffusers_does_not_have_are_refused(nothing_here, monkeypatch) -> None:
+    """As docs/solvers.md says."""
+    solver = "+sample.samplers.no={kind: diffusers, scheduler: NoScheduler, grids: [{nfe: [3]}]}"
+    with pytest.raises(OcmError, match=r"sample\.samplers\.no\.scheduler: .*NoScheduler"):
+        diagnosis.diagnose(Graph(compose("digits", ["++methods.none={}", solver])))

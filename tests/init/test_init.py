@@ -13,13 +13,12 @@ import pytest
 import yaml
 
 from ocm_core.cli import main
-from ocm_core.doctor import pace
-from ocm_core.doctor.disk import encode_bytes
+from ocm_core.doctor import cost
+from ocm_core.doctor.needs import encode_bytes
 from ocm_core.errors import OcmError
 from ocm_core.init import begin
 from ocm_core.init.images import look
 from ocm_core.init.overlay import Start, text
-from ocm_core.init.project import keep_out_of_git
 from ocm_core.io.atomic import write_text
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import Graph
@@ -40,7 +39,7 @@ from .folders import (
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that is no checkout, with images in it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pace, "_timed", lambda experiment, device: 1e9)
+    monkeypatch.setattr(cost, "_timed", lambda experiment, device: 1e9)
     write_images(tmp_path / "my-images")
     return tmp_path
 
@@ -284,5 +283,5 @@ def test_a_wrong_path_is_refused_before_anything_large_is_imported(place: Path) 
 def test_images_and_model_stay_out_of_git(place: Path) -> None:
     Path(".gitignore").write_text("/mine")
     for _ in range(2):
-        keep_out_of_git([place / "my-images", Path("models/a"), Path("/elsewhere")])
+        begin.keep_out_of_git([place / "my-images", Path("models/a"), Path("/elsewhere")])
     assert Path(".gitignore").read_text() == "/mine\n/my-images\n/models/a\n"

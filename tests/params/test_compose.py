@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from itertools import product
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from ocm_core.checkpoints.registry import CHECKPOINTS
-from ocm_core.commands import params as command
+from ocm_core.cli import main
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import (
     active_names,
@@ -145,9 +144,7 @@ def test_active_experiments_exist() -> None:
 
 
 def test_parameters_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = ArgumentParser()
-    command.add(parser)
-    assert command.run(parser.parse_args(["digits", "sample.count=3"])) == 0
+    assert main(["params", "digits", "sample.count=3"]) == 0
     assert "count: 3" in capsys.readouterr().out
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from ocm_core.doctor import times
+from ocm_core.doctor import cost
 from ocm_core.params import compose, library, restrict
 from ocm_core.pipeline import gpus, state, sync
 from ocm_core.pipeline.artifacts import manifest_of
@@ -75,7 +75,7 @@ def gpu_count(wildcards):
 
 def memory(wildcards, attempt):
     graph, task = task_of(wildcards)
-    return times.job_memory(graph.experiment, task, attempt)
+    return cost.job_memory(graph.experiment, task, attempt)
 
 
 def asked(wildcards, rulename):
@@ -90,7 +90,7 @@ def minutes(wildcards, attempt, rulename):
     if "longest_job" in config and workflow.is_main_process:
         (graph, task), (count, _) = task_of(wildcards), asked(wildcards, rulename)
         longest = int(config["longest_job"])
-        return times.job_minutes(graph.experiment, task, attempt, count, longest)
+        return cost.job_minutes(graph.experiment, task, attempt, count, longest)
 
 
 def on_nodes(value):

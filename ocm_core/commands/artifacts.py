@@ -1,0 +1,114 @@
+"""Commands on artifacts: what is up to date, whether it is whole, and the records of both tools."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ocm_core.commands import ACTIVE, JSON, argument, command, show
+from ocm_core.errors import OcmError
+
+
+@command(ACTIVE, JSON)
+def status(experiment: list[str], json: bool) -> None:
+    """Say which artifacts and results are up to date, stale or missing.
+
+    Stale says which parameters, sources or inputs have changed since, or which artifact has to be
+    made again first. `results` are those in reports/, which Git keeps where the artifacts are not.
+
+    examples:
+      ocm status                         the active experiments
+      ocm status digits toy_mog9 --json
+    """
+    from ocm_core.params.compose import active_names
+    from ocm_core.pipeline.graph import graph_of
+    from ocm_core.pipeline.state import abandoned, results_state, states
+
+    shown: dict[str, dict[str, str]] = {}
+    for name in experiment or active_names():
+        graph = graph_of(name)
+        shown[name] = {str(task): state for task, state in states(graph).items()}
+        shown[name]["results"] = results_state(graph, Path("reports"))
+        for folder, size in abandoned(graph):
+            shown[name][str(folder)] = f"left by an interrupted run, {size} bytes; see `ocm clean`"
+    lines = [f"{name} {at}: {state}" for name in shown for at, state in shown[name].items()]
+    show(json, shown, "\n".join(lines))
+
+
+@command(ACTIVE, JSON)
+def verify(experiment: list[str], json: bool) -> int:
+    """Recompute every sha256 and name what differs.
+
+    Reads each file of each artifact and compares it with the artifact's manifest. Exits with 1 if a
+    file is missing, extra or changed, or an artifact is not there.
+
+    examples:
+      ocm verify                         the active experiments
+      ocm verify digits --json
+    """
+    from ocm_core.params.compose import active_names
+    from ocm_core.pipeline.artifacts import differences
+    from ocm_core.pipeline.graph import graph_of
+
+    wrong: list[str] = []
+    for name in experiment or active_names():
+        for task in graph_of(name).tasks:
+            try:
+                wrong += differences(name, task)
+            except OcmError as error:
+                wrong.append(str(error))
+    said = f"{len(wrong)} differences" if wrong else "every file is as its manifest says"
+    show(json, wrong, "\n".join([*wrong, said]))
+    return 1 if wrong else 0
+
+
+@command(ACTIVE)
+def clean(experiment: list[str]) -> None:
+    """Remove what interrupted runs of parameters or code that have since changed have left.
+
+    What a run would resume from stays. Nothing of a finished artifact is touched.
+
+    examples:
+      ocm clean                          the active experiments
+      ocm clean imagenet256
+    """
+    from ocm_core.params.compose import active_names
+    from ocm_core.pipeline.graph import graph_of
+    from ocm_core.pipeline.state import abandoned
+
+    for name in experiment or active_names():
+        for folder, size in abandoned(graph_of(name)):
+            shutil.rmtree(folder)
+            print(f"{folder}: removed, {size} bytes")
+
+
+@command(argument("experiment"))
+def plan(experiment: str) -> None:
+    """Write a digest of each phase's parameters and code, which DVC compares.
+
+    DVC's first stage calls it after an edit in `params/` or in the code, so that the edit reaches
+    the phases that it concerns and no others.
+
+    examples:
+      ocm plan digits
+    """
+    from ocm_core.pipeline.sync import write_plan
+
+    print(f"{write_plan(experiment)}: written")
+
+
+@command(ACTIVE)
+def sync(experiment: list[str]) -> None:
+    """Make Snakemake's and DVC's records agree, without computing anything.
+
+    After `dvc pull`, `checkout` or `repro` Snakemake follows DVC; after a run of Snakemake DVC
+    follows it, which a run that succeeds does by itself. Exits with 1, and records nothing, if an
+    artifact is stale, missing or damaged.
+
+    examples:
+      ocm sync                           the active experiments
+      ocm sync digits                    one of them
+    """
+    from ocm_core.pipeline.sync import sync
+
+    print(sync(experiment))

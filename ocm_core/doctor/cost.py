@@ -1,0 +1,283 @@
+"""Estimate what tasks cost: operations, the time of a run, time and memory of a cluster's job.
+
+A stage declares its passes through a network (`Stage.work`). PyTorch counts the operations of one
+pass on the meta device, which computes nothing; a multiplication and an addition are two. The pace
+is a short timing of the experiment's own score network. Both are kept in `.ocm/pace.json`, so that
+a second call does not import torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from math import ceil, log10
+from pathlib import Path
+from platform import node
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ocm_core.doctor.machine import host_memory
+from ocm_core.io.atomic import alone_in, write_text
+from ocm_core.pipeline.gpus import seen
+from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.job import available_device
+from ocm_core.pipeline.stage import Task, stages
+from ocm_core.schema.experiment import Experiment, ImageNetworkParams
+from ocm_core.text import plural
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FILE = Path(".ocm/pace.json")
+A100_PEAK, EFFICIENCY = 156e12, 0.35  # TF32 operations per second, and the share assumed of them
+ASSUMED = {"cuda": EFFICIENCY * A100_PEAK, "mps": 1e12, "cpu": 3e10}  # where nothing was measured
+SECONDS = 1.0  # that a measurement takes, at least one pass
+BATCH_OPERATIONS = {"cpu": 5e8, "mps": 2e11, "cuda": 2e12}  # of one timed pass
+# Inception of `features/inception.py` is a file that has to be fetched: counted on torchvision's
+# network, whose layers have the same shapes.
+INCEPTION_OPERATIONS, INCEPTION_WEIGHTS = 11_422_336_192, 87_000_000
+START = 4.0  # seconds of a process that imports torch
+JOB_START = 30  # minutes of a job on a cluster: to start, to load and to copy
+MARGIN = 3.0  # a job asks for so many times the time that it is expected to take
+LOADING = 2  # weights are in memory twice while they are loaded
+
+Todo = Sequence[tuple[Graph, Task]]  # inputs first
+
+
+class NetworkSize(NamedTuple):
+    """The cost of one item in a network; all but operations in bytes."""
+
+    operations: float = 0.0
+    weights: int = 0
+    activations: int = 0  # outputs of all layers for one item
+
+
+class Pace(NamedTuple):
+    """Operations per second on a device."""
+
+    device: str
+    rate: float
+    measured: bool
+
+    def __str__(self) -> str:
+        how = "measured on its score network" if self.measured else "assumed, not measured"
+        return f"{metric(self.rate)}FLOP/s on {self.device}, {how}"
+
+
+def metric(value: float) -> str:
+    """Return a number with a metric prefix, `1.2 G`."""
+    thousands = min(7, int(log10(max(1, value)) / 3))
+    return f"{value / 1000**thousands:.3g} {('', *'kMGTPEZ')[thousands]}"
+
+
+def this_device() -> str:
+    """Return the device that jobs compute on here; torch is asked only where there may be a GPU."""
+    requested: Any = os.environ.get("OCM_DEVICE", "auto")
+    if requested == "auto" and sys.platform != "darwin" and not seen(os.environ):
+        return "cpu"
+    return available_device(requested)
+
+
+def network_size(experiment: Experiment, network: str) -> NetworkSize:
+    """Count one pass of `score`, `vae` or `features`, or read the count."""
+    return NetworkSize(*_kept(experiment, network, lambda: list(measure(experiment, network))))
+
+
+def pace_of(experiment: Experiment, device: str | None = None) -> Pace:
+    """Measure operations per second, or read the measurement; assume them for an absent GPU."""
+    here = this_device()
+    device = device or here
+
+    def measured() -> float | None:
+        fits = 2 * network_size(experiment, "score").weights < host_memory()
+        return _timed(experiment, device) if fits and device in ("cpu", here) else None
+
+    rate = _kept(experiment, f"cpu of {node()}" if device == "cpu" else device, measured)
+    return Pace(device, rate or ASSUMED[device], measured=rate is not None)
+
+
+def work_of(experiment: Experiment, task: Task) -> tuple[float, NetworkSize]:
+    """Return the passes that a task makes, and the size of the network that they go through."""
+    passes, network = stages()[task.stage].work(experiment, task.part)
+    return passes, network_size(experiment, network) if passes else NetworkSize()
+
+
+def seconds(experiment: Experiment, task: Task, device: str) -> float:
+    """Return how long a task takes; `device` is that of the tasks that compute on a GPU."""
+    passes, network = work_of(experiment, task)
+    if not (operations := passes * network.operations):
+        return START
+    on_gpu = stages()[task.stage].computes_on_gpu(experiment)
+    return START + operations / pace_of(experiment, device if on_gpu else "cpu").rate
+
+
+def expected_time(todo: Todo, cores: int) -> str:
+    """Say how long these tasks take on so many cores, or on the GPUs of this machine."""
+    device = this_device()
+    workers = len(seen(os.environ)) if device == "cuda" else cores
+    taken = {(graph, task): seconds(graph.experiment, task, device) for graph, task in todo}
+    rates = {str(pace_of(graph.experiment, device)) for graph, _ in todo}
+    rate = f" ({rates.pop()})" if len(rates) == 1 else ""
+    time = duration(wall_seconds(todo, taken, workers))
+    return f"{plural(len(todo), 'job')}, about {time}{rate}"
+
+
+def wall_seconds(todo: Todo, taken: Mapping[tuple[Graph, Task], float], workers: int) -> float:
+    """Return the longest path through the graph, or the sum over all workers if that is more."""
+    ends: dict[tuple[Graph, Task], float] = {}
+    for graph, task in todo:
+        before = [ends.get((graph, node), 0.0) for node in graph.inputs[task]]
+        ends[graph, task] = max(before, default=0.0) + taken[graph, task]
+    return max(max(ends.values(), default=0.0), sum(taken.values()) / max(1, workers))
+
+
+def duration(seconds: float) -> str:
+    """Return `40 s`, `12 min` or `3.5 h`, and never 0."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
+
+
+def job_minutes(
+    experiment: Experiment, task: Task, attempt: int = 1, gpus: int = 1, longest: int = 0
+) -> int:
+    """Return the minutes that a job asks of a cluster, more in every attempt.
+
+    `longest` is the limit of the partition, 0 for none: a job that needs longer goes on in its next
+    attempt.
+    """
+    expected = (seconds(experiment, task, "cuda") - START) / max(1, gpus)
+    minutes = ceil(attempt * (JOB_START + MARGIN * expected / 60))
+    return min(minutes, longest or minutes)
+
+
+def job_memory(experiment: Experiment, task: Task, attempt: int = 1) -> int:
+    """Return the MB of memory that a job asks of each node, more in every attempt."""
+    _, network = work_of(experiment, task)
+    return ceil(attempt * (stages()[task.stage].memory + LOADING * network.weights / 1e6))
+
+
+def _kept(experiment: Experiment, key: str, compute: Callable[[], Any]) -> Any:
+    """Return the value of an earlier call, or compute it and keep it unless it is None."""
+    blocks = (experiment.network, experiment.features, experiment.encode.latent)
+    trees = [block and block.model_dump(mode="json") for block in blocks]
+    text = json.dumps([*trees, experiment.shape, experiment.data.shape], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]  # of the experiment's networks
+    if key in (values := _read().get(digest, {})):
+        return values[key]
+    if (value := compute()) is not None:
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(FILE.parent):
+            content = _read()
+            content.setdefault(digest, {})[key] = value
+            write_text(FILE, json.dumps(content, indent=1, sort_keys=True))
+    return value
+
+
+def _read() -> Any:
+    try:
+        return json.loads(FILE.read_text())
+    except (FileNotFoundError, ValueError):  # nothing was measured here, or a kill has cut it
+        return {}
+
+
+def _timed(experiment: Experiment, device: str) -> float:
+    """Time passes of the score network for a second, on one thread as jobs have it."""
+    from torch.utils.benchmark import Timer
+
+    _, predict = _score(experiment, device)
+    operations = network_size(experiment, "score").operations
+    fitting = int(BATCH_OPERATIONS[device] / operations)
+    batch = max(1, min(experiment.sample.batch_size, fitting))
+    timer = Timer("predict().sum().item()", globals={"predict": partial(predict, batch)})
+    return batch * operations / timer.blocked_autorange(min_run_time=SECONDS).median
+
+
+def measure(experiment: Experiment, network: str) -> NetworkSize:
+    """Count one pass of a network of the experiment; features of latents include decoding."""
+    if network == "score":
+        points = not isinstance(experiment.network, ImageNetworkParams)
+        score, predict = _score(experiment, "cpu" if points else "meta")
+        return _counted(score, lambda: predict(1))
+    if network == "vae" or experiment.features is None:
+        return _autoencoder(experiment) if network == "vae" else NetworkSize()
+    spaces = (_feature_space(experiment, space) for space in experiment.features.spaces)
+    columns = zip(_autoencoder(experiment), *spaces, strict=True)
+    return NetworkSize(*(sum(column) for column in columns))
+
+
+def _score(experiment: Experiment, device: str) -> tuple[nn.Module, Callable[[int], Any]]:
+    """Return an untrained score network, and a function that predicts for a batch of zeros."""
+    import torch
+
+    from ocm_core.stages._networks import new_trial
+
+    with torch.device(device):
+        network: Any = new_trial(experiment, experiment.network.scores[-1])
+    network.eval().requires_grad_(False)
+
+    def predict(batch: int) -> Any:
+        with torch.device(device):
+            x, t = torch.zeros(batch, *experiment.shape), torch.ones(batch)
+            label = torch.zeros(batch, dtype=torch.int64) if network.conditional else None
+        return network.readout(network.features(x, t, label))
+
+    return network, predict
+
+
+def _autoencoder(experiment: Experiment) -> NetworkSize:
+    """Count decoding, which takes more than encoding; nothing where there are no latents."""
+    latent = experiment.encode.latent
+    if latent is None:
+        return NetworkSize()
+    import torch
+
+    from ocm_core.latents.vae import new_autoencoder
+
+    with torch.device("meta"):
+        model = new_autoencoder(latent.vae.config, f"encode.latent of {experiment.name}")
+        code = torch.empty(1, *experiment.shape)
+    return _counted(model, lambda: model.decode(code))
+
+
+def _feature_space(experiment: Experiment, space: str) -> NetworkSize:
+    if space == "inception":
+        return NetworkSize(INCEPTION_OPERATIONS, INCEPTION_WEIGHTS)
+    import torch
+
+    module = import_module(f"ocm_core.features.{space}")
+    with torch.device("meta"):
+        if space == "classifier":
+            channels, side, _ = experiment.data.shape
+            model = module.ClassifierNetwork(channels, side, max(1, experiment.data.classes))
+            call, image = model.features, torch.empty(1, *experiment.data.shape)
+        else:
+            model = module.EfficientNet.from_name("efficientnet-lite0")
+            call, image = model.extract_features, torch.empty(1, 3, module.SIDE, module.SIDE)
+    return _counted(model, lambda: call(image))
+
+
+def _counted(network: nn.Module, call: Callable[[], Any]) -> NetworkSize:
+    """Run a network once on one item; the outputs of its layers are what training keeps."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    outputs: list[int] = []
+
+    def add(layer: nn.Module, inputs: Any, output: Any) -> None:
+        outputs.append(output.nbytes if isinstance(output, torch.Tensor) else 0)
+
+    for layer in network.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(add)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        call()
+    weights = sum(parameter.nbytes for parameter in network.parameters())
+    return NetworkSize(max(counter.get_total_flops(), weights / 2, 1.0), weights, sum(outputs))

@@ -48,7 +48,6 @@ from ocm_core.export.folder import Card
 from ocm_core.export.folder import save_pipeline as write_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.features.interface import extract
-from ocm_core.image_grid import save_grid
 from ocm_core.latents.vae import Vae
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
@@ -69,6 +68,7 @@ from ocm_core.schema.timesteps import (
     TimestepsParams,
 )
 from ocm_core.shapes import Images
+from ocm_core.text import save_grid
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting

@@ -47,7 +47,7 @@ from ocm_core.errors import OcmError, unknown
 from ocm_core.export.folder import Card
 from ocm_core.export.folder import save_pipeline as write_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
-from ocm_core.features.interface import extract
+from ocm_core.features import extract
 from ocm_core.latents.vae import Vae
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance

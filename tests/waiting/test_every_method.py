@@ -16,7 +16,7 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.features.classifier import Classifier, ClassifierNetwork
+from ocm_core.features.classifier import ClassifierNetwork
 from ocm_core.latents.encoding import LatentEncoding
 from ocm_core.latents.vae import Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
@@ -160,7 +160,7 @@ def test_encoding_and_decoding_at_full_size() -> None:
 
 def test_features() -> None:
     with torch.device(META):
-        space = Classifier(ClassifierNetwork(3, 32, 10), "meta")
+        space = ClassifierNetwork(3, 32, 10)
     with Synchronisations() as waits:
         assert space.features(torch.zeros(5, 3, 32, 32, dtype=torch.uint8)).shape == (5, 64)
     assert waits.found == []

@@ -69,22 +69,13 @@ def test_both_files_are_fetched_checked_and_recorded(
     assert fetch(tmp_path, lock, str(provenance["url"])) == provenance
 
 
-def overwrite(content: bytes, file: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        (folder / file).write_bytes(content)
-
-    return change
+def overwrite(content: bytes, file: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / file).write_bytes(content)
 
 
 REFUSALS = [
-    (
-        overwrite(b"  <!doctype html>", WEIGHTS),
-        f"{WEIGHTS}: .* found a web page",
-    ),
-    (
-        overwrite(b"<html>", CONFIG),
-        f"{CONFIG}: .* found a web page",
-    ),
+    (overwrite(b"  <!doctype html>", WEIGHTS), f"{WEIGHTS}: .* found a web page"),
+    (overwrite(b"<html>", CONFIG), f"{CONFIG}: .* found a web page"),
     (truncate, "expected a whole safetensors file"),
     (overwrite(b"", WEIGHTS), "expected a whole safetensors file"),
     (drop, "missing: encoder.conv_in.bias"),
@@ -97,7 +88,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("damage", "message"), REFUSALS)
 def test_a_wrong_download_is_refused_and_nothing_is_left_behind(
-    damage: Callable[[Path], None], message: str, tmp_path: Path, published: Path, lock: Lock
+    damage: Callable[[Path], object], message: str, tmp_path: Path, published: Path, lock: Lock
 ) -> None:
     damage(published)
     with pytest.raises(OcmError, match=message):

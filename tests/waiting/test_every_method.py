@@ -17,8 +17,7 @@ from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.features.classifier import ClassifierNetwork
-from ocm_core.latents.encoding import LatentEncoding
-from ocm_core.latents.vae import Vae, new_autoencoder
+from ocm_core.latents.vae import LatentEncoding, Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.kernel_distance import squared_discrepancy

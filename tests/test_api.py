@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -35,7 +34,7 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.schema.timesteps import PowerTimesteps
-from tests.core.doubles import LabelledNetwork, ancestral
+from tests.core.doubles import ancestral
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
 
@@ -53,6 +52,10 @@ def short() -> Denoiser:
     return wrapped(num_train_timesteps=40)
 
 
+def flat(head: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in head.parameters()])
+
+
 def images(count: int = 8, channels: int = 3) -> torch.Tensor:
     draw = torch.Generator().manual_seed(0)
     return torch.rand(count, channels, 8, 8, generator=draw) * 2 - 1
@@ -64,18 +67,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "my-model"
 
 
-def documented_program() -> str:
-    page = (ROOT / "docs/your_model.md").read_text()
-    return "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-
-
 def test_the_program_of_the_document_runs(folder: Path) -> None:
     pictures = folder.parent / "my-images"
     pictures.mkdir()
     for i, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)):
         Image.fromarray(pixels).save(pictures / f"{i}.png")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", documented_program()]
+    page = (ROOT / "docs/your_model.md").read_text()
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, cwd=folder.parent, env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -162,37 +162,27 @@ def test_training_is_a_function_of_its_seed_and_disturbs_nothing() -> None:
     torch.manual_seed(5)
     heads = [api.train_head(wrapped(), images(), seed=s, **FEW).heads["ocm"] for s in (0, 0, 1)]
     assert torch.equal(torch.rand(3), expected)
-    first, again, other = (torch.cat([p.flatten() for p in h.parameters()]) for h in heads)
+    first, again, other = map(flat, heads)
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert not heads[0].training and not any(p.requires_grad for p in heads[0].parameters())
 
 
 def test_a_killed_run_resumes(tmp_path: Path) -> None:
-    settings = {"iterations": 60, "batch_size": 1}
+    seen: list[range] = []
+
+    def trained(**more: Any) -> torch.Tensor:
+        given = {"iterations": 60, "batch_size": 1, **more}
+        return flat(api.train_head(wrapped(), images(), "npr", **given).heads["npr"])
 
     def die(steps: range) -> Any:
-        for step in steps:
-            if step == 35:
-                raise KeyboardInterrupt
-            yield step
+        yield from range(steps.start, 35)
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        api.train_head(wrapped(), images(), "npr", folder=tmp_path, progress=die, **settings)
-    seen: list[range] = []
-    resumed = api.train_head(
-        wrapped(),
-        images(),
-        "npr",
-        folder=tmp_path,
-        progress=lambda steps: seen.append(steps) or steps,
-        **settings,
-    )
+        trained(folder=tmp_path, progress=die)
+    resumed = trained(folder=tmp_path, progress=lambda steps: seen.append(steps) or steps)
     assert seen == [range(33, 60)] and not list(tmp_path.iterdir())
-    whole = api.train_head(wrapped(), images(), "npr", **settings)
-    for one, other in zip(
-        resumed.heads["npr"].parameters(), whole.heads["npr"].parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
+    assert torch.equal(resumed, trained())
 
 
 @pytest.mark.parametrize(
@@ -222,14 +212,12 @@ def test_samples_do_not_depend_on_the_batch() -> None:
     assert not torch.equal(whole, api.sample(denoiser, SHAPE, steps=4, count=5, sampler="ddim"))
 
 
-def test_classes_and_a_learned_variance_go_all_the_way() -> None:
+def test_classes_go_all_the_way() -> None:
     labels = torch.arange(8) % CLASSES
     denoiser = api.train_head(wrapped("classes"), images(), labels=labels, **FEW)
     one = api.sample(denoiser, SHAPE, steps=3, count=3, labels=labels[:3], batch_size=2)
     other = api.sample(denoiser, SHAPE, steps=3, count=3, labels=labels[1:4], batch_size=2)
     assert not torch.equal(one, other)
-    learned = api.train_head(wrapped("learned_variance"), images(channels=1), "iddpm", **FEW)
-    assert api.sample(learned, (1, 8, 8), "iddpm", steps=3, count=2).isfinite().all()
 
 
 def test_a_variance_that_the_network_learned_needs_no_head() -> None:
@@ -248,7 +236,8 @@ def test_a_variance_that_the_network_learned_needs_no_head() -> None:
     assert torch.equal(drawn, expected.x)
     assert api.bits_per_dim(denoiser, images(2, 1), "iddpm", (3, 20, 40)).isfinite().all()
     trained = api.train_head(denoiser, images(channels=1), "iddpm", **FEW)
-    assert not torch.equal(drawn, api.sample(trained, own, "iddpm", steps=4, count=2))
+    by_head = api.sample(trained, own, "iddpm", steps=4, count=2)
+    assert by_head.isfinite().all() and not torch.equal(drawn, by_head)
 
 
 @pytest.mark.parametrize(
@@ -409,12 +398,9 @@ def test_a_timestep_of_pure_noise_is_outside_every_timesteps() -> None:
 
 def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
     levels = torch.randint(0, 256, (8, *SHAPE), dtype=torch.uint8)
-    heads = [
-        api.train_head(wrapped(), given, **FEW).heads["ocm"].state_dict()
-        for given in (levels, levels.float() / 127.5 - 1)
-    ]
-    for key, value in heads[0].items():
-        assert torch.equal(value, heads[1][key])
+    both = (levels, levels.float() / 127.5 - 1)
+    heads = [flat(api.train_head(wrapped(), given, **FEW).heads["ocm"]) for given in both]
+    assert torch.equal(*heads)
 
 
 def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
@@ -463,15 +449,6 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
 def test_impossible_training_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(OcmError, match=message):
         api.train_head(wrapped(), **({"images": images()} | FEW | wrong))
-
-
-def test_a_model_in_lower_precision_is_still_sampled() -> None:
-    """bfloat16 is a setting of the denoiser, not of the weights."""
-    plain = wrapped()
-    lower = replace(plain, precision=torch.bfloat16)
-    x = images(2)
-    difference = lower.predict(x, 300).eps - plain.predict(x, 300).eps
-    assert 0 < difference.square().mean().sqrt() < 0.025 * plain.predict(x, 300).eps.std()
 
 
 def test_an_optimal_timesteps_has_the_least_bound_on_its_images() -> None:
@@ -531,16 +508,6 @@ def test_a_preset_is_what_it_stands_for() -> None:
 def test_ways_to_sample_that_cannot_be_are_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(OcmError, match=re.escape(said)):
         api.sample(short(), SHAPE, **{"method": "beta", "steps": 4, "count": 2, **asked})
-
-
-def test_guidance_is_that_of_two_evaluations() -> None:
-    denoiser = replace(short(), network=LabelledNetwork(seed=0).float())
-    labels, shape = torch.tensor([0, 2]), (4, 8, 8)
-    with torch.no_grad():
-        settings = {"steps": 3, "count": 2, "labels": labels}
-        plain = api.sample(denoiser, shape, "beta_tilde", **settings)
-        guided = api.sample(denoiser, shape, "beta_tilde", guidance=2.0, **settings)
-    assert guided.shape == (2, *shape) and not torch.allclose(plain, guided)
 
 
 def test_the_average_of_a_head_is_over_the_last_tenth() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ocm_core.cells import Cell
-from ocm_core.features.interface import extract
+from ocm_core.features import extract
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.params.compose import validate

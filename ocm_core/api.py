@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,20 +20,10 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.checkpoints.diffusers_folder import (
-    check_scheduler,
-    describe,
-    read_scheduler_config,
-    schedule_keys,
-)
-from ocm_core.checkpoints.diffusers_models import (
-    TIME,
-    TextEncoder,
-    denoiser_of_folder,
-    read_model,
-    read_network,
-)
-from ocm_core.checkpoints.head_file import load_heads, save_heads
+from ocm_core.checkpoints import diffusers_folder, diffusers_models
+from ocm_core.checkpoints.diffusers_models import TextEncoder
+from ocm_core.checkpoints.head_file import load_heads as load_heads
+from ocm_core.checkpoints.head_file import save_heads as save_heads
 from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion import kernels
@@ -44,11 +35,9 @@ from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.timesteps import Timesteps, averaged
 from ocm_core.errors import OcmError, unknown
-from ocm_core.export.folder import Card
-from ocm_core.export.folder import save_pipeline as write_pipeline
+from ocm_core.export import pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
-from ocm_core.features.interface import extract
-from ocm_core.image_grid import save_grid
+from ocm_core.features import extract
 from ocm_core.latents.vae import Vae
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
@@ -61,14 +50,10 @@ from ocm_core.rng.streams import seed_torch
 from ocm_core.sampling.order import Order
 from ocm_core.sampling.presets import altered, preset_named
 from ocm_core.sampling.recipe import Recipe, draw_rows
+from ocm_core.schema import timesteps as timesteps_params
 from ocm_core.schema.experiment import OptimiserParams, PresetName, RecipeParams, SchedulerSchedule
-from ocm_core.schema.timesteps import (
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    TimestepsParams,
-)
 from ocm_core.shapes import Images
+from ocm_core.text import save_grid as save_grid
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
@@ -81,26 +66,10 @@ if TYPE_CHECKING:
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     from diffusers.models.unets.unet_2d import UNet2DModel
 
-__all__ = [
-    "Evaluation",
-    "bits_per_dim",
-    "evaluate",
-    "load",
-    "load_heads",
-    "optimal_timesteps",
-    "recipe",
-    "sample",
-    "save_grid",
-    "save_heads",
-    "save_pipeline",
-    "scheduler",
-    "train_head",
-    "wrap",
-]
+    DiffusersModel = UNet2DModel | DiTTransformer2DModel
 
 Shape = tuple[int, int, int]  # channel, height, width
 ImageLabels = Int[Tensor, " image"] | None
-LEVELS = 256
 LEARNED_RANGE = {"source": "network", "lower_end": "timesteps"}  # of `iddpm`, as in DiT
 
 
@@ -111,7 +80,16 @@ class RecipeOptions(TypedDict, total=False):
     preset: PresetName | None  # kernel, order, timesteps and method for this number of steps
     sampler: str | None  # the kernel: ddpm, ddim
     order: Order | None
-    timesteps: TimestepsParams | Timesteps | None  # a rule, or the timesteps themselves
+    timesteps: timesteps_params.TimestepsParams | Timesteps | None  # a rule, or the timesteps
+
+
+class BatchOptions(TypedDict, total=False):
+    """How a set of images is gone through; by default in batches of 64, from seed 0."""
+
+    labels: ImageLabels  # one for each image, for networks that take classes or prompts
+    batch_size: int
+    seed: int  # of the noise, which is each image's own
+    progress: Progress[int]  # such as tqdm
 
 
 @dataclass(frozen=True)
@@ -131,8 +109,8 @@ def load(
     of a model that takes text are places in the list of `prompts`. Where there is an autoencoder
     (`vae/`), images are its latents everywhere here, in the scale that the model was trained with.
     """
-    described = describe(folder)
-    network = read_network(described, null_class).eval().requires_grad_(False)
+    described = diffusers_folder.describe(folder)
+    network = diffusers_models.read_network(described, null_class).eval().requires_grad_(False)
     if (described.text is None) != (prompts is None):
         raise OcmError(
             f"prompts: expected those of a model that takes text, and {folder} has a"
@@ -141,12 +119,12 @@ def load(
     if prompts is not None:
         network.prompts = Prompts(TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)
-    denoiser = denoiser_of_folder(network.to(device), described)
+    denoiser = diffusers_models.denoiser_of_folder(network.to(device), described)
     return denoiser if described.vae is None else LatentDenoiser(**vars(denoiser))
 
 
 def wrap(
-    model: UNet2DModel | DiTTransformer2DModel,
+    model: DiffusersModel,
     scheduler: ConfigMixin,
     null_class: int | None = None,
     latent: bool = False,
@@ -156,15 +134,17 @@ def wrap(
     `latent` says that its data are the latents of an autoencoder.
     """
     config = {**scheduler.config, "_class_name": type(scheduler).__name__}
-    check_scheduler(config, type(scheduler).__name__)
+    diffusers_folder.check_scheduler(config, type(scheduler).__name__)
     if model.dtype not in (torch.float32, torch.float64):
         raise OcmError(
             f"this {type(model).__name__} has weights in {model.dtype}; load it with"
             " torch_dtype=torch.float32 (sampling in bfloat16 is a setting of the denoiser)"
         )
     network = wrapped(model, null_class).eval().requires_grad_(False)
-    schedule = schedules.of_params(SchedulerSchedule.model_validate(schedule_keys(config)))
-    denoiser = denoiser_of(network, schedule, TIME, config.get("prediction_type", "epsilon"))
+    keys = diffusers_folder.schedule_keys(config)
+    schedule = schedules.of_params(SchedulerSchedule.model_validate(keys))
+    prediction = config.get("prediction_type", "epsilon")
+    denoiser = denoiser_of(network, schedule, diffusers_models.TIME, prediction)
     return LatentDenoiser(**vars(denoiser)) if latent else denoiser
 
 
@@ -196,22 +176,18 @@ def train_head(
         raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
     if relative and not isinstance(rule, RegressionMethod):
         raise OcmError(f"method '{method}' does not predict c, and cannot be relative to its mean")
-    settings = _settings(iterations, batch_size, learning_rate, seed)
+    settings, device = _settings(iterations, batch_size, learning_rate, seed), _device(denoiser)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         seed_torch(seed)
-        net, device = denoiser.network.make_head(kind), str(_device(denoiser))
+        head = CovarianceHead(denoiser.network.make_head(kind))
         bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), _decoder(denoiser))
         if relative:
             gaussian = gaussian_baseline(denoiser.schedule, float(images.var(0).mean()))
             means = target_means(bare, seed, min(batch_size, DRAWS), device)[method]
-            head = CovarianceHead(net, or_gaussian(means, gaussian), link="tapered", unit="one")
-        else:
-            head = CovarianceHead(net)
+            head = CovarianceHead(head.net, or_gaussian(means, gaussian), "tapered", unit="one")
         trained = replace(denoiser, heads={**denoiser.heads, method: head.to(device)})
-        objective = replace(bare, denoiser=trained)
-        place = Path(folder or scratch)
-        state = fit(objective, settings, place, device=device, progress=progress)
-        state.use_average()
+        objective, place = replace(bare, denoiser=trained), Path(folder or scratch)
+        fit(objective, settings, place, device=device, progress=progress).use_average()
         state_file(place).unlink(missing_ok=True)
     head.eval().requires_grad_(False)
     return trained
@@ -229,8 +205,8 @@ def recipe(
     Each of the options can be given beside a preset. `method` is that of the preset by default,
     and `ocm` without one. `guidance` is the scale w, for networks with a null class.
     """
-    params, steps = _recipe_params(**how)
-    if isinstance(params.timesteps, OptimalTimesteps):
+    (params, steps), (clip, levels) = _recipe_params(**how), _limits(denoiser)
+    if isinstance(params.timesteps, timesteps_params.OptimalTimesteps):
         raise OcmError(
             "timesteps: optimal ones are found on images; give those of"
             " api.optimal_timesteps(denoiser, images, method, steps)"
@@ -240,8 +216,8 @@ def recipe(
         denoiser.schedule,
         steps,
         _ready(denoiser, method or preset_named(how.get("preset")).method),
-        clip=_clip(denoiser),
-        levels=_levels(denoiser),
+        clip=clip,
+        levels=levels,
         guidance=Guidance(guidance),
     )
 
@@ -267,8 +243,10 @@ def sample(
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance=guidance, **how), _device(denoiser)
     drawn = []
-    for rows in _batches(range(first, first + count), batch_size):
-        label = None if labels is None else labels[rows.start - first :][: len(rows)].to(device)
+    for start in range(0, count, batch_size):
+        batch = slice(start, start + batch_size)
+        rows = range(first, first + count)[batch]
+        label = None if labels is None else labels[batch].to(device)
         one = draw_rows(chosen, denoiser, tuple(shape), rows, seed, label, device=device)
         drawn.append(one.x)
     return torch.cat(drawn)
@@ -280,36 +258,22 @@ def optimal_timesteps(
     method: str = "ocm",
     steps: int = 10,
     *,
-    labels: ImageLabels = None,
     points: int = 92,
-    batch_size: int = 64,
-    seed: int = 0,
-    progress: Progress[int] = iter,
+    **batches: Unpack[BatchOptions],
 ) -> Timesteps:
     """Return the timesteps that make the bound on these images least, out of a grid of many.
 
     Use training images: timesteps that were chosen on test images flatter them. `steps` can be as
     many as there are `points`, which are denser near the data.
     """
-    images, device = _data(denoiser, images, labels), _device(denoiser)
-    grid = rules.grid(
-        PowerTimesteps(exponent=2.0, first=1),
-        denoiser.schedule,
-        min(points, denoiser.schedule.steps),
-    )
-    likelihood = _likelihood(denoiser, _ready(denoiser, method))
-    batches = list(_batches(range(len(images)), batch_size))
-    costs = [
-        likelihood.step_costs(
-            grid,
-            images[batch].to(device),
-            _noise_at(denoiser, images, batch, seed, NoiseFor.TIMESTEPS),
-            _of_rows(labels, batch, device),
-            progress,
-        )[method]
-        for batch in batches
-    ]
-    by_nfe = averaged(costs, [len(batch) for batch in batches]).optimal()
+    likelihood, schedule = _likelihood(denoiser, method), denoiser.schedule
+    rule = timesteps_params.PowerTimesteps(exponent=2.0, first=1)
+    grid = rules.grid(rule, schedule, min(points, schedule.steps))
+    costs, weights = [], []
+    for batch in _batches(denoiser, images, NoiseFor.TIMESTEPS, **batches):
+        costs.append(likelihood.step_costs(grid, *batch)[method])
+        weights.append(len(batch[0]))
+    by_nfe = averaged(costs, weights).optimal()
     if steps not in by_nfe:
         raise OcmError(f"steps = {steps}: expected 1 to {max(by_nfe)}; more `points` allow more")
     return by_nfe[steps]
@@ -320,24 +284,12 @@ def bits_per_dim(
     images: Images,
     method: str,
     timesteps: Timesteps,
-    *,
-    labels: ImageLabels = None,
-    batch_size: int = 64,
-    seed: int = 0,
-    progress: Progress[int] = iter,
+    **batches: Unpack[BatchOptions],
 ) -> Float64[Tensor, " image"]:
     """Return the variational bound on each image's bits per dimension, with DDPM steps."""
-    images, device = _data(denoiser, images, labels), _device(denoiser)
-    likelihood = _likelihood(denoiser, _ready(denoiser, method))
-    bits = []
-    for batch in _batches(range(len(images)), batch_size):
-        bounds, _ = likelihood.bounds(
-            {"given": timesteps},
-            images[batch].to(device),
-            _noise_at(denoiser, images, batch, seed, NoiseFor.LIKELIHOOD),
-            _of_rows(labels, batch, device),
-            progress,
-        )
+    likelihood, bits = _likelihood(denoiser, method), []
+    for batch in _batches(denoiser, images, NoiseFor.LIKELIHOOD, **batches):
+        bounds, _ = likelihood.bounds({"given": timesteps}, *batch)
         bits.append(bounds["given", method].bits_per_dim.sum(0).cpu())
     return torch.cat(bits)
 
@@ -381,20 +333,14 @@ def evaluate(
     if isinstance(chosen.kernel, Ddpm):
         bits = bits_per_dim(denoiser, images, method, chosen.timesteps, labels=labels, **given)
         bound = float(bits.mean())
-    return Evaluation(bound, *_distances(images, drawn, batch_size, str(_device(denoiser))))
-
-
-def _distances(
-    images: Images, samples: Images, batch_size: int, device: str
-) -> tuple[float, float, float]:
-    space = import_module("ocm_core.features.efficientnet_lite0").build(device)
+    space = import_module("ocm_core.features.efficientnet_lite0").build(_device(denoiser))
     real, generated = (
         extract(space, ((x.cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8), batch_size)
-        for x in (images, samples)
+        for x in (images, drawn)
     )
     shares = precision_recall(real=Manifold.of(real), generated=Manifold.of(generated))
     distance = frechet_distance(real=Statistics.of(real), generated=generated)
-    return distance, shares.precision, shares.recall
+    return Evaluation(bound, distance, shares.precision, shares.recall)
 
 
 def scheduler(
@@ -402,7 +348,7 @@ def scheduler(
     base: ConfigMixin,
     method: str = "ocm",
     *,
-    model: UNet2DModel | DiTTransformer2DModel | None = None,
+    model: DiffusersModel | None = None,
     **how: Unpack[RecipeOptions],
 ) -> CovarianceScheduler:
     """Return a scheduler that samples by a recipe in any pipeline of diffusers.
@@ -423,7 +369,7 @@ def scheduler(
 def _scheduler(
     denoiser: Denoiser, config: Mapping[str, Any], method: CovarianceMethod, params: RecipeParams
 ) -> CovarianceScheduler:
-    keys, clip = schedule_keys(config), _clip(denoiser)
+    keys, (clip, levels) = diffusers_folder.schedule_keys(config), _limits(denoiser)
     made: CovarianceScheduler = CovarianceScheduler(
         num_train_timesteps=config.get("num_train_timesteps", 1000),
         **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
@@ -434,7 +380,7 @@ def _scheduler(
         recipe=params.model_dump(),
         clip_x0=clip.x0,
         clip_covariance=clip.c_max,
-        levels=_levels(denoiser),
+        levels=levels,
         null_class=denoiser.network.null_label,
     )
     return made
@@ -442,7 +388,7 @@ def _scheduler(
 
 def save_pipeline(
     denoiser: Denoiser,
-    model: str | Path | UNet2DModel | DiTTransformer2DModel,
+    model: str | Path | DiffusersModel,
     folder: str | Path,
     method: str = "ocm",
     *,
@@ -465,10 +411,10 @@ def save_pipeline(
     (params, steps), rule = _recipe_params(**how), _ready(denoiser, method)
     text = None
     if isinstance(model, str | Path):
-        described = describe(model)
+        described = diffusers_folder.describe(model)
         base, licence = base or described.folder.resolve().name, licence or described.licence
-        config: Mapping[str, Any] = read_scheduler_config(described.folder)
-        model = read_model(described)
+        config: Mapping[str, Any] = diffusers_folder.read_scheduler_config(described.folder)
+        model = diffusers_models.read_model(described)
         text = TextEncoder.load(described.folder) if described.text else None
         vae = Vae.load(described.folder / "vae").model if described.vae else vae
     elif scheduler is None:
@@ -479,12 +425,12 @@ def save_pipeline(
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
     base = base or type(model).__name__
     heads = {label: head for label, head in denoiser.heads.items() if label == method}
-    return write_pipeline(
+    return pipeline.save_pipeline(
         folder,
         model,
         _scheduler(denoiser, config, rule, params),
         cast(Mapping[str, CovarianceHead], heads),
-        Card(base, base, licence, trained_on, method, steps),
+        pipeline.Card(base, base, licence, trained_on, method, steps),
         vae=vae,
         text=text,
     )
@@ -495,13 +441,14 @@ def _recipe_params(
     preset: PresetName | None = None,
     sampler: str | None = None,
     order: Order | None = None,
-    timesteps: TimestepsParams | Timesteps | None = None,
+    timesteps: timesteps_params.TimestepsParams | Timesteps | None = None,
 ) -> tuple[RecipeParams, int]:
     """Return the parameters of a recipe, and its number of steps."""
     if sampler is not None and sampler not in kernels.available():
         raise OcmError(f"sampler: {unknown(sampler, kernels.available())}")
     if isinstance(timesteps, tuple):
-        steps, timesteps = len(timesteps), ListedTimesteps(values=[[*timesteps]])
+        listed = timesteps_params.ListedTimesteps(values=[[*timesteps]])
+        steps, timesteps = len(timesteps), listed
     return altered(preset_named(preset).recipe(steps), sampler, order, timesteps), steps
 
 
@@ -527,31 +474,45 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
     return rule
 
 
-def _likelihood(denoiser: Denoiser, method: CovarianceMethod) -> Likelihood:
-    return Likelihood(denoiser, {method.label: method}, _decoder(denoiser), _clip(denoiser))
+def _limits(denoiser: Denoiser) -> tuple[Clip, int | None]:
+    """Return the limits on x̂_0 and c, and the grey levels: latents have neither."""
+    if isinstance(denoiser, LatentDenoiser):
+        return NON_NEGATIVE, None
+    return Clip(x0=1.0, c_max=1.0), 256
 
 
 def _decoder(denoiser: Denoiser) -> Decoder:
-    levels = _levels(denoiser)
+    levels = _limits(denoiser)[1]
     return Decoder(levels=None, variance="method") if levels is None else Decoder(levels)
 
 
-def _levels(denoiser: Denoiser) -> int | None:
-    return None if isinstance(denoiser, LatentDenoiser) else LEVELS
+def _likelihood(denoiser: Denoiser, method: str) -> Likelihood:
+    rule = _ready(denoiser, method)
+    return Likelihood(denoiser, {method: rule}, _decoder(denoiser), _limits(denoiser)[0])
 
 
-def _clip(denoiser: Denoiser) -> Clip:
-    return NON_NEGATIVE if isinstance(denoiser, LatentDenoiser) else Clip(x0=1.0, c_max=1.0)
+def _batches(
+    denoiser: Denoiser,
+    images: Tensor,
+    use: NoiseFor,
+    labels: ImageLabels = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    progress: Progress[int] = iter,
+) -> Iterator[tuple[Images, NoiseAt, ImageLabels, Progress[int]]]:
+    """Yield images with their own noise, which is the same at every t to choose timesteps by."""
+    images, device = _data(denoiser, images, labels), _device(denoiser)
+    shape, timed = tuple(images.shape[1:]), use is not NoiseFor.TIMESTEPS
 
+    def noise(rows: range, t: int) -> SampleNoise:
+        time = t if timed else 0
+        return SampleNoise(seed, rows, shape, device, use, time=time, draws=1)
 
-def _noise_at(denoiser: Denoiser, images: Images, rows: range, seed: int, use: NoiseFor) -> NoiseAt:
-    """Return each image's own noise; it is the same at every t where timesteps are chosen."""
-    shape, device, timed = tuple(images.shape[1:]), _device(denoiser), use is not NoiseFor.TIMESTEPS
-    return lambda t: SampleNoise(seed, rows, shape, device, use, time=t if timed else 0, draws=1)
-
-
-def _of_rows(labels: ImageLabels, rows: range, device: torch.device) -> ImageLabels:
-    return None if labels is None else labels[rows.start : rows.stop].to(device)
+    for start in range(0, len(images), batch_size):
+        batch = slice(start, start + batch_size)
+        noise_at = partial(noise, range(len(images))[batch])
+        label = None if labels is None else labels[batch].to(device)
+        yield images[batch].to(device), noise_at, label, progress
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:
@@ -574,31 +535,24 @@ def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int)
 
 
 def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
+    """Return latents as they are, and images of uint8 or [-1, 1] as [-1, 1]; guess nothing."""
     if labels is not None and len(labels) != len(images):
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
-    return _latents(images) if isinstance(denoiser, LatentDenoiser) else _pixels(images)
-
-
-def _latents(latents: Tensor) -> Images:
-    if latents.ndim != 4 or not latents.is_floating_point():
-        raise OcmError(
-            f"latents: {latents.dtype} of shape {tuple(latents.shape)}; expected floating-point "
-            "ones of shape (image, channel, height, width), which the model's autoencoder gives, "
-            "times its scaling_factor"
-        )
-    return latents
-
-
-def _pixels(images: Tensor) -> Images:
-    """uint8 or [-1, 1] as [-1, 1]; what else it may be is asked, and not guessed."""
+    found = f"{images.dtype} of shape {tuple(images.shape)}"
+    if isinstance(denoiser, LatentDenoiser):
+        if images.ndim != 4 or not images.is_floating_point():
+            raise OcmError(
+                f"latents: {found}; expected floating-point ones of shape (image, channel, height,"
+                " width), which the model's autoencoder gives, times its scaling_factor"
+            )
+        return images
     if images.ndim == 4 and images.dtype == torch.uint8:
         return images.float() / 127.5 - 1.0
     least, most = (float(images.min()), float(images.max())) if images.numel() else (0.0, 0.0)
     if images.ndim != 4 or not images.is_floating_point() or max(-least, most) > 1.0:
         raise OcmError(
-            f"images: {images.dtype} of shape {tuple(images.shape)}, from {least:.4g} to "
-            f"{most:.4g}; expected uint8 (0 to 255), or float32 between -1 and 1, of shape (image, "
-            "channel, height, width)"
+            f"images: {found}, from {least:.4g} to {most:.4g}; expected uint8 (0 to 255), or"
+            " float32 between -1 and 1, of shape (image, channel, height, width)"
         )
     if least >= 0.0:
         raise OcmError(
@@ -608,10 +562,5 @@ def _pixels(images: Tensor) -> Images:
     return images
 
 
-def _batches(rows: range, size: int) -> Iterator[range]:
-    for first in range(0, len(rows), size):
-        yield rows[first : first + size]
-
-
-def _device(denoiser: Denoiser) -> torch.device:
-    return next(denoiser.network.parameters()).device
+def _device(denoiser: Denoiser) -> str:
+    return str(next(denoiser.network.parameters()).device)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ocm_core.errors import OcmError
-
 if TYPE_CHECKING:
     from ocm_core.schema.experiment import Experiment
+
+_PREFIX = {"nfe": "nfe", "guidance": "cfg", "seed": "seed"}  # in the names of parts
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,6 @@ class Cell:
     nfe: int
     guidance: float  # 1.0: none
     seed: int
-
-    def coordinate(self, axis: str) -> str:
-        """Return the value along `axis`, as it is written in the names of parts."""
-        prefix = {"nfe": "nfe", "guidance": "cfg", "seed": "seed"}.get(axis, "")
-        return f"{prefix}{getattr(self, axis)}"
 
     @property
     def place(self) -> dict[str, Any]:
@@ -53,19 +48,13 @@ def cells(experiment: Experiment) -> list[Cell]:
 
 def parts(experiment: Experiment) -> dict[str, list[Cell]]:
     """Return the cells of each job of the sample stage, by the name of its part."""
-    split = experiment.sample.split
     groups: dict[str, list[Cell]] = {}
     for cell in cells(experiment):
-        name = "-".join(cell.coordinate(axis) for axis in split) or "all"
-        groups.setdefault(name, []).append(cell)
+        values = (f"{_PREFIX.get(a, '')}{getattr(cell, a)}" for a in experiment.sample.split)
+        groups.setdefault("-".join(values) or "all", []).append(cell)
     return groups
 
 
 def cells_of(experiment: Experiment, part: str) -> list[Cell]:
     """Return the cells of one part of the sample stage."""
-    groups = parts(experiment)
-    if part not in groups:
-        raise OcmError(
-            f"sample/{part}: not in {experiment.name}; sample.split gives {', '.join(groups)}"
-        )
-    return groups[part]
+    return parts(experiment)[part]

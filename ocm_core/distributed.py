@@ -16,10 +16,6 @@ from ocm_core.progress import Item
 
 Decision = TypeVar("Decision")
 
-# Longer than any batch, and than another run that the first process waits for. A process that dies
-# is noticed by `torchrun`, which ends the others: nobody waits this long for it.
-TIMEOUT = timedelta(days=7)
-
 
 @dataclass(frozen=True)
 class Rank:
@@ -46,8 +42,8 @@ class Rank:
                 f"accumulate = {accumulate}"
             )
         size = batch_size // pieces
-        first = self.index * accumulate
-        return [range(i * size, (i + 1) * size) for i in range(first, first + accumulate)]
+        mine = range(self.index * accumulate, (self.index + 1) * accumulate)
+        return [range(i * size, (i + 1) * size) for i in mine]
 
     def total(self, values: Iterable[Tensor]) -> None:
         """Sum over the processes, in place; all values travel in one bucket."""
@@ -84,13 +80,13 @@ def current_rank() -> Rank:
 def joined(local_rank: int) -> Iterator[None]:
     """Work beside the other processes that `torchrun` has started; each takes its rank's device.
 
-    They leave together, and in order: one that simply ends, while its threads listen to the others,
-    aborts. After a failure nobody waits: `torchrun` ends the others.
+    The timeout is longer than any batch or other run that is waited for: `torchrun` itself notices
+    a process that dies. They leave together: one that ends while others talk to it aborts.
     """
     if torch.cuda.is_available():
         torch.cuda.set_device(local_rank)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
-    distributed.init_process_group(backend, timeout=TIMEOUT)
+    distributed.init_process_group(backend, timeout=timedelta(days=7))
     yield
     distributed.barrier()
     distributed.destroy_process_group()

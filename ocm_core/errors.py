@@ -14,7 +14,7 @@ class OcmError(Exception):
 
 
 def shortened(text: str, longest: int) -> str:
-    """The beginning and the end: what is wrong comes first in a message, and what to do last."""
+    """Keep the beginning, which says what is wrong, and the end, which says what to do."""
     if len(text) <= longest:
         return text
     half = (longest - 7) // 2
@@ -22,7 +22,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def unknown(name: object, valid: Iterable[object]) -> str:
-    """`'ocn' is unknown; did you mean 'ocm'? valid: ...`, for any message about a wrong name."""
+    """Return `'ocn' is unknown; did you mean 'ocm'? valid: ...`, for messages."""
     names = sorted(map(str, valid))
     nearest = get_close_matches(str(name)[:LONGEST_NAME], names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""

@@ -1,12 +1,7 @@
-"""Host work beside the device's: one background thread that draws, reads and writes.
-
-Data for a GPU are put into pinned memory by that thread and copied from there while the GPU
-computes. Without a GPU the thread shortens the main thread's work just the same.
-"""
+"""Host work beside the device's: one background thread that draws, reads, pins and writes."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
@@ -31,17 +26,17 @@ def in_background(
 
 def prefetch(make: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made]:
     """Yield `make(item)` of each item in order; while one is used, the next is being made."""
-    coming: deque[Future[Made]] = deque()
+    coming: Future[Made] | None = None
     try:
         for item in items:
-            coming.append(in_background(make, item))
-            if len(coming) > 1:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+            ready, coming = coming, in_background(make, item)
+            if ready is not None:
+                yield ready.result()
+        if coming is not None:
+            yield coming.result()
     finally:
-        for future in coming:
-            future.cancel()
+        if coming is not None:
+            coming.cancel()
 
 
 class WriteBehind:
@@ -55,39 +50,30 @@ class WriteBehind:
 
     def write(self, work: Callable[Given, None], *given: Given.args, **named: Given.kwargs) -> None:
         """Begin a write once the one before it is finished."""
-        self._finish()
+        if self._last is not None:
+            self._last.result()
         self._last = in_background(work, *given, **named)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._finish()
-        elif self._last is not None:
-            wait([self._last])  # what was handed over is written, whatever stopped the rest
-
-    def _finish(self) -> None:
         if self._last is not None:
-            last, self._last = self._last, None
-            last.result()
+            wait([self._last])  # what was handed over is written, whatever stopped the rest
+            if kind is None:
+                self._last.result()
 
 
 def pinned(made: Made, device: AnyDevice) -> Made:
     """Put the host tensors of any structure into pinned memory, if they go to a GPU."""
     if torch.device(device).type != "cuda":
         return made
-    return _each_tensor(made, lambda tensor: tensor if tensor.is_cuda else tensor.pin_memory())
+    return trees.tree_map_only(Tensor, lambda x: x if x.is_cuda else x.pin_memory(), made)  # type: ignore[no-any-return]
 
 
 def moved(made: Made, device: AnyDevice) -> Made:
     """Move the tensors of any structure to the device; from pinned memory without waiting."""
-    return _each_tensor(made, lambda tensor: tensor.to(device, non_blocking=True))
-
-
-def new_host_tensor(shape: tuple[int, ...], device: AnyDevice) -> Tensor:
-    """Allocate float32 without values, pinned if it goes to a GPU."""
-    return torch.empty(shape, pin_memory=torch.device(device).type == "cuda")
+    return trees.tree_map_only(Tensor, lambda x: x.to(device, non_blocking=True), made)  # type: ignore[no-any-return]
 
 
 def to_host(values: Tensor) -> Callable[[], Tensor]:
@@ -106,18 +92,9 @@ def to_host(values: Tensor) -> Callable[[], Tensor]:
     return when_copied
 
 
-def _each_tensor(made: Made, change: Callable[[Tensor], Tensor]) -> Made:
-    changed: Made = trees.tree_map_only(Tensor, change, made)
-    return changed
-
-
 @cache
 def _thread() -> ThreadPoolExecutor:
     """Make the thread use the process's GPU: a new thread would see the first one."""
     used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    gpu = torch.cuda.current_device() if used else None
-    return ThreadPoolExecutor(1, "ocm-background", *(() if gpu is None else (_use_gpu, (gpu,))))
-
-
-def _use_gpu(gpu: int) -> None:
-    torch.cuda.set_device(gpu)
+    start = (torch.cuda.set_device, (torch.cuda.current_device(),)) if used else ()
+    return ThreadPoolExecutor(1, "ocm-background", *start)

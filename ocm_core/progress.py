@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging import Logger
 from typing import TypeVar
 
@@ -25,19 +25,10 @@ def track(items: Collection[Item], description: str, log: Logger) -> Iterator[It
     A range that does not begin at 0 is resumed work: bar and log go on from there.
     """
     begun = items.start if isinstance(items, range) and items.step == 1 else 0
-    total = begun + len(items)
-    last = time.monotonic()
+    total, last = begun + len(items), time.monotonic()
     with _sole_bar() as shown:
-        bar = tqdm(
-            items,
-            description,
-            total,
-            initial=begun,
-            disable=not shown,
-            leave=False,
-            file=sys.stderr,
-        )
-        for done, item in enumerate(bar, start=begun + 1):
+        look = {"initial": begun, "disable": not shown, "leave": False, "file": sys.stderr}
+        for done, item in enumerate(tqdm(items, description, total, **look), start=begun + 1):
             yield item
             now = time.monotonic()
             if 10 * done // total > 10 * (done - 1) // total or now - last > SECONDS_BETWEEN_LINES:
@@ -51,16 +42,11 @@ def _sole_bar() -> Iterator[bool]:
     if not sys.stderr.isatty():
         yield False
         return
-    terminal = os.open(os.ttyname(sys.stderr.fileno()), os.O_WRONLY | os.O_NOCTTY)
+    terminal, free = os.open(os.ttyname(sys.stderr.fileno()), os.O_WRONLY | os.O_NOCTTY), False
     try:
-        yield _locked(terminal)
+        with suppress(BlockingIOError):
+            fcntl.flock(terminal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        yield free
     finally:
         os.close(terminal)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

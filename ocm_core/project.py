@@ -1,7 +1,6 @@
-"""Where files lie: those of the project in this folder, and those that come with the package.
+"""Where files lie: in the project, a folder with `params/`, or else in the installed package.
 
-A project is a folder with `params/`. A checkout of this repository is one, and has everything; any
-other one takes rules, default parameters and code from the installed package.
+A checkout of this repository is a project that has everything.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from pathlib import Path
 from ocm_core.errors import OcmError
 
 PACKAGE = Path(__file__).resolve().parent
-_MARK = Path("ocm_core/__init__.py")
 
 
 def is_checkout() -> bool:
     """Whether this folder is a checkout of the repository, which has code of its own."""
-    return _MARK.is_file()
+    return Path("ocm_core/__init__.py").is_file()
 
 
 def shipped() -> Path:
@@ -26,7 +24,7 @@ def shipped() -> Path:
 
 
 def located(file: Path) -> Path:
-    """A file of the project; where it has none of that name, the one of the package."""
+    """Return a file of the project; where it has none of that name, the one of the package."""
     if file.exists() or is_checkout():
         return file
     return (PACKAGE.parent if file.parts[:1] == (PACKAGE.name,) else shipped()) / file
@@ -36,12 +34,10 @@ def model_folder(path: Path) -> Path:
     """Return the folder of a model that diffusers wrote; refuse anything else at once."""
     if path.is_dir():
         return path
-    if path.is_file():
-        raise OcmError(f"{path}: a file; expected the folder that save_pretrained wrote")
+    hint, name = "", path.as_posix()
     if not path.is_absolute() and len(path.parts) == 2:
-        name = path.as_posix()
-        raise OcmError(
-            f"{name}: no such folder; if it is a model on the Hugging Face hub, download it first: "
+        hint = (
+            "; if it is a model on the Hugging Face hub, download it first: "
             f"`hf download {name} --local-dir {path.name}`, then give the folder {path.name}"
         )
-    raise OcmError(f"{path}: no such folder; expected one that save_pretrained wrote")
+    raise OcmError(f"{name}: no such folder; expected one that save_pretrained wrote{hint}")

@@ -1,19 +1,22 @@
-"""Text for people: aligned tables for the terminal, lists and plurals for sentences."""
+"""Output for people: aligned tables, lists and plurals, and a picture of many images."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import ceil, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ocm_core.shapes import Images
 
 
 def text_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()
 ) -> list[str]:
     """Align heads, a rule and rows; columns named in `right` are flush right."""
-    split = [head.split("\n") for head in heads]
-    depth = max(map(len, split))
-    above = list(zip(*([""] * (depth - len(head)) + head for head in split), strict=True))
-    widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
-    lines = [*above, ["-" * width for width in widths], *rows]
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [heads, ["-" * width for width in widths], *rows]
     signs = [">" if head in right else "<" for head in heads]
     return [
         "  ".join(
@@ -31,3 +34,18 @@ def listed(words: Sequence[str]) -> str:
 def plural(count: int, noun: str) -> str:
     """Return the count and the noun, with an s unless the count is 1."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def save_grid(images: Images, path: str | Path, zoom: int = 1) -> None:
+    """Save images in [-1, 1] as one PNG, nearly square; a pixel becomes `zoom` wide."""
+    import torch
+    from PIL import Image
+
+    count, channels, height, width = images.shape
+    columns = ceil(sqrt(count))
+    pixels = ((images + 1) * 127.5).round().clamp(0, 255).to("cpu", torch.uint8)
+    black = pixels.new_zeros(-count % columns, channels, height, width)
+    grid = torch.cat([pixels, black]).view(-1, columns, channels, height, width)
+    flat = grid.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1).numpy()
+    flat = flat.repeat(zoom, axis=0).repeat(zoom, axis=1)
+    Image.fromarray(flat.squeeze(-1) if channels == 1 else flat).save(path)

@@ -14,7 +14,6 @@ from PIL import Image
 
 from ocm_core import api
 from ocm_core.cli import main
-from ocm_core.image_grid import save_grid
 from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
@@ -23,6 +22,7 @@ from ocm_core.pipeline.run import run_task
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
+from ocm_core.text import save_grid
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 

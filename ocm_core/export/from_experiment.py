@@ -10,7 +10,7 @@ from ocm_core.cells import Cell, cells
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
-from ocm_core.export.folder import Card, save_pipeline
+from ocm_core.export.pipeline import Card, save_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import new_model
@@ -29,6 +29,7 @@ from ocm_core.schema.experiment import (
 )
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
 from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._latents import load_vae
 from ocm_core.stages._networks import text_of
 from ocm_core.stages._prompts import open_encoder
 from ocm_core.stages.fetch_score import FetchedScore
@@ -44,32 +45,37 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
             "[-1, 1], goes back into diffusers"
         )
     with prepared(name, request) as inputs:
-        return _saved(folder, inputs, network)
-
-
-def _saved(folder: Path, inputs: Inputs, network: DiffusersNetworkParams) -> Path:
-    experiment = inputs.experiment
-    (cell,) = cells(experiment)
-    if experiment.methods[cell.method].needs == "moments":
-        raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")
-    denoiser, text = load_denoiser(inputs, cell.score, [cell.method]), text_of(experiment)
-    model = new_model(network.config)
-    model.load_state_dict(export_published(unconverted(denoiser.network)))
-    return save_pipeline(
-        folder,
-        model.eval(),
-        _scheduler(inputs, cell, network),
-        cast(Mapping[str, CovarianceHead], denoiser.heads),
-        _card(inputs, cell),
-        _autoencoder(inputs),
-        None if text is None else open_encoder(text, "cpu"),
-    )
+        experiment = inputs.experiment
+        (cell,) = cells(experiment)
+        if experiment.methods[cell.method].needs == "moments":
+            raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")
+        denoiser, text = load_denoiser(inputs, cell.score, [cell.method]), text_of(experiment)
+        model = new_model(network.config)
+        model.load_state_dict(export_published(unconverted(denoiser.network)))
+        provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
+        card = Card(
+            title=experiment.report.title,
+            base=Path(network.path).name,
+            licence=provenance.get("licence"),
+            trained_on=f"the data set `{experiment.data.kind}` of the experiment `{name}`",
+            method=cell.method,
+            steps=cell.nfe,
+            numbers=_numbers(experiment.name, cell),
+        )
+        return save_pipeline(
+            folder,
+            model.eval(),
+            _scheduler(inputs, cell, network),
+            cast(Mapping[str, CovarianceHead], denoiser.heads),
+            card,
+            None if experiment.encode.latent is None else load_vae(inputs).model,
+            None if text is None else open_encoder(text, "cpu"),
+        )
 
 
 def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> CovarianceScheduler:
     experiment = inputs.experiment
-    method, clip = experiment.methods[cell.method], experiment.sample.clip
-    guidance = experiment.sample.guidance
+    method, sample = experiment.methods[cell.method], experiment.sample
     scheduler: CovarianceScheduler = CovarianceScheduler(
         **_betas(experiment),
         prediction_type=network.prediction,
@@ -77,11 +83,11 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
         method_kind=method.kind,
         method_options=method.options,
         recipe=_recipe(inputs, cell).model_dump(),
-        clip_x0=clip.x0,
-        clip_covariance=clip.covariance,
+        clip_x0=sample.clip.x0,
+        clip_covariance=sample.clip.covariance,
         levels=experiment.levels,
-        guided_channels=guidance.guided_channels,
-        guided_covariance=guidance.covariance,
+        guided_channels=sample.guidance.guided_channels,
+        guided_covariance=sample.guidance.covariance,
         null_class=network.null_class,
     )
     return scheduler
@@ -107,28 +113,6 @@ def _recipe(inputs: Inputs, cell: Cell) -> RecipeParams:
     by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
     listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
     return recipe.model_copy(update={"timesteps": listed})
-
-
-def _autoencoder(inputs: Inputs) -> Any:
-    if inputs.experiment.encode.latent is None:
-        return None
-    from ocm_core.stages._latents import load_vae  # imports diffusers, which takes its time
-
-    return load_vae(inputs).model
-
-
-def _card(inputs: Inputs, cell: Cell) -> Card:
-    experiment = inputs.experiment
-    provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
-    return Card(
-        title=experiment.report.title,
-        base=Path(cast(DiffusersNetworkParams, experiment.network).path).name,
-        licence=provenance.get("licence"),
-        trained_on=f"the data set `{experiment.data.kind}` of the experiment `{experiment.name}`",
-        method=cell.method,
-        steps=cell.nfe,
-        numbers=_numbers(experiment.name, cell),
-    )
 
 
 def _numbers(name: str, cell: Cell) -> dict[str, float]:

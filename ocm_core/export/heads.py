@@ -1,9 +1,13 @@
-"""Covariance heads as a component of a diffusers pipeline."""
+"""Covariance heads as a component of a diffusers pipeline, and the features that they read.
+
+Offloading hangs on the forward pass of the whole model; so features are taken from inside it, where
+they enter the last norm.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,13 +15,13 @@ from diffusers.configuration_utils import ConfigMixin, register_to_config
 from diffusers.models.modeling_utils import ModelMixin
 from torch import Tensor, nn
 
+from ocm_core.checkpoints.diffusers_folder import TEXT_MODEL
 from ocm_core.checkpoints.head_file import kind_of, weights_digest
 from ocm_core.covariance.learned import LINKS, CovarianceHead
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks.diffusers import build
-
-_NAMES = {link: name for name, link in LINKS.items()}
+from ocm_core.networks.diffusers import build, wrapped
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 
 class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
@@ -32,75 +36,118 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
         super().__init__()  # type: ignore[no-untyped-call]
         with torch.device("meta"):
             network = build(base)
-        made = {label: _new(network, **form) for label, form in heads.items()}
-        self.by_label = nn.ModuleDict(made)
+        self.by_label = nn.ModuleDict()
+        for label, form in heads.items():
+            baseline = None if form["table"] is None else torch.ones(form["table"])
+            net = network.make_head(form["kind"])
+            self.by_label[label] = CovarianceHead(net, baseline, form["link"])
+
+    @classmethod
+    def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> CovarianceHeads:
+        """Copy heads that were trained on a model of diffusers."""
+        network, links = wrapped(model), {link: name for name, link in LINKS.items()}
+        forms = {
+            label: {
+                "kind": kind_of(network, head.net),
+                "link": links[head.link],
+                "table": None if head.baseline is None else len(head.baseline),
+            }
+            for label, head in heads.items()
+        }
+        own = {key: value for key, value in model.config.items() if not key.startswith("_")}
+        base = {"_class_name": type(model).__name__, **own}
+        made: CovarianceHeads = cls(base=base, heads=forms, model=weights_digest(network))
+        for label, head in heads.items():
+            made.by_label[label].load_state_dict(head.state_dict())
+        made.eval().requires_grad_(False)
+        return made
 
     def forward(self, features: TrunkFeatures, label: str) -> Tensor:
         dtype = next(self.parameters()).dtype
         output: Tensor = self.by_label[label](TrunkFeatures(*(part.to(dtype) for part in features)))
         return output
 
-    def attached(self) -> dict[str, Attached]:
-        """The heads as a denoiser has them, called by way of this component."""
-        return {label: Attached(self, label) for label in self.by_label}
 
-    def check(self, network: ScoreNetwork) -> None:
-        """Refuse another model than the one that they were trained on."""
-        expected, found = self.config["model"], weights_digest(network)
-        if expected != found:
-            raise OcmError(
-                f"heads: they were trained on the weights {expected[:16]}…, and model/ has "
-                f"{found[:16]}…: another model; open the folder as it was exported"
-            )
+class AttachedHead:
+    """One head of a component as a denoiser has it, called by way of the component's hooks."""
 
-
-@dataclass(frozen=True)
-class Attached:
-    """One head of a component, as a denoiser has it."""
-
-    heads: CovarianceHeads
-    label: str
-
-    @property
-    def baseline(self) -> Tensor | None:
-        return self._head.baseline
-
-    @property
-    def link(self) -> Any:
-        return self._head.link
-
-    @property
-    def _head(self) -> CovarianceHead:
-        head = self.heads.by_label[self.label]
-        assert isinstance(head, CovarianceHead)
-        return head
+    def __init__(self, heads: CovarianceHeads, label: str) -> None:
+        self._heads, self._label = heads, label
 
     def __call__(self, features: TrunkFeatures) -> Tensor:
-        output: Tensor = self.heads(features, self.label)
+        output: Tensor = self._heads(features, self._label)
         return output
 
-
-def component_of(
-    network: ScoreNetwork, base: Mapping[str, Any], heads: Mapping[str, CovarianceHead]
-) -> CovarianceHeads:
-    """Trained heads copied into a component; `base` is the configuration of the network's model."""
-    forms = {
-        label: {
-            "kind": kind_of(network, head.net),
-            "link": _NAMES[head.link],
-            "table": None if head.baseline is None else len(head.baseline),
-        }
-        for label, head in heads.items()
-    }
-    component: CovarianceHeads = CovarianceHeads(
-        base=dict(base), heads=forms, model=weights_digest(network)
-    )
-    for label, head in heads.items():
-        component.by_label[label].load_state_dict(head.state_dict())
-    component.eval().requires_grad_(False)
-    return component
+    def __getattr__(self, name: str) -> Any:  # baseline and link
+        return getattr(self._heads.by_label[self._label], name)
 
 
-def _new(network: ScoreNetwork, kind: str, link: str, table: int | None) -> CovarianceHead:
-    baseline = None if table is None else torch.ones(table)
-    return CovarianceHead(network.make_head(kind), baseline, link)
+class FeatureTap:
+    """Keeps what heads read of a model's last evaluation, whoever evaluates it."""
+
+    def __init__(self, model: Any, adapter: ScoreNetwork | None = None) -> None:
+        self.adapter: Any = wrapped(model) if adapter is None else adapter
+        self._forward = signature(model.forward)
+        self._call: dict[str, Any] = {}
+        self._hidden: Tensor | None = None
+        last_norm = getattr(model, "conv_norm_out", None) or model.norm_out
+        model.register_forward_pre_hook(self._keep_call, with_kwargs=True)
+        last_norm.register_forward_pre_hook(self._keep_hidden)
+
+    def _keep_call(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self._call = self._forward.bind(*args, **kwargs).arguments
+
+    def _keep_hidden(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._hidden = inputs[0]
+
+    def take(self, count: int) -> TrunkFeatures:
+        """Return the features of the last evaluation, which was of `count` images."""
+        hidden, self._hidden = self._hidden, None
+        if hidden is None or len(hidden) != count:
+            evaluated = "none" if hidden is None else len(hidden)
+            raise OcmError(
+                f"a covariance head reads the features of {count} images, and the model has just "
+                f"evaluated {evaluated}; evaluate it once before each step, without guidance (for "
+                "guidance use CovariancePipeline)"
+            )
+        time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
+        label = self._call.get("class_labels")
+        return TrunkFeatures(hidden, self.adapter.embedding(time, label))
+
+
+class HookedModel(ScoreNetwork):
+    """A model as a score network, run by its own forward pass with the hooks of others.
+
+    Outputs have the precision of the inputs.
+    """
+
+    def __init__(self, model: Any, null_class: int | None) -> None:
+        super().__init__()
+        self.model, self.adapter = model, wrapped(model, null_class)
+        self.takes_text = type(model).__name__ == TEXT_MODEL
+        self.head_kinds = self.adapter.head_kinds  # type: ignore[misc]
+        self.out_channels_per_input = self.adapter.out_channels_per_input
+        self.conditional, self.null_label = self.adapter.conditional, self.adapter.null_label
+        self.tap = FeatureTap(model, self.adapter)
+
+    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
+        return self.evaluate(x, time, label)[0]
+
+    def readout(self, features: TrunkFeatures) -> Images:
+        return self.adapter.readout(features)
+
+    def evaluate(
+        self, x: Images, time: NetworkTimes, label: Labels = None
+    ) -> tuple[TrunkFeatures, Images]:
+        """Return the features and the output of one evaluation of the model."""
+        if self.takes_text:
+            given = {"encoder_hidden_states": self.tap.adapter.context(x, label)}
+        else:
+            if label is None and self.null_label is not None:
+                label = x.new_full((len(x),), self.null_label).long()
+            given = {"class_labels": label}
+        (output,) = self.model(x.to(self.model.dtype), time, **given, return_dict=False)
+        return self.tap.take(len(x)), output.to(x.dtype)
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        return self.adapter.make_head(kind, **sizes)

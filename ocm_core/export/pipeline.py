@@ -1,8 +1,12 @@
-"""`CovariancePipeline`: a model of diffusers with covariance heads, called like any other."""
+"""A model of diffusers with covariance heads, called like any other pipeline, and its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
@@ -11,13 +15,46 @@ from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineO
 from torch import Tensor, nn
 
 from ocm_core.checkpoints.diffusers_models import TIME, TextEncoder
-from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.checkpoints.head_file import weights_digest
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.errors import OcmError
-from ocm_core.export.heads import CovarianceHeads
-from ocm_core.export.hooked import HookedModel
+from ocm_core.export.heads import AttachedHead, CovarianceHeads, HookedModel
 from ocm_core.export.scheduler import CovarianceScheduler, GeneratorNoise, Generators
+from ocm_core.io.atomic import room_for
 from ocm_core.networks.converted import denoiser_of
+from ocm_core.networks.diffusers import Prompts
 from ocm_core.shapes import Batch
+
+CODE = '''"""Opened by DiffusionPipeline.from_pretrained(FOLDER, custom_pipeline=FOLDER)."""
+
+from ocm_core.export import pipeline
+
+
+class Pipeline(pipeline.CovariancePipeline):
+    """Sampling with the covariance heads beside the model."""
+'''
+
+
+CARD = """---
+license: {licence}
+library_name: diffusers
+tags: [diffusion, covariance]
+---
+# {title}
+
+The model `{base}` as it was, and covariance heads (`{method}`) trained on it with {trained_on}.
+Licence of the base model: {licence}.
+
+```python
+from diffusers import DiffusionPipeline
+
+folder = "."  # this folder; the package ocm-core must be installed
+pipe = DiffusionPipeline.from_pretrained(
+    folder, custom_pipeline=folder, trust_remote_code=True
+)
+images = pipe({call}, num_inference_steps={steps}).images
+```
+{numbers}"""
 
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
 
@@ -43,8 +80,14 @@ class CovariancePipeline(DiffusionPipeline):
         text = {"text_encoder": text_encoder, "tokenizer": tokenizer}
         self.register_modules(**parts, **text)  # type: ignore[no-untyped-call]
         self.network = HookedModel(model, scheduler.config["null_class"])
-        if heads is not None:
-            heads.check(self.network.adapter)
+        if heads is None:
+            return
+        expected, found = heads.config["model"], weights_digest(self.network.adapter)
+        if expected != found:
+            raise OcmError(
+                f"heads: they were trained on the weights {expected[:16]}…, and model/ has "
+                f"{found[:16]}…: another model; open the folder as it was exported"
+            )
 
     @torch.no_grad()
     def __call__(
@@ -73,7 +116,9 @@ class CovariancePipeline(DiffusionPipeline):
         label = self._labels(class_labels, prompt, batch_size)
         count = batch_size if label is None else len(label)
         self.scheduler.set_timesteps(num_inference_steps, device)
-        noise = GeneratorNoise((count, *self._shape), generator, device, latents)
+        channels, size = (self.model.config[key] for key in ("in_channels", "sample_size"))
+        sides = (size, size) if isinstance(size, int) else size
+        noise = GeneratorNoise((count, channels, *sides), generator, device, latents)
         with self.progress_bar(total=num_inference_steps) as bar:
 
             def step_end(number: int, t: int, x: Batch) -> Batch:
@@ -94,11 +139,13 @@ class CovariancePipeline(DiffusionPipeline):
         prompt: str | Sequence[str] | None,
         count: int,
     ) -> Tensor | None:
-        if self.network.takes_text and class_labels is None:
-            return self.prompt_labels(_each(prompt, count))
-        if self.network.takes_text or prompt is not None:
-            given = "class_labels" if self.network.takes_text else "prompt"
-            raise OcmError(f"{given}: not for a {self.network.kind}; leave it out")
+        takes_text = self.network.takes_text
+        if takes_text and class_labels is None:
+            one = prompt is None or isinstance(prompt, str)
+            return self.prompt_labels([str(prompt or "")] * count if one else list(prompt or ()))
+        if takes_text or prompt is not None:
+            given = "class_labels" if takes_text else "prompt"
+            raise OcmError(f"{given}: not for a {type(self.model).__name__}; leave it out")
         device = self._execution_device
         return None if class_labels is None else torch.as_tensor(class_labels, device=device)
 
@@ -106,7 +153,8 @@ class CovariancePipeline(DiffusionPipeline):
         """Return the labels of prompts, which the network reads from here on."""
         different = list(dict.fromkeys(prompts))
         encoder = TextEncoder(self.text_encoder, self.tokenizer)
-        self.network.use_prompts(encoder([*different, ""]))
+        self.network.adapter.prompts = Prompts(encoder([*different, ""]))
+        self.network.adapter.null_label = self.network.null_label = len(different)
         numbers = [different.index(text) for text in prompts]
         return torch.tensor(numbers, device=self._execution_device)
 
@@ -119,27 +167,14 @@ class CovariancePipeline(DiffusionPipeline):
         change: Any = None,
     ) -> Batch:
         """Draw samples as the model has them, from any source of noise."""
-        recipe = self.scheduler.recipe(steps, guidance)
-        drawn: Batch = recipe.draw(self.denoiser, noise, label, change=change).x
-        return drawn
-
-    @property
-    def denoiser(self) -> Denoiser:
-        """Return the model with its heads as a denoiser."""
         scheduler: CovarianceScheduler = self.scheduler
-        prediction = scheduler.config["prediction_type"]
+        recipe, prediction = scheduler.recipe(steps, guidance), scheduler.config["prediction_type"]
         bare = denoiser_of(self.network, scheduler.schedule, TIME, prediction)
         for table in bare.network.buffers(recurse=False):  # the model is where offloading has it
             table.data = table.data.to(self._execution_device)
-        heads = {} if self.heads is None else self.heads.attached()
-        return Denoiser(bare.network, bare.schedule, bare.time, cast(dict[str, nn.Module], heads))
-
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        config = self.model.config
-        size = config["sample_size"]
-        height, width = (size, size) if isinstance(size, int) else size
-        return config["in_channels"], height, width
+        labels = [] if self.heads is None else self.heads.by_label
+        heads = {label: cast(nn.Module, AttachedHead(self.heads, label)) for label in labels}
+        return recipe.draw(replace(bare, heads=heads), noise, label, change=change).x
 
     def _images(self, x: Batch, output_type: str) -> Any:
         if output_type == "latent":
@@ -150,5 +185,53 @@ class CovariancePipeline(DiffusionPipeline):
         return VaeImageProcessor(vae_scale_factor=1).postprocess(x, output_type)
 
 
-def _each(prompt: str | Sequence[str] | None, count: int) -> Sequence[str]:
-    return [prompt or ""] * count if prompt is None or isinstance(prompt, str) else prompt
+@dataclass(frozen=True)
+class Card:
+    """The contents of a model card."""
+
+    title: str
+    base: str
+    licence: str | None
+    trained_on: str
+    method: str
+    steps: int = 10
+    call: str = "batch_size=4"  # of the example: what is asked for
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the card as Markdown with its header."""
+        rows = [f"| {name} | {value:.4g} |\n" for name, value in self.numbers.items()]
+        table = ["\n| measure | value |\n| --- | --- |\n", *rows] if rows else []
+        licence = self.licence or "unknown"
+        return CARD.format(**{**vars(self), "licence": licence, "numbers": "".join(table)})
+
+
+def save_pipeline(
+    folder: str | Path,
+    model: Any,
+    scheduler: CovarianceScheduler,
+    heads: Mapping[str, CovarianceHead],
+    card: Card,
+    vae: Any = None,
+    text: TextEncoder | None = None,
+) -> Path:
+    """Write a new folder, which appears when it is complete."""
+    target = Path(folder)
+    if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
+        raise OcmError(f"{target}: there already; name a new folder, or remove it first")
+    component = CovarianceHeads.of(model, heads) if heads else None
+    words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
+    pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
+    if text is not None:
+        card = replace(card, call='prompt="…"')
+    target.parent.mkdir(parents=True, exist_ok=True)
+    needed = sum(tensor.nbytes for tensor in model.state_dict().values())
+    with room_for(target, needed), TemporaryDirectory(dir=target.parent) as scratch:
+        made = Path(scratch) / "pipeline"
+        pipeline.save_pretrained(made, safe_serialization=True)
+        (made / "pipeline.py").write_text(CODE)
+        (made / "README.md").write_text(card.text())
+        if target.exists():
+            target.rmdir()
+        shutil.move(made, target)
+    return target

@@ -2,39 +2,37 @@
 
     pipe.scheduler = api.scheduler(denoiser, pipe.scheduler, "ocm", model=pipe.unet)
 
-A covariance head reads features of the network: `attach` lets it take them from the model's own
-forward pass. Methods without a head need nothing.
+A covariance head reads features of the network, from the model's own forward pass (`attach`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import torch
 from diffusers.configuration_utils import ConfigMixin, register_to_config
 from diffusers.schedulers.scheduling_utils import SchedulerMixin, SchedulerOutput
 from diffusers.utils.torch_utils import randn_tensor
-from pydantic import ValidationError
 from torch import Generator, Tensor, nn
 
 from ocm_core import covariance
 from ocm_core.checkpoints.diffusers_folder import schedule_keys
 from ocm_core.checkpoints.diffusers_models import TIME
-from ocm_core.covariance.interface import Clip, CovarianceMethod
+from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.schedule import Schedule, predict_eps, q_sample
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.export.hooked import FeatureTap
+from ocm_core.export.heads import FeatureTap
 from ocm_core.networks.converted import ToEps, eps_of_v
 from ocm_core.sampling.recipe import Recipe, Stepper
 from ocm_core.schema.experiment import RecipeParams, SchedulerSchedule
 from ocm_core.schema.timesteps import ListedTimesteps
-from ocm_core.shapes import Batch, Images, Labels, NetworkTimes
+from ocm_core.shapes import Batch
 
 Generators = Generator | list[Generator] | None
 _TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
@@ -93,12 +91,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         self.schedule: Schedule = schedules.of_params(
             SchedulerSchedule.model_validate(schedule_keys(self.config))
         )
-        try:
-            self.params = RecipeParams.model_validate(recipe)
-        except ValidationError as error:
-            raise OcmError(
-                f"scheduler: recipe: {error.errors(include_url=False)[0]['msg']}"
-            ) from None
+        self.params = RecipeParams.model_validate(recipe)
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
         self._heads: Mapping[str, nn.Module] = {}
         self._tap: FeatureTap | None = None
@@ -112,31 +105,26 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
             raise OcmError(
                 f"num_inference_steps = {steps}: this scheduler has timesteps of {numbers}"
             )
+        options = config["method_options"] or {}
         return Recipe.from_params(
             self.params,
             self.schedule,
             steps,
-            self._method,
+            covariance.build(config["method_kind"], config["method"], **options),
             clip=Clip(x0=config["clip_x0"], c_max=config["clip_covariance"]),
             levels=config["levels"],
             guidance=Guidance(guidance, config["guided_channels"], config["guided_covariance"]),
         )
 
-    @property
-    def _method(self) -> CovarianceMethod:
-        options = self.config["method_options"] or {}
-        return covariance.build(self.config["method_kind"], self.config["method"], **options)
-
     def attach(self, model: Any, heads: Mapping[str, nn.Module]) -> None:
-        """Let `heads` read the features of `model`, from its own forward pass."""
+        """Let `heads` read the features of `model` from its own forward pass."""
         self._tap, self._heads = FeatureTap(model), heads
 
     def set_timesteps(self, num_inference_steps: int, device: Any = None) -> None:
         """Prepare for one batch of samples: the network's timesteps, which begin at 0."""
         recipe = self.recipe(num_inference_steps)
         self._stepper = recipe.stepper(self.schedule)
-        indices = [t - 1 for t in reversed(recipe.timesteps)]
-        self.timesteps = torch.tensor(indices, device=device)
+        self.timesteps = torch.tensor([t - 1 for t in reversed(recipe.timesteps)], device=device)
 
     def scale_model_input(self, sample: Tensor, timestep: Any = None) -> Tensor:
         """Return the sample: the network takes x_t as it is."""
@@ -173,7 +161,8 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         if kind != "epsilon":
             predicted = _TO_EPS[kind](x, predicted, *self.schedule.marginal_at(times, x))
         features = TrunkFeatures(x, x) if self._tap is None else self._tap.take(len(x))
-        denoiser = Denoiser(_ElsewhereNetwork(), self.schedule, TIME, self._heads)
+        absent = cast(ScoreNetwork, None)  # the pipeline has it
+        denoiser = Denoiser(absent, self.schedule, TIME, self._heads, forward=_refuse)
         return Prediction(denoiser, x, times, None, features, predicted, learned)
 
     def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
@@ -186,20 +175,8 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         return int(self.config["num_train_timesteps"])
 
 
-class _ElsewhereNetwork(ScoreNetwork):
-    """Stands for the network of a pipeline, which a scheduler does not have."""
-
-    head_kinds = ()
-    out_channels_per_input = 1
-
-    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        raise OcmError(
-            "this covariance method evaluates the network itself, which a scheduler cannot; sample "
-            "with CovariancePipeline, or choose a method with a head or a fixed variance"
-        )
-
-    def readout(self, features: TrunkFeatures) -> Images:
-        raise NotImplementedError
-
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        raise NotImplementedError
+def _refuse(*_: object) -> NoReturn:
+    raise OcmError(
+        "this covariance method evaluates the network itself, which a scheduler cannot; sample "
+        "with CovariancePipeline, or choose a method with a head or a fixed variance"
+    )

@@ -1,13 +1,12 @@
 """Features of a small classifier, trained on the labels of the data set that is evaluated.
 
-ImageNet's features say little about 8×8 digits; the last hidden layer of a network that tells
-digits apart says how far samples are from being digits, and which digits are missing.
+ImageNet's features say little about 8×8 digits; those of a network that tells digits apart say how
+far samples are from being digits, and which digits are missing.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,14 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
-from ocm_core.features.interface import FeatureVectors, UInt8Images
+from ocm_core.features import FeatureSpace, FeatureVectors, UInt8Images
 from ocm_core.io.atomic import replacing
 from ocm_core.prefetch import moved
-
-WIDTH = 16
-_SMALLEST_SIDE = 4
-_GROUPS = 4
-_SIZES = "sizes"  # the metadata entry of the safetensors file
 
 
 class ClassifierNetwork(nn.Module):
@@ -34,12 +28,12 @@ class ClassifierNetwork(nn.Module):
     of the features singular.
     """
 
-    def __init__(self, channels: int, side: int, classes: int, width: int = WIDTH) -> None:
+    def __init__(self, channels: int, side: int, classes: int, width: int = 16) -> None:
         super().__init__()
         self.sizes = {"channels": channels, "side": side, "classes": classes, "width": width}
         self.dimension = 4 * width
         layers: list[nn.Module] = []
-        while side > _SMALLEST_SIDE:
+        while side > 4:
             layers += [*_convolution(channels, width), nn.AvgPool2d(2)]
             channels, width, side = width, min(2 * width, self.dimension), side // 2
         layers += [*_convolution(channels, self.dimension), nn.Flatten()]
@@ -64,38 +58,27 @@ class ClassifierNetwork(nn.Module):
 
 
 def _convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
-    return nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(_GROUPS, width), nn.SiLU()
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """The feature space of a trained network."""
-
-    network: ClassifierNetwork
-    device: str
-    name: str = "classifier"
-
-    @property
-    def dimension(self) -> int:
-        return self.network.dimension
-
-    @torch.no_grad()
-    def features(self, images: UInt8Images) -> FeatureVectors:
-        return self.network.features(moved(images, self.device))
+    return nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(4, width), nn.SiLU()
 
 
 def save(path: Path, network: ClassifierNetwork) -> None:
     """Write the weights to a safetensors file, with the sizes as metadata."""
     tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={_SIZES: json.dumps(network.sizes)})
+        save_file(tensors, temporary, metadata={"sizes": json.dumps(network.sizes)})
 
 
-def build(path: Path, device: str) -> Classifier:
+def build(path: Path, device: str) -> FeatureSpace:
     """Load the file that `save` wrote."""
     if not path.exists():
         raise OcmError(f"{path}: no such file; train the classifier first")
     with safe_open(path, "pt") as file, torch.device("meta"):
-        network = ClassifierNetwork(**json.loads(file.metadata()[_SIZES]))
+        network = ClassifierNetwork(**json.loads(file.metadata()["sizes"]))
     network.load_state_dict(load_file(path), assign=True)
-    return Classifier(network.to(device).eval().requires_grad_(False), device)
+    network.to(device).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def features(images: UInt8Images) -> FeatureVectors:
+        return network.features(moved(images, device))
+
+    return FeatureSpace("classifier", network, device, features)

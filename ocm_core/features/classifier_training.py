@@ -1,7 +1,4 @@
-"""Train the classifier of `features/classifier.py`, with the same loop as score networks.
-
-A module of its own, so that evaluating images does not import the training code.
-"""
+"""Train the classifier; a module of its own, so that evaluating images imports no training."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from ocm_core.features import UInt8Images
 from ocm_core.features.classifier import ClassifierNetwork
-from ocm_core.features.interface import UInt8Images
 from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import held_out_stream, seed_torch
@@ -27,18 +24,15 @@ from ocm_core.training.loop import fit
 from ocm_core.training.objective import Objective
 from ocm_core.training.state import TrainingState
 
-_HELD_OUT = 0.2
-_BATCH = 500
-
 ClassLabels = Int[Tensor, " n"]
 LabelledImages = tuple[UInt8Images, ClassLabels]
 
 
 class TrainedClassifier(NamedTuple):
-    """The result of training."""
+    """The network, its accuracy on the held-out fifth, and the state of its training."""
 
     network: ClassifierNetwork
-    accuracy: float  # on the held-out fifth
+    accuracy: float
     state: TrainingState
 
 
@@ -74,7 +68,7 @@ def train_classifier(
 ) -> TrainedClassifier:
     """Train on four fifths of the images, test on the rest; a later call resumes from `folder`."""
     order = held_out_stream(settings.seed).permutation(len(images))
-    held_out, fitted = np.split(order, [round(_HELD_OUT * len(order))])
+    held_out, fitted = np.split(order, [round(0.2 * len(order))])
     seed_torch(settings.seed)
     _, channels, side, _ = images.shape
     network = ClassifierNetwork(channels, side, int(labels.max()) + 1).to(device)
@@ -82,15 +76,8 @@ def train_classifier(
     state = fit(objective, settings, folder, device=device, progress=progress)
     state.use_average()
     network.eval().requires_grad_(False)
-    return TrainedClassifier(
-        network, accuracy(network, images[held_out], labels[held_out], device), state
-    )
-
-
-@torch.no_grad()
-def accuracy(
-    network: ClassifierNetwork, images: UInt8Images, labels: ClassLabels, device: str
-) -> float:
-    """Return the share of images whose label is predicted."""
-    predicted = [network(batch.to(device)).argmax(1).cpu() for batch in torch.split(images, _BATCH)]
-    return float((torch.cat(predicted) == labels).double().mean())
+    with torch.no_grad():
+        batches = torch.split(images[held_out], 500)
+        predicted = torch.cat([network(batch.to(device)).argmax(1).cpu() for batch in batches])
+    accuracy = float((predicted == labels[held_out]).double().mean())
+    return TrainedClassifier(network, accuracy, state)

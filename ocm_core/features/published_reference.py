@@ -1,8 +1,7 @@
 """The reference files of guided diffusion's evaluator: one .npz file per data set.
 
 `mu` and `sigma` are mean and covariance of Inception's features of the whole training set, `arr_0`
-is a batch of images for precision and recall. Inception itself resized the images, so features
-that are compared with these must be computed the same way.
+is a batch of images for precision and recall. Inception itself resized the images.
 """
 
 from __future__ import annotations
@@ -16,21 +15,20 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.features.interface import UInt8Images
+from ocm_core.features import UInt8Images
 from ocm_core.io.archives import Archive, locate, unpacked
 from ocm_core.io.members import copy_out, no_member, open_zip
 from ocm_core.io.reading import reading
 from ocm_core.metrics.frechet import Statistics
 
 IMAGES = "arr_0.npy"
-PAGE = "https://github.com/openai/guided-diffusion/tree/main/evaluations"
 REFERENCES = {
     "imagenet256": Archive(
         kind="references",
         file="VIRTUAL_imagenet256_labeled.npz",
         url="https://openaipublic.blob.core.windows.net/diffusion/jul-2021/ref_batches/imagenet/256"
         "/VIRTUAL_imagenet256_labeled.npz",
-        page=PAGE,
+        page="https://github.com/openai/guided-diffusion/tree/main/evaluations",
         terms="ImageNet's: non-commercial research and teaching",
     ),
 }
@@ -68,25 +66,21 @@ def reference_named(name: str) -> Archive:
 def open_reference(name: str, archives: Path) -> PublishedReference:
     """Open the file in `<archives>/references/`, downloaded if it is not there."""
     archive = locate(reference_named(name), archives)
-    folder = unpacked(archive, lambda target: _copy_images(archive.path, target))
-    images = _open(folder / IMAGES, archive.path)
-    provenance = {"file": archive.path.name, "sha256": archive.sha256}
-    return PublishedReference(Statistics.load(archive.path), images, provenance)
+    path = archive.path
 
+    def copy_images(target: Path) -> None:
+        with open_zip(path) as opened:
+            if IMAGES not in opened.namelist():
+                raise no_member(path, IMAGES)
+            copy_out(path, opened, IMAGES, target / IMAGES)
 
-def _copy_images(path: Path, target: Path) -> None:
-    with open_zip(path) as opened:
-        if IMAGES not in opened.namelist():
-            raise no_member(path, IMAGES)
-        copy_out(path, opened, IMAGES, target / IMAGES)
-
-
-def _open(file: Path, path: Path) -> ImageBatch:
+    folder = unpacked(archive, copy_images)
     with reading(path, f"a plain array in {IMAGES}", "is it the published file?"):
-        pixels = np.load(file, mmap_mode="r", allow_pickle=False)
+        pixels = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
         raise OcmError(
             f"{path}: expected {IMAGES} of uint8 and shape (n, height, width, 3), found"
             f" {pixels.dtype} and {pixels.shape}; is it the published file?"
         )
-    return ImageBatch(pixels)
+    provenance = {"file": path.name, "sha256": archive.sha256}
+    return PublishedReference(Statistics.load(path), ImageBatch(pixels), provenance)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ocm_core.checkpoints.diffusers_folder import digest_of, weight_files
@@ -22,59 +21,52 @@ from ocm_core.io.checksums import sha256_of
 from ocm_core.io.fetch import Lock, PublishedFile, fetched, redacted
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae, save_folder
 
-_HUB = "https://huggingface.co"
 VaeProvenance = dict[str, str | dict[str, str]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PublishedVae:
     """A published autoencoder: two files at a revision of a repository."""
 
     name: str
     repository: str
     revision: str
-    licence: str
     sha256: dict[str, str | None]  # by file; None where it is not published
+    licence: str = "MIT"
 
     @property
     def address(self) -> str:
         """The folder of the files."""
-        return f"{_HUB}/{self.repository}/resolve/{self.revision}"
+        return f"https://huggingface.co/{self.repository}/resolve/{self.revision}"
 
     @property
     def files(self) -> list[PublishedFile]:
         """Configuration and weights."""
-        page = f"{_HUB}/{self.repository}"
+        page = f"https://huggingface.co/{self.repository}"
         return [
             PublishedFile(file=file, page=page, url=f"{self.address}/{file}", sha256=sha256)
             for file, sha256 in self.sha256.items()
         ]
 
 
-VAES = MappingProxyType(
-    {
-        vae.name: vae
-        for vae in (
-            PublishedVae(
-                name="sd-vae-ft-ema",
-                repository="stabilityai/sd-vae-ft-ema",
-                revision="f04b2c4b98319346dad8c65879f680b1997b204a",
-                licence="MIT",
-                sha256={CONFIG: None, WEIGHTS: None},
-            ),
-            PublishedVae(
-                name="sd-vae-ft-mse",
-                repository="stabilityai/sd-vae-ft-mse",
-                revision="31f26fdeee1355a5c34592e401dd41e45d25a493",
-                licence="MIT",
-                sha256={
-                    CONFIG: "92d3dfb746fca211a2c9e019e285f8597412211728dce3c5bcf4eda0f2d62e7e",
-                    WEIGHTS: "a1d993488569e928462932c8c38a0760b874d166399b14414135bd9c42df5815",
-                },
-            ),
-        )
-    }
+_ALL = (
+    PublishedVae(
+        name="sd-vae-ft-ema",
+        repository="stabilityai/sd-vae-ft-ema",
+        revision="f04b2c4b98319346dad8c65879f680b1997b204a",
+        sha256={CONFIG: None, WEIGHTS: None},
+    ),
+    PublishedVae(
+        name="sd-vae-ft-mse",
+        repository="stabilityai/sd-vae-ft-mse",
+        revision="31f26fdeee1355a5c34592e401dd41e45d25a493",
+        sha256={
+            CONFIG: "92d3dfb746fca211a2c9e019e285f8597412211728dce3c5bcf4eda0f2d62e7e",
+            WEIGHTS: "a1d993488569e928462932c8c38a0760b874d166399b14414135bd9c42df5815",
+        },
+    ),
 )
+VAES = {vae.name: vae for vae in _ALL}
 
 
 def vae_named(name: str) -> PublishedVae:
@@ -104,7 +96,13 @@ def fetch_vae(
             path = folder / source.file
             opened = fetched(source, path, lock, f"{address}/{source.file}")
             sha256[source.file] = files.enter_context(opened).sha256
-        _check_config(Vae.load(folder), expected, folder / CONFIG)
+        config = json.loads(json.dumps(dict(Vae.load(folder).model.config)))
+        for key, value in expected.items():
+            if config.get(key) != value:
+                raise OcmError(
+                    f"{folder / CONFIG}: {key} is {config.get(key)}, and the experiment expects "
+                    f"{value}; make its parameters those of the published autoencoder"
+                )
     for file in sha256:
         with replacing(target / file) as temporary:
             shutil.copyfile(folder / file, temporary)
@@ -131,13 +129,3 @@ def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
     save_folder(vae.model, target, vae.scaling_factor)
     sha256 = {file.name: sha256_of(file) for file in files}
     return {"autoencoder": Path(folder).name, "url": folder, "sha256": sha256}
-
-
-def _check_config(vae: Vae, expected: Mapping[str, Any], path: Path) -> None:
-    config = json.loads(json.dumps(dict(vae.model.config)))
-    for key, value in expected.items():
-        if config.get(key) != value:
-            raise OcmError(
-                f"{path}: {key} is {config.get(key)}, and the experiment expects {value}; make its "
-                "parameters those of the published autoencoder"
-            )

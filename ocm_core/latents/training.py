@@ -13,7 +13,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from torch import nn
 
 from ocm_core.diffusion.gaussian import sum_dims
-from ocm_core.latents.vae import downsampling
+from ocm_core.latents.vae import Vae
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items
@@ -35,11 +35,9 @@ class VaeFitting(Objective[ImagesAndNoise]):
         return {"vae": self.model}
 
     def draw(self, rng: BatchRng) -> ImagesAndNoise:
-        images = self.items.batch(rng)[0]
-        side = downsampling(self.model.config)
-        _, height, width = images.shape[1:]
-        shape = (self.model.config["latent_channels"], height // side, width // side)
-        return images, rng.normals(shape)
+        images, vae = self.items.batch(rng)[0], Vae(self.model)
+        height, width = (side // vae.downsampling for side in images.shape[2:])
+        return images, rng.normals((vae.channels, height, width))
 
     def losses_on(self, drawn: ImagesAndNoise) -> dict[str, PerSample]:
         images, noise = drawn

@@ -1,4 +1,4 @@
-"""diffusers' `AutoencoderKL` as a map between images and scaled latents.
+"""diffusers' `AutoencoderKL` as a map between images and scaled latents, and its folder.
 
 With mean m and standard deviation s of the posterior, latents are (m - shift) · scale with standard
 deviation s · scale, so that the data of the diffusion model have about unit variance.
@@ -7,16 +7,18 @@ deviation s · scale, so that the data of the diffusion model have about unit va
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-from jaxtyping import Float32
+from jaxtyping import Float32, UInt8
+from numpy import ndarray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -26,18 +28,21 @@ from ocm_core.io.reading import read_json_object, reading
 from ocm_core.networks.config import check_diffusers_sizes
 from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_finite
 from ocm_core.precision import set_precision
+from ocm_core.prefetch import moved, pinned
+from ocm_core.rng.streams import Stream, stream
+
+if TYPE_CHECKING:
+    from ocm_core.store.layout import DType
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 CLASS = "AutoencoderKL"
-_FOLDER_EXPECTED = "no such file; expected a folder in diffusers' format"
-_NORMALISING = ("latents_mean", "latents_std")
 _BLOCKS = {"down_block_types": "DownEncoderBlock2D", "up_block_types": "UpDecoderBlock2D"}
 # how diffusers named the layers of the attention block when the first autoencoders were published
-_FORMER_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+_NOW = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+_FORMER = re.compile(rf"(?<=\.mid_block\.attentions\.0\.)({'|'.join(_NOW)})(?=\.)")
 
 VaeImages = Float32[Tensor, "n c h w"]  # in [-1, 1]
 VaeLatents = Float32[Tensor, "n d h/f w/f"]
-VaePrecision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -45,17 +50,25 @@ class Vae:
     """A trained autoencoder."""
 
     model: AutoencoderKL
-    precision: VaePrecision = "float32"
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", precision: VaePrecision = "float32") -> Vae:
+    def load(cls, folder: Path, device: str = "cpu") -> Vae:
         """Load a folder that holds exactly the tensors that its configuration asks for.
 
         The weights stay memory-mapped on the CPU. On a GPU the model runs in TF32, until another
         precision is asked for.
         """
         set_precision()
-        config, weights = _read_config(folder / CONFIG), _read_weights(folder / WEIGHTS)
+        for file in (folder / CONFIG, folder / WEIGHTS):
+            if not file.exists():
+                raise OcmError(
+                    f"{file}: no such file; expected a folder in diffusers' format with weights in "
+                    "safetensors: a pickle (.bin) may run anything when it is opened"
+                )
+        config = read_json_object(folder / CONFIG, "get it again")
+        with reading(folder / WEIGHTS, "a whole safetensors file", "get it again"):
+            tensors = load_file(folder / WEIGHTS)
+        weights = {_FORMER.sub(lambda m: _NOW[m[0]], k): t.float() for k, t in tensors.items()}
         with torch.device("meta"):
             model = new_autoencoder(config, str(folder / CONFIG))
         refuse_larger(model, folder)
@@ -65,7 +78,7 @@ class Vae:
         except OcmError as error:
             raise OcmError(f"{folder / WEIGHTS}: {error}") from None
         model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
-        return cls(model.eval().requires_grad_(False), precision)
+        return cls(model.eval().requires_grad_(False))
 
     @property
     def scaling_factor(self) -> float:
@@ -77,7 +90,8 @@ class Vae:
 
     @property
     def downsampling(self) -> int:
-        return downsampling(self.model.config)
+        """Return the side of an image over that of its latents: all levels but one halve it."""
+        return int(2 ** (len(self.model.config["block_out_channels"]) - 1))
 
     @property
     def channels(self) -> int:
@@ -87,8 +101,7 @@ class Vae:
     def encode(self, images: VaeImages) -> tuple[VaeLatents, VaeLatents]:
         """Return mean and standard deviation of the posterior, scaled."""
         self._check(images, int(self.model.config["in_channels"]), self.downsampling)
-        with self._autocast():
-            (posterior,) = self.model.encode(images.to(self.model.device), return_dict=False)
+        (posterior,) = self.model.encode(images.to(self.model.device), return_dict=False)
         mean, std = posterior.mean.float(), posterior.std.float()
         return (mean - self.shift_factor) * self.scaling_factor, std * self.scaling_factor
 
@@ -97,14 +110,8 @@ class Vae:
         """Return images that are not clipped: some values lie a little outside [-1, 1]."""
         self._check(latents, self.channels, 1)
         z = latents.to(self.model.device) / self.scaling_factor + self.shift_factor
-        with self._autocast():
-            images: Tensor = self.model.decode(z, return_dict=False)[0]
+        images: Tensor = self.model.decode(z, return_dict=False)[0]
         return images.float()
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
 
     @staticmethod
     def _check(values: Tensor, channels: int, multiple: int) -> None:
@@ -114,6 +121,58 @@ class Vae:
                 f"shape {tuple(values.shape)}: expected (n, {channels}, h, w) with h and w "
                 f"divisible by {multiple}"
             )
+
+
+@dataclass(frozen=True)
+class LatentEncoding:
+    """How the stage `encode` stores images, scaled.
+
+    `mean` stores the mean of the posterior; `sample` one sample, whose noise depends on seed and
+    index only; `keep` mean and standard deviation, so that training draws a new sample each time.
+    """
+
+    vae: Vae
+    image_levels: int  # grey levels of the images
+    posterior: Literal["mean", "sample", "keep"]
+    seed: int  # of `sample`
+    batch_size: int
+    provenance: Mapping[str, Any]
+    dtype: DType = "float32"
+    levels: None = None  # a latent has no grey levels
+
+    @property
+    def spread(self) -> bool:
+        return self.posterior == "keep"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "scaling_factor": self.vae.scaling_factor,
+            "shift_factor": self.vae.shift_factor,
+            "posterior": self.posterior,
+            "provenance": dict(self.provenance),
+        }
+
+    def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
+        """Return the arrays to store; `rows` are the indices of the images in their split."""
+        parts = zip(*self._batches(images), strict=True)
+        mean, std = (torch.cat(part).cpu().numpy() for part in parts)
+        if self.posterior == "sample":
+            for place, row in enumerate(rows):
+                source = stream(Stream.STORE_ITEM, self.seed, row)
+                noise = source.standard_normal(mean.shape[1:], dtype=np.float32)
+                mean[place] += std[place] * noise
+        return {"x": mean, "std": std} if self.spread else {"x": mean}
+
+    def _batches(
+        self, images: UInt8[ndarray, "n c h w"]
+    ) -> Iterator[tuple[VaeLatents, VaeLatents]]:
+        """Encode on the device; grey levels travel as they are stored and are scaled there."""
+        device = self.vae.model.device
+        for start in range(0, len(images), self.batch_size):
+            stored = torch.tensor(images[start : start + self.batch_size])
+            levels = moved(pinned(stored, device), device).float()
+            yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)
 
 
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
@@ -127,7 +186,15 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
     check_diffusers_sizes(config, where)
     arguments = {key: value for key, value in config.items() if not key.startswith("_")}
-    _check_keys(arguments, where)
+    valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
+    for key, value in arguments.items():
+        if key not in valid:
+            raise OcmError(f"{where}: {unknown(key, valid)}")
+        if key in ("latents_mean", "latents_std") and value is not None:
+            raise OcmError(
+                f"{where}: {key} is set; expected one scaling factor for all channels "
+                "(scaling_factor, shift_factor)"
+            )
     levels = len(arguments.get("block_out_channels", [None]))
     for key, block in _BLOCKS.items():
         types = arguments.setdefault(key, [block] * levels)
@@ -138,11 +205,6 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
     return model
 
 
-def downsampling(config: Mapping[str, Any]) -> int:
-    """Return the side of an image over that of its latents: every level but the last halves it."""
-    return int(2 ** (len(config["block_out_channels"]) - 1))
-
-
 def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> None:
     """Write the format that `Vae.load` and diffusers read; the same weights give the same bytes."""
     arguments = {key: value for key, value in model.config.items() if not key.startswith("_")}
@@ -151,43 +213,3 @@ def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> No
     tensors = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:
         save_file(tensors, temporary)
-
-
-def _check_keys(arguments: Mapping[str, Any], where: str) -> None:
-    valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
-    for key, value in arguments.items():
-        if key not in valid:
-            raise OcmError(f"{where}: {unknown(key, valid)}")
-        if key in _NORMALISING and value is not None:
-            raise OcmError(
-                f"{where}: {key} is set; expected one scaling factor for all channels "
-                "(scaling_factor, shift_factor)"
-            )
-
-
-def _read_config(file: Path) -> Mapping[str, Any]:
-    if not file.exists():
-        raise OcmError(f"{file}: {_FOLDER_EXPECTED}")
-    return read_json_object(file, "get it again")
-
-
-def _read_weights(file: Path) -> dict[str, Tensor]:
-    pickled = file.with_suffix(".bin")
-    if not file.exists() and pickled.exists():
-        raise OcmError(
-            f"{pickled}: a pickle, which may run anything when it is opened; get {file.name} "
-            "instead, which the authors publish beside it"
-        )
-    if not file.exists():
-        raise OcmError(f"{file}: {_FOLDER_EXPECTED}")
-    with reading(file, "a whole safetensors file", "get it again"):
-        tensors = load_file(file)
-    return {_present_name(key): tensor.float() for key, tensor in tensors.items()}
-
-
-def _present_name(key: str) -> str:
-    head, _, rest = key.partition(".mid_block.attentions.0.")
-    layer, _, parameter = rest.rpartition(".")
-    if layer not in _FORMER_NAMES:
-        return key
-    return f"{head}.mid_block.attentions.0.{_FORMER_NAMES[layer]}.{parameter}"

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ocm_core.prefetch import in_background, moved, new_host_tensor
+from ocm_core.prefetch import in_background, moved
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
 
@@ -145,7 +145,8 @@ class _Blocks:
     def _draw(self, steps: int, used_up: Tensor | None) -> Float[Tensor, "steps batch *dims"]:
         """`used_up` is let go here: to give much memory back takes milliseconds."""
         del used_up
-        block = new_host_tensor((steps, *self.shape), self.device)
+        pinned = torch.device(self.device).type == "cuda"
+        block = torch.empty(steps, *self.shape, pin_memory=pinned)
         rows = block.numpy().reshape(steps, self.shape[0], -1).swapaxes(0, 1)
         for row, source in zip(rows, self._sources, strict=True):
             row[:] = self.values(source, row.shape)

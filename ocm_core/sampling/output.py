@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from ocm_core.errors import OcmError
-from ocm_core.image_grid import save_grid
 from ocm_core.io.checksums import remove_records
 from ocm_core.sampling.request import SampleGenerator
 from ocm_core.stages._images import SampleImages
@@ -24,6 +23,7 @@ from ocm_core.stages.sample import CellSamples
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
+from ocm_core.text import save_grid
 
 SHOWN = 256  # most images in the grid
 SIDE = 64  # pixels to which the side of a small image is enlarged

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ocm_core.latents.encoding import LatentEncoding
-from ocm_core.latents.vae import Vae
+from ocm_core.latents.vae import LatentEncoding, Vae
 from ocm_core.schema.block import require
 from ocm_core.stages.fetch_vae import FetchedVae
 from ocm_core.stages.vae import TrainedVae

@@ -20,7 +20,7 @@ from ocm_core.stages.sample import Samples
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from ocm_core.features.interface import FeatureSpace, ImageSet
+    from ocm_core.features import FeatureSpace, ImageSet
     from ocm_core.metrics.frechet import Statistics
     from ocm_core.metrics.precision_recall import Manifold
     from ocm_core.pipeline.job import Job
@@ -155,7 +155,7 @@ class MeasuredSpace:
 
     def measure(self, images: ImageSet, blocks: int | None) -> Iterator[tuple[str, str, float]]:
         """Yield (measure, block left out, value); the whole set first."""
-        from ocm_core.features.interface import extract
+        from ocm_core.features import extract
         from ocm_core.metrics.frechet import frechet_distance
         from ocm_core.metrics.jackknife import MEASURES, left_out
         from ocm_core.metrics.kernel_distance import kernel_distance

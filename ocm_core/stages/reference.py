@@ -23,7 +23,7 @@ from ocm_core.stages.fetch_reference import FetchedReference, has_published_refe
 if TYPE_CHECKING:
     import numpy as np
 
-    from ocm_core.features.interface import (
+    from ocm_core.features import (
         FeatureSpace,
         FeatureVectors,
         ImageSet,
@@ -176,7 +176,7 @@ def _reference_set(job: Job) -> ReferenceSet:
 
 
 def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[FeatureVectors]:
-    from ocm_core.features.interface import feature_batches
+    from ocm_core.features import feature_batches
 
     size = require(job.experiment.features).batch_size
     return feature_batches(

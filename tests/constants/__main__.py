@@ -16,18 +16,18 @@ COPIED = ("ocm_core", "tests", "params", "docs", "reports", "README.md", "pyproj
 
 
 def main(wanted: str = "") -> int:
-    chosen = [change for change in CHANGES if wanted in change.file]
+    unnoticed = 0
     with TemporaryDirectory() as folder:
-        copy = _copied(Path(folder))
-        unnoticed = [change for change in chosen if not _said(change, _noticed(copy, change))]
+        for name in COPIED:
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, Path(folder, name))
+        for change in (change for change in CHANGES if wanted in change.file):
+            noticed = _noticed(Path(folder), change)
+            state = "noticed" if noticed else "NOT NOTICED"
+            told = f"{change.file}: {change.before} → {change.after} ({change.tests})"
+            print(f"{state}: {told}", flush=True)
+            unnoticed += not noticed
     return 1 if unnoticed else 0
-
-
-def _copied(root: Path) -> Path:
-    for name in COPIED:
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
-    return root
 
 
 def _noticed(root: Path, change: Change) -> bool:
@@ -38,22 +38,13 @@ def _noticed(root: Path, change: Change) -> bool:
     file.write_text(text.replace(change.before, change.after))
     try:
         command = [sys.executable, "-m", "pytest", "-x", "-q", *change.tests.split(" ", 2)]
-        done = subprocess.run(command, cwd=root, capture_output=True, env=_environment(root))
+        environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=root, capture_output=True, env=environment)
     finally:
         file.write_text(text)
     if done.returncode not in (0, 1):  # 5: no tests; others: pytest itself
         raise SystemExit(f"{' '.join(command)}\n{done.stdout.decode()}")
     return done.returncode == 1
-
-
-def _environment(root: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _said(change: Change, noticed: bool) -> bool:
-    state = "noticed" if noticed else "NOT NOTICED"
-    print(f"{state}: {change.file}: {change.before} → {change.after} ({change.tests})", flush=True)
-    return noticed
 
 
 if __name__ == "__main__":

@@ -133,19 +133,6 @@ def test_every_concept_is_defined_once() -> None:
     assert set(CONCEPTS) <= set(defined)
 
 
-@pytest.mark.parametrize("page", [TOUR, MATHEMATICS], ids=["tour", "mathematics"])
-def test_every_file_that_is_named_exists(page: str) -> None:
-    named = re.findall(r"`((?:[\w]+/)+[\w]+\.(?:py|yaml|smk))`", page)
-    assert len(named) > 8
-    assert [name for name in named if not any((at / name).exists() for at in (ROOT, PACKAGE))] == []
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
-def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
 def test_the_mathematics_names_every_choice() -> None:
     rules = get_args(get_args(TimestepsParams)[0])
     names = [rule.model_fields["kind"].default for rule in rules]

@@ -174,25 +174,15 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_transformer_is_guided(tmp_path: Path) -> None:
-    own, trained = tiny_dit(), DDPMScheduler()
-    denoiser = api.wrap(own, trained)
-    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", "beta_tilde", scheduler=trained)
-    label = torch.tensor([0, 3])
-    draw = (SampleNoise(0, range(2), (4, 8, 8)), 4, 2.0, label)
-    ours = api.sample(
-        denoiser, (4, 8, 8), "beta_tilde", steps=4, count=2, guidance=2.0, labels=label
-    )
-    torch.testing.assert_close(opened(folder).draw(*draw), ours, atol=1e-5, rtol=0)
-
-
-def test_a_learned_variance_is_exported_without_a_head(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "scale"), [("beta_tilde", 2.0), ("iddpm", 1.0)])
+def test_a_transformer_has_guidance_and_a_learned_variance(
+    method: str, scale: float, tmp_path: Path
+) -> None:
     own, trained = tiny_dit(), DDPMScheduler(**SHORT)
-    denoiser, shape = api.wrap(own, trained), (4, 8, 8)
-    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", "iddpm", scheduler=trained)
-    label = torch.tensor([0, 3])
-    ours = api.sample(denoiser, shape, "iddpm", steps=4, count=2, labels=label)
-    theirs = opened(folder).draw(SampleNoise(0, range(2), shape), 4, label=label)
+    denoiser, shape, label = api.wrap(own, trained), (4, 8, 8), torch.tensor([0, 3])
+    folder = api.save_pipeline(denoiser, own, tmp_path / "dit", method, scheduler=trained)
+    ours = api.sample(denoiser, shape, method, steps=4, count=2, guidance=scale, labels=label)
+    theirs = opened(folder).draw(SampleNoise(0, range(2), shape), 4, scale, label)
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from re import fullmatch
 import pytest
 
 from ocm_core.errors import OcmError
+from ocm_core.io.checksums import sha256_of
 from ocm_core.io.fetch import Lock
 from ocm_core.latents.fetching import VAES, PublishedVae, fetch_vae, vae_named
 from ocm_core.latents.vae import CONFIG, WEIGHTS, Vae
@@ -57,34 +57,20 @@ def test_both_files_are_fetched_checked_and_recorded(
     assert names(tmp_path / "checkpoints" / "some") == names(tmp_path / "artifact") == FILES
     found, expected = Vae.load(tmp_path / "artifact"), Vae(tiny().requires_grad_(False))
     assert found.encode(images())[0].equal(expected.encode(images())[0])
-    digests = {
-        file: hashlib.sha256((tmp_path / "artifact" / file).read_bytes()).hexdigest()
-        for file in FILES
-    }
+    digests = {file: sha256_of(tmp_path / "artifact" / file) for file in FILES}
     assert provenance["sha256"] == digests and provenance["revision"] == SOME.revision
-    recorded = json.loads(lock.path.read_text())
-    assert {key: entry["sha256"] for key, entry in recorded.items()} == {
-        f"some/{file}": digest for file, digest in digests.items()
-    }
+    recorded = {key: entry["sha256"] for key, entry in json.loads(lock.path.read_text()).items()}
+    assert recorded == {f"some/{file}": digest for file, digest in digests.items()}
     assert fetch(tmp_path, lock, str(provenance["url"])) == provenance
 
 
-def overwrite(content: bytes, file: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        (folder / file).write_bytes(content)
-
-    return change
+def overwrite(content: bytes, file: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / file).write_bytes(content)
 
 
 REFUSALS = [
-    (
-        overwrite(b"  <!doctype html>", WEIGHTS),
-        f"{WEIGHTS}: .* found a web page",
-    ),
-    (
-        overwrite(b"<html>", CONFIG),
-        f"{CONFIG}: .* found a web page",
-    ),
+    (overwrite(b"  <!doctype html>", WEIGHTS), f"{WEIGHTS}: .* found a web page"),
+    (overwrite(b"<html>", CONFIG), f"{CONFIG}: .* found a web page"),
     (truncate, "expected a whole safetensors file"),
     (overwrite(b"", WEIGHTS), "expected a whole safetensors file"),
     (drop, "missing: encoder.conv_in.bias"),
@@ -97,7 +83,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("damage", "message"), REFUSALS)
 def test_a_wrong_download_is_refused_and_nothing_is_left_behind(
-    damage: Callable[[Path], None], message: str, tmp_path: Path, published: Path, lock: Lock
+    damage: Callable[[Path], object], message: str, tmp_path: Path, published: Path, lock: Lock
 ) -> None:
     damage(published)
     with pytest.raises(OcmError, match=message):
@@ -118,27 +104,14 @@ def test_a_wrong_file_that_was_put_there_by_hand_is_refused_and_stays(
     assert names(tmp_path / "artifact") == []
 
 
-def test_a_file_that_has_changed_since_it_was_recorded_is_refused(
-    tmp_path: Path, published: Path, lock: Lock
-) -> None:
+def test_digests_are_compared(tmp_path: Path, published: Path, lock: Lock) -> None:
     fetch(tmp_path / "first", lock, published.as_uri())
     saved(published, seed=1)
     with pytest.raises(OcmError, match=r"expected sha256 \w+ .* as recorded in"):
         fetch(tmp_path / "second", lock, published.as_uri())
-    assert names(tmp_path / "second" / "checkpoints" / "some") == []
-
-
-def test_a_digest_that_is_published_is_compared(
-    tmp_path: Path, published: Path, lock: Lock
-) -> None:
     strict = replace(SOME, sha256={CONFIG: None, WEIGHTS: "0" * 64})
     with pytest.raises(OcmError, match=f"{WEIGHTS}: expected sha256 0+, found"):
-        fetch(tmp_path, lock, published.as_uri(), strict)
-
-
-def test_an_address_that_does_not_answer_says_what_to_do(tmp_path: Path, lock: Lock) -> None:
-    with pytest.raises(OcmError, match=r"fetch it by hand from .*/resolve/f04b2c4b.*/config.json"):
-        fetch(tmp_path, lock, (tmp_path / "nowhere").as_uri())
+        fetch(tmp_path, Lock(tmp_path / "other.json"), published.as_uri(), strict)
 
 
 @pytest.mark.parametrize("vae", VAES.values(), ids=lambda vae: vae.name)
@@ -146,8 +119,5 @@ def test_entries_are_pinned(vae: PublishedVae) -> None:
     assert fullmatch(r"[0-9a-f]{40}", vae.revision)
     assert vae.address.startswith(f"https://huggingface.co/stabilityai/{vae.name}/resolve/")
     assert set(vae.sha256) == set(FILES)
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(OcmError, match="'sd-vae-ft-mso' is unknown; did you mean 'sd-vae-ft-mse'"):
-        vae_named("sd-vae-ft-mso")
+    with pytest.raises(OcmError, match=f"'{vae.name}s' is unknown; did you mean '{vae.name}'"):
+        vae_named(f"{vae.name}s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,20 +26,18 @@ def shapes(count: int) -> Tensor:
     return x
 
 
-def settings(**changes: Any) -> OptimiserParams:
-    values = {
-        "iterations": 40,
-        "batch_size": 8,
-        "accumulate": 1,
-        "learning_rate": 3e-3,
-        "decay": "cosine",
-        "weight_decay": 0.0,
-        "ema": 0.9,
-        "precision": "float32",
-        "seed": 0,
-        "checkpoint_every": 15,
-    }
-    return OptimiserParams(**{**values, **changes})
+SETTINGS = OptimiserParams(
+    iterations=40,
+    batch_size=8,
+    accumulate=1,
+    learning_rate=3e-3,
+    decay="cosine",
+    weight_decay=0.0,
+    ema=0.9,
+    precision="float32",
+    seed=0,
+    checkpoint_every=15,
+)
 
 
 def fitting(kl_weight: float = 1e-3) -> VaeFitting:
@@ -67,12 +64,9 @@ def test_training_reconstructs_and_resumes_to_the_same_bytes(tmp_path: Path) -> 
     def trained(folder: Path, stop: int | None) -> dict[str, Tensor]:
         torch.manual_seed(1)
         if stop:
-            steps = settings()
-            objective = fitting()
-            fit(objective, steps, folder, progress=lambda r: (i for i in r if i < stop))
+            fit(fitting(), SETTINGS, folder, progress=lambda r: (i for i in r if i < stop))
         objective = fitting()
-        state = fit(objective, settings(), folder)
-        state.use_average()
+        fit(objective, SETTINGS, folder).use_average()
         return {key: value.clone() for key, value in objective.model.state_dict().items()}
 
     whole = trained(tmp_path / "whole", None)

@@ -40,7 +40,8 @@ def test_encoding_and_decoding_equal_diffusers_own(tmp_path: Path, changes: dict
     assert torch.equal(std, posterior.std * scale)
     assert torch.equal(vae.decode(mean), reference.decode(mean / scale + shift).sample)
     assert mean.shape == (2, vae.channels, 16 // vae.downsampling, 16 // vae.downsampling)
-    assert vae.scaling_factor == 0.25
+    assert vae.scaling_factor == 0.25 and not vae.model.training
+    assert not any(parameter.requires_grad for parameter in vae.model.parameters())
 
 
 def test_what_is_saved_is_read_by_diffusers_and_by_us_and_has_the_same_bytes(
@@ -71,47 +72,27 @@ def test_the_names_of_the_first_published_files_are_understood(tmp_path: Path) -
     assert torch.equal(found.encode(images())[0], expected.encode(images())[0])
 
 
-def test_bfloat16_is_close_and_gives_float32(tmp_path: Path) -> None:
-    saved(tmp_path)
-    exact, low = Vae.load(tmp_path), Vae.load(tmp_path, precision="bfloat16")
-    mean, std = low.encode(images())
-    assert mean.dtype == std.dtype == low.decode(mean).dtype == torch.float32
-    assert not torch.equal(mean, exact.encode(images())[0])
-    torch.testing.assert_close(mean, exact.encode(images())[0], atol=0.02, rtol=0.05)
+def edited(
+    change: Callable[[dict[str, torch.Tensor]], object],
+) -> Callable[[Path], None]:
+    """Change the weights of a folder."""
+
+    def change_file(folder: Path) -> None:
+        tensors = load_file(folder / WEIGHTS)
+        change(tensors)
+        save_file(tensors, folder / WEIGHTS)
+
+    return change_file
 
 
-def test_the_network_is_frozen(tmp_path: Path) -> None:
-    saved(tmp_path)
-    vae = Vae.load(tmp_path)
-    assert not vae.model.training
-    assert not any(parameter.requires_grad for parameter in vae.model.parameters())
-
-
-def drop(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    del tensors["encoder.conv_in.bias"]
-    save_file(tensors, folder / WEIGHTS)
-
-
-def reshape(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    tensors["quant_conv.bias"] = tensors["quant_conv.bias"][:3].clone()
-    save_file(tensors, folder / WEIGHTS)
-
-
-def poison(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    tensors["quant_conv.bias"][1] = torch.nan
-    save_file(tensors, folder / WEIGHTS)
+BIAS = "quant_conv.bias"
+drop = edited(lambda tensors: tensors.pop("encoder.conv_in.bias"))
+reshape = edited(lambda tensors: tensors.update({BIAS: tensors[BIAS][:3].clone()}))
+poison = edited(lambda tensors: tensors[BIAS][1].fill_(torch.nan))
 
 
 def truncate(folder: Path) -> None:
-    content = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(content[:-100])
-
-
-def pickle_only(folder: Path) -> None:
-    (folder / WEIGHTS).rename((folder / WEIGHTS).with_suffix(".bin"))
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
 
 
 def configured(**changes: Any) -> Callable[[Path], None]:
@@ -128,13 +109,9 @@ def configured(**changes: Any) -> Callable[[Path], None]:
         (drop, f"{WEIGHTS}.*missing: encoder.conv_in.bias"),
         (reshape, f"{WEIGHTS}.*misshapen: quant_conv.bias .3,. instead of .8,."),
         (truncate, f"{WEIGHTS}: expected a whole safetensors file"),
-        (pickle_only, "diffusion_pytorch_model.bin: a pickle, which may run anything"),
-        (lambda folder: (folder / WEIGHTS).unlink(), f"{WEIGHTS}: no such file"),
+        (lambda folder: (folder / WEIGHTS).unlink(), rf"{WEIGHTS}: no such file; .* pickle \(.bin"),
         (lambda folder: (folder / CONFIG_FILE).unlink(), f"{CONFIG_FILE}: no such file"),
-        (
-            lambda folder: (folder / CONFIG_FILE).write_text("<html>"),
-            "expected a JSON object",
-        ),
+        (lambda folder: (folder / CONFIG_FILE).write_text("<html>"), "expected a JSON object"),
         (lambda folder: (folder / CONFIG_FILE).write_text("[]"), "expected a JSON object"),
         (configured(latent_chanels=4), "latent_chanels' is unknown; did you mean 'latent_channels"),
         (configured(latents_mean=[0.0] * 4), "latents_mean is set"),

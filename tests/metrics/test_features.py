@@ -14,11 +14,17 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-from ocm_core.features import classifier, efficientnet_lite0, inception
-from ocm_core.features.classifier import Classifier, ClassifierNetwork
+from ocm_core.features import (
+    FeatureSpace,
+    classifier,
+    efficientnet_lite0,
+    extract,
+    feature_batches,
+    inception,
+    resized,
+)
+from ocm_core.features.classifier import ClassifierNetwork
 from ocm_core.features.classifier_training import TrainedClassifier, train_classifier
-from ocm_core.features.efficientnet_lite0 import EfficientNetLite0
-from ocm_core.features.interface import extract, feature_batches, resized
 from ocm_core.io.fetch import Lock
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.pipeline.sources import closure
@@ -36,7 +42,6 @@ class Brightness(NamedTuple):
     """A space of one dimension."""
 
     name: str = "brightness"
-    dimension: int = 1
     device: str = "cpu"
 
     def features(self, images: Tensor) -> Tensor:
@@ -85,12 +90,12 @@ def test_resized_images_are_channels_last(count: int, channels: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def efficientnet() -> EfficientNetLite0:
+def efficientnet() -> FeatureSpace:
     return efficientnet_lite0.build("cpu")
 
 
 def test_efficientnet_sees_what_it_was_trained_on(
-    efficientnet: EfficientNetLite0, monkeypatch: pytest.MonkeyPatch
+    efficientnet: FeatureSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Tensor] = []
 
@@ -106,16 +111,16 @@ def test_efficientnet_sees_what_it_was_trained_on(
 
 
 def test_efficientnet_features_are_what_its_last_layer_reads(
-    efficientnet: EfficientNetLite0,
+    efficientnet: FeatureSpace,
 ) -> None:
     found = efficientnet.features(images(3))
-    assert found.shape == (3, efficientnet.dimension) and found.dtype == torch.float32
+    assert found.shape == (3, 1280) and found.dtype == torch.float32
     x = (resized(images(3), 224) - 127) / 128
     torch.testing.assert_close(efficientnet.network._fc(found), efficientnet.network(x))
     torch.testing.assert_close(extract(efficientnet, images(3), 1), found, rtol=1e-4, atol=1e-4)
 
 
-def test_efficientnet_has_imagenet_in_it(efficientnet: EfficientNetLite0) -> None:
+def test_efficientnet_has_imagenet_in_it(efficientnet: FeatureSpace) -> None:
     """A yellow disc on black is a ping-pong ball, class 722."""
     y, x = np.mgrid[-1:1:64j, -1:1:64j]
     disc = (x**2 + y**2 < 0.5) * np.array([250, 180, 20])[None, :, None, None]
@@ -141,7 +146,7 @@ def lock(tmp_path: Path) -> Lock:
 def test_inception_is_clean_fids(inside: bool, folder: Path) -> None:
     space = inception.build(folder, "cpu", resize_inside=inside)
     features = extract(space, images(4, side=40), 3)
-    assert features.shape == (4, space.dimension)
+    assert features.shape == (4, 2048)
     assert space.name == ("inception (its own resizing)" if inside else "inception")
     expected = arrays("clean_fid")["inception_resizing_inside" if inside else "inception"]
     np.testing.assert_allclose(features[:, ::64], expected, rtol=1e-5, atol=1e-6)
@@ -238,7 +243,7 @@ def test_the_classifier_tells_digits_apart(trained: TrainedClassifier) -> None:
 
 
 def test_distances_in_its_space_order_sets_as_they_should(trained: TrainedClassifier) -> None:
-    space = Classifier(trained.network, "cpu")
+    space = FeatureSpace("classifier", trained.network, "cpu", trained.network.features)
     found, labels = extract(space, digits()[0], 500), digits()[1]
     assert found.shape == (1797, 64)
     half = Statistics.of(found[::2])

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from ocm_core.cells import cells, cells_of, parts
+from ocm_core.cells import cells, parts
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import active_names, compose, experiment_names
 from ocm_core.pipeline import sources
@@ -141,8 +141,6 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
         graph.find("heads", "traind")
     with pytest.raises(OcmError, match="toy_mog9 has no stage 'vae'"):
         graph.find("vae", "all")
-    with pytest.raises(OcmError, match=r"sample/nowhere: .* sample\.split gives"):
-        cells_of(graph.experiment, "nowhere")
 
 
 def test_every_stage_says_what_it_is_and_in_one_line() -> None:

@@ -16,15 +16,15 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.features.classifier import Classifier, ClassifierNetwork
-from ocm_core.latents.encoding import LatentEncoding
-from ocm_core.latents.vae import Vae, new_autoencoder
+from ocm_core.features.classifier import ClassifierNetwork
+from ocm_core.latents.vae import LatentEncoding, Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.kernel_distance import squared_discrepancy
 from ocm_core.metrics.precision_recall import Manifold, Sweep, _inside, _radii
 from ocm_core.networks import build
 from ocm_core.params.compose import compose
+from ocm_core.prefetch import moved
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
@@ -160,9 +160,10 @@ def test_encoding_and_decoding_at_full_size() -> None:
 
 def test_features() -> None:
     with torch.device(META):
-        space = Classifier(ClassifierNetwork(3, 32, 10), "meta")
+        network = ClassifierNetwork(3, 32, 10)
     with Synchronisations() as waits:
-        assert space.features(torch.zeros(5, 3, 32, 32, dtype=torch.uint8)).shape == (5, 64)
+        images = moved(torch.zeros(5, 3, 32, 32, dtype=torch.uint8), META)
+        assert network.features(images).shape == (5, 64)
     assert waits.found == []
 
 

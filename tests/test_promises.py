@@ -56,7 +56,7 @@ def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
     duels = {duel.nfe: duel for duel in frontier.duels()}
     recalls = {duel.nfe: duel for duel in found.frontiers["recall", found.guidance].duels()}
     for nfe in BUDGETS:
-        solver = frontier.columns[nfe].mean(duels[nfe].solver.label)
+        solver = frontier.columns[nfe].mean(duels[nfe].solver)
         gap = duels[nfe].gap
         assert gap.mean <= max(gap.error, LEVEL * solver), f"distance at nfe {nfe}"
         assert recalls[nfe].gap.mean > 0, f"recall at nfe {nfe}"

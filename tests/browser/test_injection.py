@@ -7,7 +7,6 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from ocm_core.report.document import (
-    Control,
     DataTable,
     Facts,
     Figure,
@@ -33,11 +32,11 @@ def test_text_stays_text(browser: Browser, tmp_path: Path) -> None:
     trace = {"x": [1, 2], "y": [3, 4], "name": ATTACK, "meta": ATTACK, "text": [ATTACK] * 2}
     axis = {"title": {"text": ATTACK}}
     spec = {"data": [trace | {"mode": "lines+text"}], "layout": {"xaxis": axis}}
-    picture = Picture(ATTACK, ATTACK, PIXEL, 1, 1)
+    picture = Picture(ATTACK, PIXEL, 1, 1)
     panes = (
         Plot(ATTACK, spec),
-        PictureMatrix(ATTACK, (ATTACK,), ((ATTACK, (picture,)),), {"c": ATTACK}),
-        PictureMatrix(ATTACK, (ATTACK,), ((ATTACK, (picture,)),), {"c": "other"}),
+        PictureMatrix(ATTACK, (ATTACK,), ((ATTACK, (picture,)),), {ATTACK: ATTACK}),
+        PictureMatrix(ATTACK, (ATTACK,), ((ATTACK, (picture,)),), {ATTACK: "other"}),
     )
     figure = Figure(
         id="figure",
@@ -46,7 +45,7 @@ def test_text_stays_text(browser: Browser, tmp_path: Path) -> None:
         panes=panes,
         table=table,
         legend={ATTACK: LineStyle("Learned", "blue", "circle")},
-        controls=(Control("c", ATTACK, (ATTACK, "other")),),
+        control=ATTACK,
     )
     blocks = (ATTACK, figure, table, Facts({ATTACK: ATTACK}))
     file = tmp_path / "page.html"

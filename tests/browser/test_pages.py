@@ -14,10 +14,10 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Browser, Page
 
+from ocm_core.report.document import ResultTable
 from ocm_core.report.folder import read_folder
 from ocm_core.report.page import page as document_of
-from ocm_core.report.result_table import ResultTable
-from ocm_core.report.style import palettes
+from ocm_core.report.style import PALETTES
 from tests.browser.conftest import ROOT
 from tests.browser.viewer import DESKTOP, PHONE, figures, opened, seen, unfold
 from tests.report.made_up import tables
@@ -259,7 +259,7 @@ def test_charts_follow_the_colour_scheme_and_paper_is_light(
 
 def assert_coloured(page: Page, scheme: str) -> None:
     """The page, and every line and every word of the charts that can be seen, before long."""
-    palette = palettes()[scheme]
+    palette = PALETTES[scheme]
     page.wait_for_function(
         """(known) => [...document.querySelectorAll(".plot")]
           .filter((plot) => plot.offsetWidth > 0)

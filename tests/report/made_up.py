@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ocm_core.report.document import DataTable, Figure, Headline, Page
+from ocm_core.report.document import DataTable, Figure, Headline, Page, ResultTable
 from ocm_core.report.folder import ReportFolder
-from ocm_core.report.result_table import ResultTable
-from ocm_core.report.write import PosteriorStd, wanted_samples, write_report
+from ocm_core.report.write import PosteriorStd, write_report
 from ocm_core.results.measures import measures
+from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
 from tests.results.synthetic import PARAMS, PLANE, image_rows, near, seeds
 
@@ -55,7 +55,7 @@ def image_folder(
         given,
         PROVENANCE,
         known,
-        samples={key: images(36, side) for key in wanted_samples(results, given, known)},
+        samples={key: images(36, side) for key in Study(results, given, known).shown_samples},
         test=images(36, side),
         posterior_std=std,
         curves=CURVES,
@@ -86,7 +86,7 @@ def plane_folder(path: Path) -> ReportFolder:
     """Of points in a plane."""
     results, known = Results(plane_rows()), measures()
     points = np.random.default_rng(2).normal(size=(1000, 2))
-    keys = wanted_samples(results, PLANE, known)
+    keys = Study(results, PLANE, known).shown_samples
     write_report(
         path,
         results,

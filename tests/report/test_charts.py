@@ -8,7 +8,7 @@ import pytest
 
 from ocm_core.report import charts
 from ocm_core.report.charts import Line
-from ocm_core.report.result_table import Result, ResultGroup, ResultRow, ResultTable
+from ocm_core.report.document import Result, ResultGroup, ResultRow, ResultTable
 from ocm_core.report.style import LineStyle
 from ocm_core.results.replicates import Estimate
 

@@ -130,7 +130,7 @@ def test_guidance_has_a_figure_where_three_scales_were_sampled(tmp_path: Path) -
     ]
     shown = figures(page(image_folder(tmp_path / "latent", rows)))
     assert [pane.title for pane in shown["guidance"].panes] == ["DDPM, nfe 10"]
-    assert [control.values for control in shown["frontier"].controls] == [("1.5", "2", "3")]
+    assert shown["frontier"].choices == ["1.5", "2", "3"]
 
 
 ATTACK = "'\"></script><script>window.pwned = 1</script><b id=injected>{{ 7 * 7 }}"

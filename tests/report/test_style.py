@@ -89,7 +89,7 @@ def test_a_relative_head_has_the_hue_of_its_kind_and_looks_otherwise() -> None:
     both = method_styles(study([]).methods)
     published, relative = both["ocm"], both["ocm_relative"]
     assert relative.hue == published.hue and relative.width < published.width
-    assert relative.dash != published.dash and relative.is_open and not published.is_open
+    assert relative.dash != published.dash and relative.marker == f"{published.marker}-open"
     assert (published.group, relative.group) == ("Learned", RELATIVE)
     alone = {"ocm_relative": METHODS["ocm_relative"]}
     assert method_styles(study([], PARAMS | {"methods": alone}).methods)["ocm_relative"].width > 3

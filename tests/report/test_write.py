@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ocm_core.report import pictures
 from ocm_core.report.folder import TEST, ReportFolder
-from ocm_core.report.write import LIMIT, MOST_POINTS, write_report
+from ocm_core.report.write import LIMIT, MOST_POINTS, colours, shrink, write_report
 from ocm_core.results.measures import measures
 from ocm_core.results.table import Results
 from tests.report.made_up import PROVENANCE, image_folder, images, plane_folder
@@ -75,12 +74,12 @@ def test_what_was_before_is_gone(tmp_path: Path) -> None:
 
 
 def test_shrinking_takes_means_and_leaves_an_odd_rim() -> None:
-    small = pictures.shrink(np.arange(25.0).reshape(1, 5, 5), 2)
+    small = shrink(np.arange(25.0).reshape(1, 5, 5), 2)
     np.testing.assert_array_equal(small, [[[3, 5], [13, 15]]])
-    assert pictures.shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
+    assert shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
 
 
 def test_colours_go_from_dark_to_light_and_end_at_the_top() -> None:
-    shown = pictures.colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
+    shown = colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
     brightness = shown.sum(-1)[0]
     assert brightness[0] < brightness[1] < brightness[2] == brightness[3]

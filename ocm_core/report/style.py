@@ -2,7 +2,7 @@
 
 Colours are named here and written into figures as `var(--name)`; the page fills in the palette of
 the reader's colour scheme. The hues are near Okabe and Ito's, moved as little as it takes to be
-told apart by colour-blind readers on both backgrounds (tests/report/test_style.py). Colour alone
+told apart by colour-blind readers on both backgrounds (tests/report/test_charts.py). Colour alone
 never tells two methods apart: markers and dashes differ too.
 """
 

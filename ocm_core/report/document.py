@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from ocm_core.report.style import GROUPS, LineStyle
 from ocm_core.results.claims import CheckedClaim
+from ocm_core.results.study import Method
 from ocm_core.results.table import Value, csv_text
 
 ControlValues = Mapping[str, str]  # by the name of a control: its value at which a pane is shown
@@ -203,9 +204,10 @@ class Figure(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """Claims with their cases and verdicts."""
+    """Claims with their cases and verdicts; `relative` heads are not compared with the paper's."""
 
     claims: tuple[CheckedClaim, ...]
+    relative: list[str]
 
 
 class Headline(NamedTuple):
@@ -223,9 +225,10 @@ class Facts(NamedTuple):
 
 
 class Glossary(NamedTuple):
-    """Where every label of the page leads: a line of words, and an equation."""
+    """Where every label of the page leads."""
 
-    entries: Mapping[str, tuple[str, str]]
+    methods: Mapping[str, Method]
+    samplers: Mapping[str, Mapping[str, Any]]
 
 
 PageBlock = str | Figure | DataTable | ResultTable | Headline | Claims | Facts | Glossary

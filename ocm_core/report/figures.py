@@ -10,7 +10,7 @@ import numpy as np
 from ocm_core.report import charts
 from ocm_core.report.charts import Line
 from ocm_core.report.document import DataTable, Figure, Plot
-from ocm_core.report.folder import Curves, LossCurve, OptimalByMethod
+from ocm_core.report.folder import Curves, OptimalByMethod
 from ocm_core.report.style import REFERENCE, LineStyle, method_styles, route_styles, var
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Estimate, mean_of
@@ -40,7 +40,7 @@ class _Pane(NamedTuple):
     styles: Mapping[str, LineStyle]
     guidance: float | None = None
     less: str = ""  # what the measure is less, in a chart of differences
-    exact: tuple[str, ...] = ()  # lines that are left out, as zero but for rounding
+    exact: Sequence[str] = ()  # lines that are left out, as zero but for rounding
 
     def plot(self, x_name: str, *, several: bool) -> Plot:
         """Draw it; `several` measures stand in one figure."""
@@ -53,16 +53,9 @@ class _Pane(NamedTuple):
         spec = charts.chart(x, y, self.lines, self.styles)
         if self.less:
             spec["layout"]["shapes"] = [_ZERO]
-        both = ", ".join(part for part in (self.measure.name, self.place) if part)
+        both = ", ".join(filter(None, (self.measure.name, self.place)))
         at = {} if self.guidance is None else {"guidance": f"{self.guidance:g}"}
         return Plot(both if several else self.place or both, spec, at)
-
-    def rows(self) -> Iterator[tuple[Value, ...]]:
-        """List its numbers."""
-        for label, points in self.lines.items():
-            for x, e in points:
-                numbers = charts.number(e.mean), charts.number(e.error)
-                yield self.measure.name, self.place, label, x, *numbers
 
 
 def _figure(
@@ -77,17 +70,21 @@ def _figure(
     """Put panes together: a legend of all lines, a choice of guidance, and the numbers."""
     if not panes:
         return None
-    keys = dict.fromkeys(pane.measure.key for pane in panes)
-    names = listed([study.registry[key].name for key in keys])
+    names = [*dict.fromkeys(pane.measure.name for pane in panes)]
     styles = {label: pane.styles[label] for pane in panes for label in pane.lines}
     legend = {m: styles[m] for m in dict.fromkeys([*study.methods, *styles]) if m in styles}
     columns = ("measure", "setting", "line", x_name, "mean", "standard error")
-    rows = tuple(row for pane in panes for row in pane.rows())
+    rows = tuple(
+        (pane.measure.name, pane.place, label, x, charts.number(e.mean), charts.number(e.error))
+        for pane in panes
+        for label, points in pane.lines.items()
+        for x, e in points
+    )
     return Figure(
         id=id,
-        label=f"Line charts of {names} against {x_name}: {', '.join(legend)}.",
+        label=f"Line charts of {listed(names)} against {x_name}: {', '.join(legend)}.",
         caption=f"{caption} {study.small_print(panes[0].measure)}".strip(),
-        panes=tuple(pane.plot(x_name, several=len(keys) > 1) for pane in panes),
+        panes=tuple(pane.plot(x_name, several=len(names) > 1) for pane in panes),
         legend=legend,
         control="guidance",
         table=table or DataTable(id.replace("-", "_"), columns, rows),
@@ -120,7 +117,7 @@ def _panes(study: Study, measure: Measure) -> Iterator[_Pane]:
             continue
         tops = {m: max(e.mean for _, e in points if e.is_finite) for m, points in drawn.items()}
         least = _EXACT * max(tops.values()) if measure.log else -np.inf
-        exact = tuple(label for label, top in tops.items() if top < least)
+        exact = [label for label, top in tops.items() if top < least]
         drawn = {label: points for label, points in drawn.items() if label not in exact}
         if setting.sampler:
             drawn |= _fresh(study, measure, [*columns])
@@ -251,8 +248,8 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
     """Draw which timesteps the optimal rule visits: a row of dots for each nfe."""
     shown = [label for label in study.methods if timesteps.get(label)]
     last = max(steps[-1] for label in shown for steps in timesteps[label].values())
-    rows_of_dots = charts.axis("nfe", rangemode="tozero")
-    look = {"xaxis": charts.decades(TIME, 1, last), "yaxis": rows_of_dots}
+    nfe = charts.axis("nfe", rangemode="tozero")
+    look = {"xaxis": charts.decades(TIME, 1, last), "yaxis": nfe}
     styles = method_styles(study.methods)
     panes = []
     rows: list[tuple[Value, ...]] = []
@@ -279,12 +276,31 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
-    """Draw smoothed losses, a small chart for each network with a scale of its own."""
+    """Draw smoothed losses, a small chart for each network with a scale of its own.
+
+    The first steep fall is left out: beside it the rest would be a flat line.
+    """
     panes, rows = [], []
     styles = method_styles(study.methods)
+    quiet = {"nticks": 4, "tickfont": {"size": 10}}
     for (training, network), curve in curves.items():
         colour = styles[network].colour if network in styles else var("ink")
-        panes.append(Plot(f"{network}, {training}", _loss_chart(curve, colour)))
+        finite = [loss for _, loss in curve if np.isfinite(loss)]
+        settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
+        low, high = min(settled), max(settled)
+        margin = 0.08 * (high - low or abs(high) or 1.0)
+        data = {
+            **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
+            "x": [i for i, _ in curve],
+            "y": [charts.number(loss) for _, loss in curve],
+            "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
+        }
+        look = {
+            "xaxis": charts.axis("iteration", **quiet),
+            "yaxis": charts.axis("loss", **quiet, range=[low - margin, high + margin]),
+            "margin": {"l": 46, "r": 6, "t": 4, "b": 36},
+        }
+        panes.append(Plot(f"{network}, {training}", {"data": [data], "layout": look}))
         few = np.unique(np.linspace(0, len(curve) - 1, 10).round().astype(int))
         rows += [(training, network, *curve[i]) for i in few]
     return Figure(
@@ -314,24 +330,3 @@ def levelled(curves: Curves) -> str:
     if not falling:
         return f"No loss fell by more than {_LEVEL:.0%} over {share}: all have levelled off."
     return f"Over {share} a loss still fell by more than {_LEVEL:.0%} of itself: {listed(falling)}."
-
-
-def _loss_chart(curve: LossCurve, colour: str) -> charts.Spec:
-    """Leave out the first steep fall, beside which the rest would be a flat line."""
-    quiet = {"nticks": 4, "tickfont": {"size": 10}}
-    finite = np.array([loss for _, loss in curve if np.isfinite(loss)])
-    settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
-    low, high = float(settled.min()), float(settled.max())
-    margin = 0.08 * (high - low or abs(high) or 1.0)
-    data = {
-        **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
-        "x": [i for i, _ in curve],
-        "y": [charts.number(loss) for _, loss in curve],
-        "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
-    }
-    look = {
-        "xaxis": charts.axis("iteration", **quiet),
-        "yaxis": charts.axis("loss", **quiet, range=[low - margin, high + margin]),
-        "margin": {"l": 46, "r": 6, "t": 4, "b": 36},
-    }
-    return {"data": [data], "layout": look}

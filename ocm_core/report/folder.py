@@ -13,7 +13,7 @@ pictures/        strips of samples and of posterior deviations (WebP), listed in
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -57,7 +57,7 @@ class PictureRow(NamedTuple):
     figure: str
     name: str
     columns: tuple[str, ...]  # what stands above each picture
-    cells: tuple[Pixels | None, ...]
+    cells: list[Pixels | None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ class ReportFolder:
 
     @property
     def name(self) -> str:
-        """Return the name of the experiment."""
         return self.path.name
 
     @cached_property
@@ -133,9 +132,20 @@ class ReportFolder:
             return test, {(s, m, int(k)): arrays["/".join((s, m, k))] for s, m, k in keys}
 
     @cached_property
-    def pictures(self) -> tuple[PictureRow, ...]:
-        """Return the rows of pictures of all figures."""
-        return tuple(self._pictures())
+    def pictures(self) -> list[PictureRow]:
+        """Return the rows of pictures of all figures, cut out of their strips."""
+        listing, found = self.path / PICTURES, []
+        for entry in self._json(PICTURES).get("rows", []):
+            with reading(listing, "rows of pictures", REMEDY):
+                figure, name, columns = entry["figure"], entry["name"], tuple(entry["columns"])
+                file, present = listing.parent / Path(entry["file"]).name, entry["present"]
+            with reading(file, "a strip of pictures", REMEDY):
+                strip = _read(file)
+                width = strip.shape[1] // len(columns)
+                starts = zip(range(0, width * len(columns), width), present, strict=True)
+                cells = [strip[:, x : x + width] if shown else None for x, shown in starts]
+            found.append(PictureRow(figure, name, columns, cells))
+        return found
 
     def picture_table(self, figure: str) -> tuple[tuple[str, ...], tuple[tuple[Value, ...], ...]]:
         """Return the columns and rows of the numbers that belong to a figure of pictures."""
@@ -146,20 +156,6 @@ class ReportFolder:
     def _json(self, name: str) -> dict[str, Any]:
         file = self.path / name
         return read_json_object(file, REMEDY) if file.exists() else {}
-
-    def _pictures(self) -> Iterator[PictureRow]:
-        """Cut the strips of all rows into their pictures."""
-        listing = self.path / PICTURES
-        for entry in self._json(PICTURES).get("rows", []):
-            with reading(listing, "rows of pictures", REMEDY):
-                figure, name, columns = entry["figure"], entry["name"], tuple(entry["columns"])
-                file, present = listing.parent / Path(entry["file"]).name, entry["present"]
-            with reading(file, "a strip of pictures", REMEDY):
-                strip = _read(file)
-                width = strip.shape[1] // len(columns)
-                cells = [strip[:, i * width : (i + 1) * width] for i in range(len(columns))]
-            shown = zip(cells, present, strict=True)
-            yield PictureRow(figure, name, columns, tuple(c if p else None for c, p in shown))
 
 
 def report_names(root: Path = Path()) -> list[str]:

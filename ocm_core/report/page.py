@@ -9,11 +9,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ocm_core.report import figures, paper, samples, tables
-from ocm_core.report.document import Claims, DataTable, Facts, Headline, Page, PageBlock, Section
+from ocm_core.report.document import (
+    Claims,
+    DataTable,
+    Facts,
+    Glossary,
+    Headline,
+    Page,
+    PageBlock,
+    Section,
+)
 from ocm_core.report.folder import ReportFolder
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
-from ocm_core.results.claims import CheckedClaim
 from ocm_core.results.compare import COLUMNS, Revisions
 from ocm_core.results.measures import Measure, Registry, measures
 from ocm_core.results.study import Study
@@ -29,9 +37,13 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     study = Study(folder.results, folder.params, registry or measures())
     checked = tuple(claims.check(study))
     compared = paper.compare(study, paper.published(study))
+    relative = [m.label for m in study.methods.values() if m.is_relative]
+    told = (Claims(checked, relative),) if checked else ()
+    given, own = study.param("sample.samplers", {}), dict.fromkeys(study.recipe_names.values())
+    samplers = {label: given[label] for label in own if label not in study.methods}
     explained = "A line and an equation for each method, and a line for each sampler."
     sections = [
-        _claims(study, checked),
+        Section("claims", "Which of the paper's claims hold?", told, claims.summary(checked)),
         *_sample_sections(study, folder, compared),
         _likelihood(study, folder, compared),
         *_other_measures(study),
@@ -39,7 +51,7 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
         paper.section(study, compared),
         _methods(study, folder),
         _training(study, folder),
-        Section("glossary", "Glossary", (tables.INTRODUCTION, tables.glossary(study)), explained),
+        Section("glossary", "Glossary", (Glossary(study.methods, samplers),), explained),
         _provenance(study, folder),
     ]
     table = tables.headline(study)
@@ -54,23 +66,6 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
         sections=tuple(section for section in sections if section.blocks),
         glance=tuple(block for block in glance if block),
     )
-
-
-def _claims(study: Study, checked: tuple[CheckedClaim, ...]) -> Section:
-    opening = (
-        "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
-        "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
-        f"and a claim has the verdict of its worst case. {claims.RULE}"
-    )
-    relative = [m.label for m in study.methods.values() if m.is_relative]
-    if relative:
-        opening += (
-            " Claims are checked on heads of the paper's form wherever those were measured; heads "
-            f"that are relative to a baseline ({listed(relative)}) are not compared with them."
-        )
-    blocks = (opening, Claims(checked)) if checked else ()
-    title = "Which of the paper's claims hold?"
-    return Section("claims", title, blocks, claims.summary(checked))
 
 
 def _sample_sections(

@@ -19,6 +19,8 @@ from plotly.offline import get_plotlyjs
 
 from ocm_core.report.document import BOX, Figure, Glossary, Page, Plot, digits
 from ocm_core.report.style import PALETTES, SCALE
+from ocm_core.results.replicates import NOISE
+from ocm_core.text import listed
 
 BUNDLE = "plotly.min.js"  # beside the pages of a site
 
@@ -27,10 +29,10 @@ def render(page: Page, *, bundle: str | None = None) -> str:
     """Render a page with Plotly inside, or with a link to a `bundle` that pages share."""
     figures = [block for block in page.blocks if isinstance(block, Figure)]
     charts = any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
-    glossaries = (block.entries for block in page.blocks if isinstance(block, Glossary))
+    glossaries = (block for block in page.blocks if isinstance(block, Glossary))
     return render_template(
         "page.html",
-        explained={label for entries in glossaries for label in entries},
+        explained={label for known in glossaries for label in (*known.methods, *known.samplers)},
         page=page,
         plotly=Markup(get_plotlyjs()) if charts and not bundle else None,
         bundle=bundle if charts else None,
@@ -55,10 +57,11 @@ def render_template(name: str, explained: Collection[str] = (), **values: Any) -
         "number": lambda value: digits(value, 4),
         "anchor": _anchor,
         "about": partial(_about, explained=explained),
+        "listed": listed,
         "linked": partial(_linked, explained=explained),
         "source": lambda file: Markup(loader.get_source(environment, file)[0]),
     }
-    shared = {"palettes": PALETTES, "scale": SCALE, "box": BOX}
+    shared = {"palettes": PALETTES, "scale": SCALE, "box": BOX, "noise": NOISE}
     return environment.get_template(name).render(**shared, **values)
 
 

@@ -38,7 +38,8 @@ def uri(pixels: Pixels) -> str:
 
 def sheet(study: Study, folder: ReportFolder) -> Figure | None:
     """Return the first thing to see: samples from the same noise, nfe in columns."""
-    name, rows = "samples by way and nfe", _rows(folder, SAMPLES)
+    name = "samples by way and nfe"
+    rows = [row for row in folder.pictures if row.figure == SAMPLES]
     if folder.points and folder.points[1] and study.quality:
         test, samples = folder.points
         sampler = next(iter(samples))[0]
@@ -64,10 +65,6 @@ def sheet(study: Study, folder: ReportFolder) -> Figure | None:
         arrangement="alone",
         table=table,
     )
-
-
-def _rows(folder: ReportFolder, figure: str) -> list[PictureRow]:
-    return [row for row in folder.pictures if row.figure == figure]
 
 
 def _matrix(title: str, rows: Sequence[PictureRow]) -> PictureMatrix:
@@ -155,7 +152,7 @@ def panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
 
 def posterior_std(folder: ReportFolder) -> Figure | None:
     """Show predicted deviations of pixels across t beside estimates from random probes."""
-    rows = _rows(folder, POSTERIOR_STD)
+    rows = [row for row in folder.pictures if row.figure == POSTERIOR_STD]
     if not rows:
         return None
     names = ", ".join(row.name for row in rows)

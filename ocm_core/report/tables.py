@@ -1,4 +1,4 @@
-"""Tables of a page: results as papers print them, the first small one, costs and the glossary."""
+"""Tables of a page: results as papers print them, the first small one, and costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from ocm_core.report.document import (
     DataTable,
-    Glossary,
     Mark,
     Result,
     ResultGroup,
@@ -17,7 +16,7 @@ from ocm_core.report.document import (
 )
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Comparison
-from ocm_core.results.study import TABLE_NFE, USUAL, Columns, Method, Setting, Study, nearest
+from ocm_core.results.study import TABLE_NFE, USUAL, Columns, Setting, Study, nearest
 from ocm_core.results.table import Value
 
 MARKS = "Best in bold, second best underlined, ≈ what is within noise of the best."
@@ -149,60 +148,3 @@ def methods(study: Study, notes: Mapping[str, Any]) -> DataTable:
     columns = ("method", "parameters", "extra work per step", "operations")
     shown = 4 if operations else 3
     return DataTable("methods", columns[:shown], tuple(row[:shown] for row in rows))
-
-
-INTRODUCTION = (
-    "A reverse step from t to s draws from a Gaussian whose mean comes from the score. The methods "
-    "differ in its covariance Σ only, most of them by c alone: Σ = β̃ + a² (bₜ/ᾱₜ) c, with "
-    "bₜ = 1 - ᾱₜ, β̃ = (1 - ᾱₜ/ᾱₛ) bₛ/bₜ and a = √ᾱₛ (1 - ᾱₜ/ᾱₛ)/bₜ. J is the Jacobian of the "
-    "predicted noise ε̂ in xₜ, and v are random signs."
-)
-_BASELINES = {
-    "gaussian": "the variance of a Gaussian",
-    "moments": "the table of analytic",
-    "target": "the mean of its target",
-}
-_LINKS = {"positive": ", and positive", "tapered": ", positive, tapered at small t"}
-_LINKED = {
-    "identity": "c = c̄ₜ (1 + r(xₜ))",
-    "positive": "c = c̄ₜ softplus(r(xₜ) + log(e - 1))",
-    "tapered": "c = c̄ₜ softplus((1 - c̄ₜ) r(xₜ) + log(e - 1))",
-}
-_KERNELS = {
-    "ddpm": ("DDPM's reverse steps", "xₛ = a x̂₀ + √(ᾱₜ/ᾱₛ) (bₛ/bₜ) xₜ + √Σ z"),
-    "ddim": ("DDIM's reverse steps", "xₛ = √ᾱₛ x̂₀ + √(bₛ - η²β̃) ε̂ + √Σ z"),
-}
-
-
-def glossary(study: Study) -> Glossary:
-    """Explain every label of the page."""
-    samplers: Mapping[str, Mapping[str, Any]] = study.param("sample.samplers", {})
-    shown = dict.fromkeys(study.recipe_names.values())
-    entries = {label: _method(method) for label, method in study.methods.items()}
-    return Glossary(entries | {k: _sampler(samplers[k]) for k in shown if k not in entries})
-
-
-def _method(method: Method) -> tuple[str, str]:
-    text, equation = method.known.profile.about, method.known.profile.equation
-    if method.is_relative and method.family:  # in what it differs from the papers' heads
-        baseline, link, _ = method.family
-        name = _BASELINES.get(baseline, baseline)
-        text += f"; relative to {name}{_LINKS.get(link, '')}"
-        equation = f"{_LINKED.get(link, '')}, c̄ₜ {name}"
-    probes = method.options.get("probes", 1)
-    told = method.kind == "rademacher" or probes != 1
-    return f"{text} (M = {probes})" if told else text, equation
-
-
-def _sampler(sampler: Mapping[str, Any]) -> tuple[str, str]:
-    kind = sampler["kind"]
-    if kind == "diffusers":
-        options = "".join(f", {key} {value}" for key, value in sampler.get("options", {}).items())
-        return f"{sampler['scheduler']} of diffusers{options}", ""
-    if kind == "preset":
-        return f"the preset {sampler['name']}", ""
-    text, equation = _KERNELS.get(kind, (kind, ""))
-    order = f" of order {sampler['order']}" if sampler.get("order", 1) != 1 else ""
-    rule = sampler.get("timesteps", {})
-    along = f" along {rule.get('kind', 'even')} timesteps" if isinstance(rule, Mapping) else ""
-    return f"{text}{order}{along}", equation

@@ -161,13 +161,6 @@ CLAIMS = (
     ),
 )
 
-RULE = (
-    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, or over "
-    "the blocks of a jackknife, in pairs that share their starting noise; for NLL and covariance "
-    "errors over test data, as of independent runs. What is near the best, or as good as something "
-    "else, is told by the noise of independent runs. Without errors there is no telling: undecided."
-)
-
 
 def check(study: Study) -> list[CheckedClaim]:
     """Decide every claim whose measure and setting the results have."""

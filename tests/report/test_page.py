@@ -217,7 +217,7 @@ def test_points_are_few_and_small(tmp_path: Path) -> None:
     assert len(test) == MOST_POINTS
     assert {len(points) for points in samples.values()} == {MOST_POINTS}
     assert (folder.path / "points.npz").stat().st_size < 100_000
-    assert folder.pictures == ()
+    assert folder.pictures == []
 
 
 @pytest.mark.parametrize("side", [8, 32, 256])

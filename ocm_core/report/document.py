@@ -217,11 +217,13 @@ class Headline(NamedTuple):
     claims: tuple[CheckedClaim, ...]
 
 
-class Facts(NamedTuple):
-    """Names and values; `folded` ones are for those who check."""
+class Provenance(NamedTuple):
+    """What made the results; the settings are for those who check."""
 
-    items: Mapping[str, str]
-    folded: Mapping[str, str] = {}
+    made: Mapping[str, Any]  # provenance.json
+    sample: Mapping[str, Any]  # parameters
+    remake: str
+    settings: Mapping[str, str]
 
 
 class Glossary(NamedTuple):
@@ -231,7 +233,7 @@ class Glossary(NamedTuple):
     samplers: Mapping[str, Mapping[str, Any]]
 
 
-PageBlock = str | Figure | DataTable | ResultTable | Headline | Claims | Facts | Glossary
+PageBlock = str | Figure | DataTable | ResultTable | Headline | Claims | Provenance | Glossary
 
 
 class Section(NamedTuple):

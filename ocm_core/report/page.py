@@ -12,11 +12,11 @@ from ocm_core.report import figures, paper, samples, tables
 from ocm_core.report.document import (
     Claims,
     DataTable,
-    Facts,
     Glossary,
     Headline,
     Page,
     PageBlock,
+    Provenance,
     Section,
 )
 from ocm_core.report.folder import ReportFolder
@@ -29,7 +29,6 @@ from ocm_core.text import listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
-_SHOWN_DIGITS = 16
 
 
 def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
@@ -210,28 +209,14 @@ def _training(study: Study, folder: ReportFolder) -> Section:
 
 
 def _provenance(study: Study, folder: ReportFolder) -> Section:
-    made = folder.provenance
-    remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
-    answers = {
-        "To make this page again": remake,
-        "Commit": f"{made.get('commit', 'unknown')}: the last that changed a source file or a "
-        "parameter of these results",
-        "Note": made.get("note", ""),
-        "Not the defaults": "; ".join(made.get("choices", [])),
-        "Machine": "; ".join(made.get("machines", [])),
-        "Samples": f"{study.param('sample.count', '?')} for each of the seeds "
-        + ", ".join(map(str, study.param("sample.seeds", []))),
-    }
-    folded = {
-        "Digest of the sources": str(made.get("sources", ""))[:_SHOWN_DIGITS],
-        "Software": ", ".join(f"{k} {v}" for k, v in sorted(made.get("versions", {}).items())),
-    }
+    settings = {}
     for key in ("data", "schedule", "train"):  # the blocks of parameters that made the networks
         block = study.param(key)
         for inner, value in block.items() if isinstance(block, dict) else ():
-            folded[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
-    shown = ({k: text for k, text in facts.items() if text} for facts in (answers, folded))
-    return Section("provenance", "Provenance", (Facts(*shown),), f"Made again by {remake}")
+            settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
+    remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
+    facts = Provenance(folder.provenance, study.param("sample", {}), remake, settings)
+    return Section("provenance", "Provenance", (facts,), f"Made again by {remake}")
 
 
 def _flat(value: Any) -> Iterator[str]:

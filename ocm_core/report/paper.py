@@ -71,27 +71,9 @@ class Compared(NamedTuple):
     ours: Estimate  # in the paper's unit, ± over seeds or images
     paper: PublishedRow | None
     seeds: PublishedRow | None
-
-    @property
-    def printed(self) -> float:
-        """Return the paper's number, that of a table of results first."""
-        row = self.paper or self.seeds
-        assert row is not None
-        return row.value
-
-    @property
-    def difference(self) -> float:
-        """Return ours less the paper's, with two digits."""
-        return float(f"{self.ours.mean - self.printed:.2g}")
-
-    @property
-    def agrees(self) -> bool | None:
-        """Tell whether ours is within the paper's spread; None where it gives none."""
-        if self.seeds is None or self.seeds.deviation is None:
-            return None
-        reach = NOISE * self.seeds.deviation
-        rows = [row for row in (self.paper, self.seeds) if row]
-        return any(abs(self.ours.mean - row.value) <= reach + row.rounding for row in rows)
+    printed: float  # that of a table of results first
+    difference: float  # ours less the paper's, with two digits
+    agrees: bool | None  # whether ours is within the paper's spread; None where it gives none
 
 
 def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
@@ -146,17 +128,28 @@ def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
                 place = metric, sampler, setting.guidance or UNGUIDED, nfe
                 theirs = [row for row in rows if row.place == place]
                 for label, cell in at.entries.items():
-                    method = study.methods[label]
-                    matching = [row for row in theirs if row.is_of(method)]
-                    if not matching:
-                        continue
-                    seeds = next((row for row in matching if row.table == SEEDS), None)
-                    single = [row for row in matching if row.table != SEEDS]
-                    main = min(single, key=lambda row: row.table in _ABLATIONS, default=None)
-                    spread = cell.known.error if cell.known else cell.spread
-                    ours = Estimate(unit * cell.estimate.mean, unit * spread)
-                    found.append(Compared(key, setting, label, nfe, ours, main, seeds))
+                    matching = [row for row in theirs if row.is_of(study.methods[label])]
+                    if matching:
+                        spread = cell.known.error if cell.known else cell.spread
+                        ours = Estimate(unit * cell.estimate.mean, unit * spread)
+                        beside = _beside(ours.mean, matching)
+                        found.append(Compared(key, setting, label, nfe, ours, *beside))
     return found
+
+
+def _beside(
+    ours: float, rows: Sequence[PublishedRow]
+) -> tuple[PublishedRow | None, PublishedRow | None, float, float, bool | None]:
+    """Return the row of a main table and that over seeds, and how ours compares with them."""
+    seeds = next((row for row in rows if row.table == SEEDS), None)
+    single = [row for row in rows if row.table != SEEDS]
+    paper = min(single, key=lambda row: row.table in _ABLATIONS, default=None)
+    known = [row for row in (paper, seeds) if row]
+    agrees = None
+    if seeds and seeds.deviation is not None:
+        reach = NOISE * seeds.deviation
+        agrees = any(abs(ours - row.value) <= reach + row.rounding for row in known)
+    return paper, seeds, known[0].value, float(f"{ours - known[0].value:.2g}"), agrees
 
 
 def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, dict[int, float]]]:

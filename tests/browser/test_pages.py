@@ -344,7 +344,7 @@ def test_text_stays_text_wherever_a_page_can_have_it(browser: Browser, tmp_path:
         legend={ATTACK: LineStyle("Learned", "blue", "circle")},
         control=ATTACK,
     )
-    blocks = (ATTACK, figure, table, document.Facts({ATTACK: ATTACK}))
+    blocks = (ATTACK, figure, table, document.Provenance({}, {}, ATTACK, {}))
     section = document.Section("s", ATTACK, blocks)
     file = tmp_path / "page.html"
     file.write_text(render(document.Page(ATTACK, ATTACK, (section,), (ATTACK,))))
@@ -356,4 +356,4 @@ def test_text_stays_text_wherever_a_page_can_have_it(browser: Browser, tmp_path:
         assert page.locator("#injected").count() == 0
         assert page.locator("img").count() == 2
         assert page.locator("h1").text_content() == ATTACK
-        assert page.locator("dd").text_content() == ATTACK
+        assert page.locator("dd").first.text_content() == ATTACK

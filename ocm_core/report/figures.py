@@ -25,10 +25,6 @@ _BROUGHT_OUT = 3  # lines of differences; the others are grey until they are poi
 _EXACT = 1e-5  # of the largest value: less is rounding
 _LONGEST = 20  # timesteps of a drawn row: longer ones fill the picture
 _START, _LEVEL = 0.8, 0.02  # where the end of training begins, and a change that is a fall
-_ZERO = {
-    **{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0},
-    "line": {"color": var("soft"), "width": 1},
-}
 
 
 class _Pane(NamedTuple):
@@ -50,9 +46,9 @@ class _Pane(NamedTuple):
             x = charts.decades(TIME, xs[0], xs[-1])
         name, log = f"{self.measure.name}{self.less}", self.measure.log and not self.less
         y = charts.value_axis(name, self.lines, log=log, higher=self.measure.higher)
-        spec = charts.chart(x, y, self.lines, self.styles)
         if self.less:
-            spec["layout"]["shapes"] = [_ZERO]
+            y |= {"zeroline": True, "zerolinecolor": var("soft")}
+        spec = charts.chart(x, y, self.lines, self.styles)
         both = ", ".join(filter(None, (self.measure.name, self.place)))
         at = {} if self.guidance is None else {"guidance": f"{self.guidance:g}"}
         return Plot(both if several else self.place or both, spec, at)

@@ -52,12 +52,12 @@ Pixels = UInt8[ndarray, "h w c"]
 
 
 class PictureRow(NamedTuple):
-    """A row of pictures of equal size; None where there is none."""
+    """A row of pictures of equal size, or of batches of images; None where there is none."""
 
     figure: str
     name: str
     columns: tuple[str, ...]  # what stands above each picture
-    cells: list[Pixels | None]
+    cells: Sequence[ndarray | None]
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
     """Show the bound, its parts, and the timesteps that make it lowest."""
     blocks: list[PageBlock | None] = []
     finding = ""
-    if study.has(BOUND):
+    if BOUND in study.grids:
         measure = study.registry[BOUND]
         count = folder.notes.get("images", {}).get("likelihood")
         items = f" of {count} test {'points' if study.is_plane else 'images'}" if count else ""
@@ -121,7 +121,7 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
             "A number at the edge is the value of a point beyond it. All methods and timesteps see "
             f"the same data with the same noise. {_in_pairs(study)}"
         )
-        parts = [study.registry[key] for key in _PARTS if study.has(key)]
+        parts = [study.registry[key] for key in _PARTS if key in study.grids]
         blocks += [
             figures.curves(study, [measure], "nll", caption),
             tables.measure_table(study, measure, paper.printed(compared, BOUND)),
@@ -165,7 +165,7 @@ def _other_measures(study: Study) -> Iterator[Section]:
 
 def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     """Show what guidance trades, and what the heads predict."""
-    shown = [m for m in (study.quality, study.registry["recall"]) if m and study.has(m.key)]
+    shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     if guided:
         yield Section("guidance-section", "What does guidance trade?", (guided,))
@@ -178,7 +178,7 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
 def _methods(study: Study, folder: ReportFolder) -> Section:
     said = "Operations are those of a step with the method, relative to the network alone."
     finding = "Heads add parameters; probes and exact Jacobians add backward passes to every step."
-    blocks = (said,) * study.has("operations") + (tables.methods(study, folder.notes),)
+    blocks = (said,) * ("operations" in study.grids) + (tables.methods(study, folder.notes),)
     return Section("methods", "What do methods cost?", blocks, finding)
 
 
@@ -232,14 +232,13 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
     sections = []
     for one in found.experiments:
         params = tuple((key, str(before), str(after)) for key, before, after in one.parameters)
-        tables_shown = (
+        both = (
             DataTable(f"{one.name}-params", ("parameter", "before", "after"), params),
             DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
         )
-        blocks: list[PageBlock] = [one.summary]
-        blocks += [table for table in tables_shown if table.rows]
         if everything or one.differ:
-            sections.append(Section(one.name, one.name, tuple(blocks)))
+            blocks = (one.summary, *(table for table in both if table.rows))
+            sections.append(Section(one.name, one.name, blocks))
     return Page(
         title=f"{found.before} → {found.after}",
         subtitle="Which results and parameters differ, experiment by experiment.",

@@ -120,7 +120,7 @@ def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
     """Return our cells that the paper has numbers for."""
     found = []
     for key, (metric, unit) in _MEASURES.items():
-        grid = study.grids.get(key, {}) if key != "recall" or study.has("fid") else {}
+        grid = study.grids.get(key, {}) if key != "recall" or "fid" in study.grids else {}
         first = next(iter(grid)).timesteps if grid else ""
         for setting, columns in grid.items():
             sampler = setting.sampler or ("ddpm" if setting.timesteps == first else "")

@@ -106,21 +106,20 @@ def method_styles(methods: Mapping[str, Method]) -> dict[str, LineStyle]:
     own = {label: _own_style(method, methods) for label, method in methods.items()}
     forms = Counter((m.kind, m.is_relative) for m in methods.values())
     main = {
-        label: own[label]
+        label
         for label, m in methods.items()
         if forms[m.kind, m.is_relative] == 1 or label in (m.kind, f"{m.kind}_relative")
     }
     seen: Counter[str] = Counter()
-    styles = {}
     for label, method in methods.items():
-        taken = {main[other].dash for other in main if methods[other].kind == method.kind}
-        free = [look for look in _FURTHER if look[0] not in taken]
-        dash, marker = free[seen[method.kind] % len(free)]
-        width = min(own[label].width, _THIN)
-        variant = own[label]._replace(dash=dash, marker=marker, width=width)
-        styles[label] = main.get(label, variant)
-        seen[method.kind] += label not in main
-    return styles
+        if label not in main:
+            taken = {own[other].dash for other in main if methods[other].kind == method.kind}
+            free = [look for look in _FURTHER if look[0] not in taken]
+            dash, marker = free[seen[method.kind] % len(free)]
+            width = min(own[label].width, _THIN)
+            own[label] = own[label]._replace(dash=dash, marker=marker, width=width)
+            seen[method.kind] += 1
+    return own
 
 
 def _own_style(method: Method, methods: Mapping[str, Method]) -> LineStyle:

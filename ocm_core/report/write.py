@@ -20,7 +20,7 @@ from numpy import ndarray
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_bytes, write_text
 from ocm_core.report import folder as files
-from ocm_core.report.folder import Curves, OptimalByMethod, Pixels
+from ocm_core.report.folder import Curves, OptimalByMethod, PictureRow, Pixels
 from ocm_core.report.style import SCALE
 from ocm_core.results.measures import Registry
 from ocm_core.results.replicates import nested
@@ -28,6 +28,7 @@ from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Results, Value, csv_text
 
 PictureBatch = UInt8[ndarray, "n h w"] | UInt8[ndarray, "n h w 3"]
+Planes = Mapping[str, Float[ndarray, "t h w"]]  # of posterior deviations, by source
 
 LIMIT = 300_000  # bytes of all pictures together
 MOST_POINTS = 400  # of each sample of a mixture
@@ -51,15 +52,6 @@ class PosteriorStd(NamedTuple):
     timesteps: tuple[int, ...]
     noisy: Float[ndarray, "t c h w"]  # x_t itself, in [-1, 1]
     deviations: Mapping[str, Float[ndarray, "t c h w"]]
-
-
-class _Row(NamedTuple):
-    """A row of pictures before it has a size."""
-
-    figure: str
-    name: str
-    columns: tuple[str, ...]
-    cells: Sequence[PictureBatch | None]
 
 
 def write_report(
@@ -97,14 +89,17 @@ def write_report(
             for method, by_nfe in timesteps.items()
         }
         write_text(folder / files.TIMESTEPS, json.dumps(tree) + "\n")
-    rows = [*_std_rows(posterior_std)] if posterior_std else []
+    rows: list[PictureRow] = []
+    tables: dict[str, Any] = {}
     if test is not None and test.ndim == 2:
         _write_points(folder / files.POINTS, samples or {}, test)
     else:
-        study = Study(results, params, registry)
-        rows = [*_sample_rows(study, samples or {}, test), *rows]
+        rows += _sample_rows(Study(results, params, registry), samples or {}, test)
+    if posterior_std:
+        planes = _planes(posterior_std)
+        rows += _std_rows(posterior_std, planes)
+        tables[files.POSTERIOR_STD] = _std_table(posterior_std.timesteps, planes)
     if rows:
-        tables = {files.POSTERIOR_STD: _std_table(posterior_std)} if posterior_std else {}
         _write_pictures(folder / files.PICTURES, rows, tables)
 
 
@@ -134,7 +129,7 @@ def _write_points(file: Path, samples: Mapping[SampleKey, ndarray], test: ndarra
 
 def _sample_rows(
     study: Study, samples: Mapping[SampleKey, PictureBatch], test: PictureBatch | None
-) -> Iterator[_Row]:
+) -> Iterator[PictureRow]:
     """Yield ways to sample in rows, nfe in columns, and a row of data."""
     nfes = sorted({nfe for *_, nfe in samples})
     columns = tuple(f"nfe {nfe}" for nfe in nfes)
@@ -142,29 +137,28 @@ def _sample_rows(
     for (sampler, method, nfe), images in samples.items():
         by_route.setdefault(study.route(sampler, method), {})[nfe] = images
     for label, by_nfe in by_route.items():
-        yield _Row(files.SAMPLES, label, columns, [by_nfe.get(nfe) for nfe in nfes])
+        yield PictureRow(files.SAMPLES, label, columns, [by_nfe.get(nfe) for nfe in nfes])
     if test is not None and nfes:
         most = len(test) // len(nfes)
         parts = [test[i * most : (i + 1) * most] for i in range(len(nfes))]
-        yield _Row(files.SAMPLES, files.TEST, columns, parts)
+        yield PictureRow(files.SAMPLES, files.TEST, columns, parts)
 
 
-def _std_rows(found: PosteriorStd) -> Iterator[_Row]:
+def _std_rows(found: PosteriorStd, planes: Planes) -> Iterator[PictureRow]:
     """Yield the noisy image where it can be seen, and a row for each source."""
-    planes = _planes(found)
     tops = [float(np.quantile(plane, _TOP)) or 1.0 for plane in [*planes.values()][-1]]
     scaled = zip(found.timesteps, tops, strict=True)
     columns = tuple(f"t = {t}, 0 to {top:.2g}" for t, top in scaled)
     if found.noisy.shape[1] in (1, 3):
         levels = np.rint(np.clip(127.5 * (found.noisy + 1), 0, 255)).astype(np.uint8)
         images = np.broadcast_to(levels.transpose(0, 2, 3, 1), (*levels[:, 0].shape, 3))
-        yield _Row(files.POSTERIOR_STD, "xₜ", columns, [image[None] for image in images])
+        yield PictureRow(files.POSTERIOR_STD, "xₜ", columns, [image[None] for image in images])
     for name, values in planes.items():
         shown = [colours(x, top)[None] for x, top in zip(values, tops, strict=True)]
-        yield _Row(files.POSTERIOR_STD, name, columns, shown)
+        yield PictureRow(files.POSTERIOR_STD, name, columns, shown)
 
 
-def _planes(found: PosteriorStd) -> dict[str, Float[ndarray, "t h w"]]:
+def _planes(found: PosteriorStd) -> Planes:
     """Return root mean squares over channels; the estimate with the most probes comes last."""
     known = found.deviations
     probes = sorted(int(k.removeprefix("probes_")) for k in known if k.startswith("probes_"))
@@ -173,19 +167,18 @@ def _planes(found: PosteriorStd) -> dict[str, Float[ndarray, "t h w"]]:
     return {label: np.sqrt((known[key] ** 2).mean(1)) for key, label in names.items()}
 
 
-def _std_table(found: PosteriorStd) -> dict[str, Any]:
-    planes = _planes(found)
-    most = [*planes.values()][-1]
-    rows = []
-    for i, t in enumerate(found.timesteps):
+def _std_table(timesteps: Sequence[int], planes: Planes) -> dict[str, Any]:
+    """List means, and differences from the estimate with the most probes."""
+    most, rows = [*planes.values()][-1], []
+    for i, t in enumerate(timesteps):
         for name, values in planes.items():
-            rms = np.sqrt(((values[i] - most[i]) ** 2).mean())
-            rows.append([t, name, float(f"{values[i].mean():.4g}"), float(f"{rms:.4g}")])
+            numbers = values[i].mean(), np.sqrt(((values[i] - most[i]) ** 2).mean())
+            rows.append([t, name, *(float(f"{x:.4g}") for x in numbers)])
     columns = ["t", "by", "mean deviation", "root mean square difference from the last"]
     return {"columns": columns, "rows": rows}
 
 
-def _write_pictures(listing: Path, rows: Sequence[_Row], tables: Mapping[str, Any]) -> None:
+def _write_pictures(listing: Path, rows: Sequence[PictureRow], tables: Mapping[str, Any]) -> None:
     for count, reduction, lossless in _SIZES:
         strips = [files.webp(_strip(row, count, reduction), lossless=lossless) for row in rows]
         if sum(map(len, strips)) <= LIMIT - 20_000:  # what the listing takes
@@ -193,23 +186,21 @@ def _write_pictures(listing: Path, rows: Sequence[_Row], tables: Mapping[str, An
     else:
         raise OcmError(f"{listing.parent}: pictures need more than {LIMIT} bytes at any size")
     entries = []
-    for i, (row, strip) in enumerate(zip(rows, strips, strict=True)):
-        file, present = f"{row.figure}-{i}.webp", [cell is not None for cell in row.cells]
-        write_bytes(listing.parent / file, strip)
-        known = {"figure": row.figure, "name": row.name, "columns": row.columns}
+    for i, (figure, name, columns, cells) in enumerate(rows):
+        file, present = f"{figure}-{i}.webp", [cell is not None for cell in cells]
+        write_bytes(listing.parent / file, strips[i])
+        known = {"figure": figure, "name": name, "columns": columns}
         entries.append({**known, "file": file, "present": present})
     write_text(listing, _json({"rows": entries, "tables": tables}))
 
 
-def _strip(row: _Row, count: int, reduction: int) -> Pixels:
+def _strip(row: PictureRow, count: int, reduction: int) -> Pixels:
     """Put the cells of a row side by side, each a sheet of its first images."""
     count = min([count, *(len(cell) for cell in row.cells if cell is not None)])
     count = max(1, count // _COLUMNS) * _COLUMNS if count >= _COLUMNS else count
-    sheets = [
-        None if cell is None else _sheet(shrink(cell[:count], reduction)) for cell in row.cells
-    ]
-    blank = np.zeros_like(next(sheet for sheet in sheets if sheet is not None))
-    return np.concatenate([blank if sheet is None else sheet for sheet in sheets], axis=1)
+    known = [None if x is None else _sheet(shrink(x[:count], reduction)) for x in row.cells]
+    blank = np.zeros_like(next(sheet for sheet in known if sheet is not None))
+    return np.concatenate([blank if sheet is None else sheet for sheet in known], axis=1)
 
 
 def shrink(images: Shaped[ndarray, "n h w *c"], reduction: int) -> Shaped[ndarray, "n H W *c"]:

@@ -176,8 +176,8 @@ def summary(checked: Sequence[CheckedClaim]) -> str:
 
 
 def _check(study: Study, claim: Claim) -> CheckedClaim | None:
-    key = "fid" if claim.measure == "frechet" and study.has("fid") else claim.measure
-    settings = [*_settings(study, key, claim.where)] if study.has(key) else []
+    key = "fid" if claim.measure == "frechet" and "fid" in study.grids else claim.measure
+    settings = [*_settings(study, key, claim.where)] if key in study.grids else []
     if not settings:
         return None
     names = {**study.family_of(key), "name": study.registry[key].name}
@@ -220,16 +220,26 @@ def _settings(study: Study, key: str, where: Where) -> Iterator[tuple[Setting, C
 def _cases(
     study: Study, relation: Relation, place: str, columns: Columns, left: str, right: Sequence[str]
 ) -> Iterator[ClaimCase]:
-    """Yield one case for each of `right`: the worst of its columns."""
+    """Yield one case for each of `right`: the worst of its columns.
+
+    It lists both means and their difference; of many columns, the clearest and a count.
+    """
     for rival in right:
-        found: list[tuple[Comparison, str, Estimate, Verdict]] = []
+        found: list[tuple[Verdict, float, str]] = []
         for at in columns.values():
             other = _rival(study, at, left, rival, relation)
             if left in at.entries and other in at.entries:
-                found.append((at, other, *_judge(relation, at, left, other)))
+                gap, verdict = _judge(relation, at, left, other)
+                means = f"{left} {at.mean(left):.3g}, {other} {at.mean(other):.3g}"
+                found.append((verdict, gap.clarity, f"{at.where}: {means} (difference {gap})"))
         if found:
+            verdict, _, clearest = max(found, key=lambda one: one[:2])
+            held = sum(one[0] is Verdict.HOLDS for one in found)
+            numbers = f"holds at {held} of {len(found)}; clearest at {clearest}"
+            if len(found) <= _MOST:
+                numbers = "; ".join(words for *_, words in found)
             where = f"{place}{', ' if place else ''}against {rival}" if len(right) > 1 else place
-            yield ClaimCase(where, _numbers(left, found), max(verdict for *_, verdict in found))
+            yield ClaimCase(where, numbers, verdict)
 
 
 def _rival(study: Study, at: Comparison, left: str, right: str, relation: Relation) -> str:
@@ -242,19 +252,6 @@ def _rival(study: Study, at: Comparison, left: str, right: str, relation: Relati
     kind = methods[left].kind if left in methods else left
     ranked = at.ranked([m for m in at.entries if m != left and methods[m].kind != kind])
     return ranked[-1 if relation == "worst" else 0] if ranked else ""
-
-
-def _numbers(left: str, found: Sequence[tuple[Comparison, str, Estimate, Verdict]]) -> str:
-    """List both means and their difference; of many columns, count and show the clearest."""
-    words = [
-        f"{at.where}: {left} {at.mean(left):.3g}, {other} {at.mean(other):.3g} (difference {gap})"
-        for at, other, gap, _ in found
-    ]
-    if len(found) <= _MOST:
-        return "; ".join(words)
-    held = sum(verdict is Verdict.HOLDS for *_, verdict in found)
-    worst = max(range(len(found)), key=lambda i: (found[i][3], found[i][2].clarity))
-    return f"holds at {held} of {len(found)}; clearest at {words[worst]}"
 
 
 def _judge(relation: Relation, at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:

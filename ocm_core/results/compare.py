@@ -124,7 +124,7 @@ class Revisions(NamedTuple):
         """Return the comparison as plain data."""
         experiments = {
             one.name: {
-                "parameters": [[str(part) for part in change] for change in one.parameters],
+                "parameters": [[*map(str, change)] for change in one.parameters],
                 "numbers": [
                     dict(zip(COLUMNS, row, strict=True)) for row in one.rows(everything=everything)
                 ],

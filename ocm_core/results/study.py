@@ -163,10 +163,6 @@ class Study:
         family = chosen.family if chosen else None
         return {m.label for m in self.methods.values() if m.family in (None, family)}
 
-    def has(self, key: str) -> bool:
-        """Tell whether a measure has any value."""
-        return key in self.grids
-
     @cached_property
     def grids(self) -> dict[str, Grid]:
         """Compare methods by each measure in each setting at each nfe or timestep."""
@@ -259,7 +255,7 @@ class Study:
     @cached_property
     def frontiers(self) -> dict[tuple[str, float | None], Frontier]:
         """Return what each nfe gets with the last score, by measure and guidance."""
-        keys = [m.key for m in (self.quality, self.registry["recall"]) if m and self.has(m.key)]
+        keys = [m.key for m in (self.quality, self.registry["recall"]) if m and m.key in self.grids]
         scales = self.results.distinct("guidance") or [None]
         found = {}
         for key, scale in product(keys, scales):

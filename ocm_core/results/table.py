@@ -70,14 +70,6 @@ class Results(tuple[Row, ...]):
             parts.setdefault(tuple(getattr(row, name) for name in columns), []).append(row)
         return {key: Results(rows) for key, rows in parts.items()}
 
-    def value(self, **columns: Value | Sequence[Value]) -> float:
-        """Return the only value with these columns."""
-        rows = self.select(**columns)
-        if len(rows) != 1:
-            where = ", ".join(f"{name}={value!r}" for name, value in columns.items())
-            raise OcmError(f"results: {len(rows)} rows with {where}, expected one")
-        return rows[0].value
-
     @property
     def is_guided(self) -> bool:
         """Tell whether any guidance but 1 was used."""

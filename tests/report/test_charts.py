@@ -84,21 +84,12 @@ def test_ticks_have_numbers_where_there_is_room() -> None:
     assert charts.decades("t", 1, 1000)["range"] == [log10(1) - 0.15, log10(1000) + 0.15]
 
 
-TABLE = ResultTable(
-    "table",
-    "caption",
-    "method",
-    ("nfe 5", "nfe_10"),
-    (
-        ResultGroup(
-            "FID ↓",
-            (
-                ResultRow("beta_tilde", (Result(12.345, 0.1, "best"), Result(1234.5))),
-                ResultRow("ocm", (Result(13.0, None, "second", True), Result(float("nan")))),
-            ),
-        ),
-    ),
+ROWS = (
+    ResultRow("beta_tilde", (Result(12.345, 0.1, "best"), Result(1234.5))),
+    ResultRow("ocm", (Result(13.0, None, "second", True), Result(float("nan")))),
 )
+GROUPS = (ResultGroup("FID ↓", ROWS),)
+TABLE = ResultTable("table", "caption", "method", ("nfe 5", "nfe_10"), GROUPS)
 
 
 def test_tables_are_copied_as_latex_and_csv() -> None:

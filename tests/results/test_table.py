@@ -52,9 +52,7 @@ def test_selection() -> None:
     assert table.distinct("method") == ["ocm", "beta"]
     assert table.distinct("nfe") == [5, 10]
     assert len(table.select(method=("ocm", "beta"), replicate="seed0")) == 2
-    assert table.value(method="beta") == 3.0
-    with pytest.raises(OcmError, match="2 rows with method='ocm'"):
-        table.value(method="ocm")
+    assert [row.value for row in table.select(method="beta")] == [3.0]
     with pytest.raises(OcmError, match="did you mean 'method'"):
         table.select(methd="ocm")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.project import located
-from ocm_core.report.document import DataTable, PageBlock, Section
+from ocm_core.report.document import DataTable, Section
 from ocm_core.report.folder import REMEDY
 from ocm_core.results.replicates import NOISE, Estimate
 from ocm_core.results.study import Method, Setting, Study
@@ -170,10 +170,23 @@ def section(study: Study, compared: Sequence[Compared]) -> Section:
         if judged
         else "for none of them does it give a spread over seeds"
     )
-    blocks: tuple[PageBlock, ...] = ()
-    if compared:
-        blocks = (_introduction(study, compared), _table(study, compared))
+    columns = (
+        *("measure", "setting", "method", "nfe", "ours", "±"),
+        *("paper", "paper, over seeds", "± paper", "difference", "agreement"),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (
+            *(study.registry[one.key].name, study.place(one.setting), one.method, one.nfe),
+            *(one.ours.mean, one.ours.error, one.paper.value if one.paper else None),
+            *((one.seeds.value, one.seeds.deviation) if one.seeds else (None, None)),
+            one.difference,
+            {None: "", True: "✓ agrees", False: "✗ differs"}[one.agrees],
+        )
+        for one in compared
+    ]
     finding = f"{len(compared)} of our numbers are also in the paper: {told}."
+    table = DataTable("published", columns, tuple(rows))
+    blocks = (_introduction(study, compared), table) if compared else ()
     return Section("published", "Beside the paper's results", blocks, finding)
 
 
@@ -196,21 +209,3 @@ def _introduction(study: Study, compared: Sequence[Compared]) -> str:
         space = study.space_name(study.quality)
         said += f" Its FID and recall need Inception's features; ours are of {space}."
     return said
-
-
-def _table(study: Study, compared: Sequence[Compared]) -> DataTable:
-    rows: list[tuple[Value, ...]] = [
-        (
-            *(study.registry[one.key].name, study.place(one.setting), one.method, one.nfe),
-            *(one.ours.mean, one.ours.error, one.paper.value if one.paper else None),
-            *((one.seeds.value, one.seeds.deviation) if one.seeds else (None, None)),
-            one.difference,
-            {None: "", True: "✓ agrees", False: "✗ differs"}[one.agrees],
-        )
-        for one in compared
-    ]
-    columns = (
-        *("measure", "setting", "method", "nfe", "ours", "±"),
-        *("paper", "paper, over seeds", "± paper", "difference", "agreement"),
-    )
-    return DataTable("published", columns, tuple(rows))

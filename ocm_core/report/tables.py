@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ocm_core.report.document import (
-    DataTable,
-    Mark,
-    Result,
-    ResultGroup,
-    ResultRow,
-    ResultTable,
-)
+from ocm_core.report.document import DataTable, Mark, Result, ResultGroup, ResultRow, ResultTable
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Comparison
 from ocm_core.results.study import TABLE_NFE, USUAL, Columns, Setting, Study, nearest
@@ -63,7 +56,7 @@ def measure_table(
 ) -> ResultTable:
     """Print a measure: a group for each setting with several methods, and one of the others."""
     found = list(study.groups(measure.key))
-    xs = sorted({x for group in found for x in group.columns})
+    xs = sorted({x for _, columns, *_ in found for x in columns})
     groups = []
     for place, columns, setting, _ in found:
         paper = (published or {}).get(setting, {})

@@ -43,13 +43,9 @@ Columns = dict[int, Comparison]  # by nfe, or by timestep
 Grid = dict[Setting, Columns]
 
 
-class MethodGroup(NamedTuple):
-    """A pane of a figure, or a group of a table: lines that are compared."""
-
-    place: str
-    columns: Columns
-    setting: Setting
-    routes: list[str]  # all samplers with one method, if the lines are such; else none
+# A pane of a figure, or a group of a table: its name, its lines, and all samplers with one method
+# if the lines are such, else none.
+MethodGroup = tuple[str, Columns, Setting, list[str]]
 
 
 @dataclass(frozen=True)
@@ -210,10 +206,10 @@ class Study:
                 routes.append(self.route(setting.sampler, *labels))
                 alone.setdefault(setting._replace(sampler=""), {})[setting] = columns
             else:
-                yield MethodGroup(self.place(setting), columns, setting, [])
+                yield self.place(setting), columns, setting, []
         for setting, grid in alone.items():
             place = ", ".join(filter(None, ("one covariance each", self.place(setting))))
-            yield MethodGroup(place, self._by_route(key, grid), setting, routes)
+            yield place, self._by_route(key, grid), setting, routes
 
     def is_over_time(self, key: str) -> bool:
         """Tell whether a measure is one per timestep and not per nfe."""

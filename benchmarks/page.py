@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from benchmarks.interface import Benchmark, Outcome
 from benchmarks.suite import number, spread, verdict
-from ocm_core.report.charts import Spec, axis, layout, log_axis
+from ocm_core.report.charts import Spec, axis, log_axis
 from ocm_core.report.document import DataTable, Figure, Page, Plot, Section
 from ocm_core.report.style import var
 from ocm_core.text import plural
@@ -102,7 +102,7 @@ def _shares(found: Found) -> Spec:
         },
         "hovertemplate": "%{y}: %{x:.3g} of the target<extra></extra>",
     }
-    look = layout(
+    look = dict(
         xaxis=axis("measured, as a share of the target", range=[0, 2]),
         yaxis=axis("", tickfont={"size": 11}),
         shapes=[_target_line()],
@@ -126,7 +126,7 @@ def _growth(found: Found) -> Section:
         key = "seconds" if "seconds" in details else "peak_kilobytes"
         line = {"x": list(details["sizes"]), "y": list(details[key]), "mode": "lines+markers"}
         trace = {"type": "scatter", **line, "line": {"color": var("accent")}}
-        look = layout(xaxis=log_axis("size"), yaxis=log_axis(key))
+        look = dict(xaxis=log_axis("size"), yaxis=log_axis(key))
         panes.append(Plot(name, {"data": [trace], "layout": look}))
         rows += [(name, s, v) for s, v in zip(details["sizes"], details[key], strict=True)]
     return Section(

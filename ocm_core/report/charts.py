@@ -6,6 +6,7 @@ is far on the bad side, and a point beyond it stands at the edge with its value.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, isfinite, log10
 from typing import Any
@@ -31,36 +32,9 @@ _APART = 12  # pixels between two values at an edge
 _WIDTH = 0.22  # of a chart: of a value at its edge
 
 
-def layout(**changes: Any) -> Spec:
-    """Return Plotly's layout, quiet: no legend (the page has its own), no box, hairline grid."""
-    base = {
-        "template": {},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": var("soft")},
-        "hoverlabel": {
-            "bgcolor": var("panel"),
-            "bordercolor": var("rule"),
-            "font": {"color": var("ink")},
-        },
-        "margin": {"l": 58, "r": 12, "t": 10, "b": 46},
-        "showlegend": False,
-    }
-    return base | changes
-
-
 def axis(title: str, **changes: Any) -> Spec:
-    """Return a linear axis."""
-    base = {
-        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
-        "gridcolor": var("rule"),
-        "linecolor": var("rule"),
-        "zeroline": False,
-        "ticks": "outside",
-        "tickcolor": var("rule"),
-        "automargin": True,
-    }
-    return base | changes
+    """Return a linear axis; the page's script says how all axes look."""
+    return {"title": {"text": title}, **changes}
 
 
 def log_axis(title: str, **changes: Any) -> Spec:
@@ -97,18 +71,17 @@ def value_axis(title: str, lines: Lines, *, log: bool = True, higher: bool = Fal
     It leaves out what lies far on the bad side, which `chart` then marks. On a logarithmic axis a
     bar may reach down to zero: only its upper end makes room.
     """
-    drawn = _finite(lines)
-    log = log and min(e.mean for e in drawn) > 0
-    limit = _limit(lines, log=log, higher=higher)
-    shown = [e for e in drawn if limit is None or (e.mean >= limit) == higher or e.mean == limit]
-    bars = [e.error if e.has_error else 0.0 for e in shown]
-    low, high = (
-        min(e.mean for e in shown),
-        max(e.mean + bar for e, bar in zip(shown, bars, strict=True)),
-    )
+    drawn = {label: [(x, e) for x, e in line if e.is_finite] for label, line in lines.items()}
+    shown = [e for line in drawn.values() for _, e in line]
+    log = log and min(e.mean for e in shown) > 0
+    limit = _limit(drawn, log=log, higher=higher)
+    if limit is not None:
+        shown = [e for e in shown if (e.mean >= limit) == higher or e.mean == limit]
+    bars = [(e.mean, e.error if e.has_error else 0.0) for e in shown]
+    low, high = min(mean for mean, _ in bars), max(mean + bar for mean, bar in bars)
     if log and high / low > _FAR_APART:
         return decades(title, low, high)
-    lowest = min(e.mean - bar for e, bar in zip(shown, bars, strict=True))
+    lowest = min(mean - bar for mean, bar in bars)
     width = high - lowest if high - lowest > _EQUAL * abs(high) else abs(high) or 1.0
     start = lowest - _MARGIN * width
     if low >= 0 > start:  # what cannot be negative needs no more room than for its marker
@@ -117,26 +90,17 @@ def value_axis(title: str, lines: Lines, *, log: bool = True, higher: bool = Fal
     return axis(title, range=[start, high + _MARGIN * width], **look)
 
 
-def _finite(lines: Lines) -> list[Estimate]:
-    return [e for line in lines.values() for _, e in line if e.is_finite]
-
-
 def _limit(lines: Lines, *, log: bool, higher: bool) -> float | None:
     """Return the end of the interesting range on the bad side; None where nothing is left out.
 
     Half of the lines are drawn at every place.
     """
     sign = -1.0 if higher else 1.0
-
-    def size(value: float) -> float:
-        return float(sign * (np.log(value) if log else value))
-
-    sizes = [size(e.mean) for e in _finite(lines)]
     at: dict[float, list[float]] = {}
     for line in lines.values():
         for x, e in line:
-            if e.is_finite:
-                at.setdefault(x, []).append(size(e.mean))
+            at.setdefault(x, []).append(float(sign * (np.log(e.mean) if log else e.mean)))
+    sizes = [size for values in at.values() for size in values]
     half = max(float(np.median(values)) for values in at.values())
     best, most = min(sizes), float(np.quantile(sizes, _INSIDE))
     end = max(best + _ROOM * (most - best), half)
@@ -147,15 +111,34 @@ def _limit(lines: Lines, *, log: bool, higher: bool) -> float | None:
 
 def chart(x: Spec, y: Spec, lines: Lines, styles: Mapping[str, LineStyle]) -> Spec:
     """Return a chart of lines with bars; a point beyond the range stands at its edge."""
-    ends = [10.0**end for end in y["range"]] if y.get("type") == "log" else y.get("range")
-    data = [_trace(label, styles[label], line, ends) for label, line in lines.items()]
-    notes: list[Spec] = []
-    if ends:
-        notes = [*_notes(lines, styles, ends, log_x=x.get("type") == "log", y=y)]
-    return {"data": data, "layout": layout(xaxis=x, yaxis=y, annotations=notes)}
+    low, high = (10.0**end for end in y["range"]) if y.get("type") == "log" else y["range"]
+    data = [_trace(label, styles[label], line, low, high) for label, line in lines.items()]
+    beyond = [
+        (log10(x_value) if x.get("type") == "log" else x_value, e.mean, label)
+        for label, line in lines.items()
+        for x_value, e in line
+        if e.is_finite and not low <= e.mean <= high
+    ]
+    notes = []
+    for place, depth, value, label in _stacked(beyond, high, lines, log=x.get("type") == "log"):
+        above = value > high
+        note = {
+            "text": f"{value:.3g}",
+            "name": label,
+            "showarrow": False,
+            "bgcolor": var("page"),
+            "borderpad": 0,
+            "font": {"size": 10, "color": styles[label].colour},
+            "x": place,
+            "y": y["range"][1 if above else 0],
+            "yshift": (-8 - _APART * depth) if above else (8 + _APART * depth),
+            "xshift": 14,
+        }
+        notes.append(note)
+    return {"data": data, "layout": {"xaxis": x, "yaxis": y, "annotations": notes}}
 
 
-def _trace(label: str, style: LineStyle, line: Line, ends: Sequence[float] | None) -> Spec:
+def _trace(label: str, style: LineStyle, line: Line, low: float, high: float) -> Spec:
     values = [number(e.mean) for _, e in line]
     trace: Spec = {
         "type": "scatter",
@@ -163,83 +146,46 @@ def _trace(label: str, style: LineStyle, line: Line, ends: Sequence[float] | Non
         "meta": label,
         "mode": "lines" if style.marker == "none" else "lines+markers",
         "x": [x for x, _ in line],
-        "y": [_clipped(v, ends) for v in values],
+        "y": [None if v is None else min(max(v, low), high) for v in values],
         "text": ["" if v is None else f"{v:.3g}" for v in values],
         "hovertemplate": "%{x}: %{text}",
         "line": {"color": style.colour, "dash": style.dash, "width": style.width},
-        "marker": {"symbol": style.marker, "size": 5 + style.width, "color": style.colour},
     }
-    if style.marker == "none":
-        del trace["marker"]
+    if style.marker != "none":
+        size = 5 + style.width
+        trace["marker"] = {"symbol": style.marker, "size": size, "color": style.colour}
     if any(e.has_error for _, e in line):
         trace["customdata"] = [number(e.error) for _, e in line]
         trace["hovertemplate"] += " ± %{customdata:.1g}"
-        trace["error_y"] = _bars([e for _, e in line], style, ends)
+        sides = [  # bars end where the axis does
+            (min(e.error, e.mean - low), min(e.error, high - e.mean))
+            if e.has_error and low <= e.mean <= high
+            else (0.0, 0.0)
+            for _, e in line
+        ]
+        down, up = ([float(f"{v:.6g}") for v in side] for side in zip(*sides, strict=True))
+        look = {"color": style.colour, "thickness": 1, "width": 3}
+        trace["error_y"] = {"array": up, "arrayminus": down, "symmetric": False, **look}
     return trace
 
 
-def _bars(line: Sequence[Estimate], style: LineStyle, ends: Sequence[float] | None) -> Spec:
-    """Bars that end where the axis does."""
-    low, high = ends or (-np.inf, np.inf)
-    sides = [
-        (min(e.error, e.mean - low), min(e.error, high - e.mean))
-        if e.has_error and low <= e.mean <= high
-        else (0.0, 0.0)
-        for e in line
-    ]
-    down, up = ([float(f"{v:.6g}") for v in side] for side in zip(*sides, strict=True))
-    look = {"color": style.colour, "thickness": 1, "width": 3}
-    return {"array": up, "arrayminus": down, "symmetric": False, **look}
+def _stacked(
+    beyond: Sequence[tuple[float, float, str]], high: float, lines: Lines, *, log: bool
+) -> Iterator[tuple[float, int, float, str]]:
+    """Yield place, depth, value and label of points beyond the edges; none stands on another.
 
-
-def _notes(
-    lines: Lines, styles: Mapping[str, LineStyle], ends: Sequence[float], *, log_x: bool, y: Spec
-) -> Iterator[Spec]:
-    """The values of points beyond the edges, stacked so that none stands on another."""
-    beyond = [
-        (x, e.mean, label)
-        for label, line in lines.items()
-        for x, e in line
-        if e.is_finite and not ends[0] <= e.mean <= ends[1]
-    ]
-    spots = _spots(sorted({x for x, *_ in beyond}), lines, log=log_x)
-    stacks: dict[tuple[float, bool], int] = {}
-    for x, value, label in sorted(beyond, key=lambda note: (note[0], -note[1])):
-        spot = spots[x], value > ends[1]
-        high, depth = spot[1], stacks.get(spot, 0)
-        stacks[spot] = depth + 1
-        yield {
-            "text": f"{value:.3g}",
-            "name": label,
-            "showarrow": False,
-            "bgcolor": var("page"),
-            "borderpad": 0,
-            "font": {"size": 10, "color": styles[label].colour},
-            "x": log10(x) if log_x else x,
-            "y": y["range"][1 if high else 0],
-            "yshift": (-8 - _APART * depth) if high else (8 + _APART * depth),
-            "xshift": 14,
-        }
-
-
-def _spots(xs: Sequence[float], lines: Lines, *, log: bool) -> dict[float, float]:
-    """Name the first of neighbours that are too near for their values to stand side by side."""
+    Neighbours that are too near for their values to stand side by side share a stack.
+    """
     every = [log10(x) if log else x for points in lines.values() for x, _ in points]
     room = _WIDTH * (max(every) - min(every))
-    found: dict[float, float] = {}
     first = None
-    for x in xs:
-        place = log10(x) if log else x
-        if first is None or place - (log10(first) if log else first) > room:
-            first = x
-        found[x] = first
-    return found
+    stacks: Counter[tuple[float, bool]] = Counter()
+    for place, value, label in sorted(beyond, key=lambda note: (note[0], -note[1])):
+        first = place if first is None or place - first > room else first
+        yield place, stacks[first, value > high], value, label
+        stacks[first, value > high] += 1
 
 
 def number(value: float) -> float | None:
     """Return six digits, or None where there is no number."""
     return float(f"{value:.6g}") if isfinite(value) else None
-
-
-def _clipped(value: float | None, ends: Sequence[float] | None) -> float | None:
-    return value if value is None or ends is None else min(max(value, ends[0]), ends[1])

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from ocm_core.report.result_table import ResultTable, digits
 from ocm_core.report.style import GROUPS, LineStyle
 from ocm_core.results.claims import CheckedClaim
-from ocm_core.results.table import Value as Value
+from ocm_core.results.study import Method
+from ocm_core.results.table import Value, csv_text
 
 ControlValues = Mapping[str, str]  # by the name of a control: its value at which a pane is shown
+Mark = Literal["", "best", "second"]
 
 BOX = 400  # the side of a panel, in SVG units
 
 
-@dataclass(frozen=True)
-class DataTable:
+def digits(value: Value, count: int) -> str:
+    """Return a number with so many significant digits; blank for None and NaN."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.{count}g}" if isinstance(value, float) else str(value)
+
+
+class DataTable(NamedTuple):
     """Numbers to read on the page, and to download as a CSV file of this name."""
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
-
-    @property
-    def csv(self) -> str:
-        """Return the rows with six digits."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([digits(value, 6) for value in row] for row in self.rows)
-        return text.getvalue()
 
     @property
     def numeric(self) -> tuple[bool, ...]:
@@ -44,21 +39,107 @@ class DataTable:
 
     @property
     def link(self) -> str:
-        """Return the file as an address inside the page."""
-        return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
+        """Return the rows with six digits, as the address of a CSV file inside the page."""
+        rows = ([digits(value, 6) for value in row] for row in self.rows)
+        return f"data:text/csv;charset=utf-8,{quote(csv_text([self.columns, *rows]))}"
 
 
-@dataclass(frozen=True)
-class Plot:
+class Result(NamedTuple):
+    """One cell of a table of results."""
+
+    mean: float | None = None
+    error: float | None = None
+    rank: Mark = ""
+    tied: bool = False  # within noise of the best
+    note: str = ""
+
+    @property
+    def number(self) -> str:
+        """Return three digits, or all before the point."""
+        if self.mean is None or self.mean != self.mean:
+            return ""
+        return f"{self.mean:.0f}" if abs(self.mean) >= 1000 else f"{self.mean:#.3g}".rstrip(".")
+
+    @property
+    def spread(self) -> str:
+        """Return the standard error with one digit."""
+        if self.error is None or self.error != self.error or not self.number:
+            return ""
+        return f"±{self.error:.0f}" if abs(self.error) >= 10 else f"±{self.error:.1g}"
+
+    @property
+    def latex(self) -> str:
+        """Return the cell for LaTeX."""
+        marked = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[self.rank]
+        spread = rf"$_{{\pm {self.spread.removeprefix('±')}}}$" if self.spread else ""
+        return marked % self.number + spread + r"$^\approx$" * self.tied if self.number else "--"
+
+
+class ResultRow(NamedTuple):
+    """One method."""
+
+    label: str
+    cells: tuple[Result, ...]
+    published: bool = False  # as the paper prints it, not ranked among ours
+
+
+class ResultGroup(NamedTuple):
+    """Rows that are ranked against each other."""
+
+    title: str
+    rows: tuple[ResultRow, ...]
+
+
+class ResultTable(NamedTuple):
+    """Results as papers print them: a row a method, a column a number of steps."""
+
+    name: str
+    caption: str
+    stub: str  # what rows are
+    columns: tuple[str, ...]
+    groups: tuple[ResultGroup, ...]
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """Return the text that each button copies."""
+        return {"LaTeX": self._latex, "CSV": self._csv}
+
+    @property
+    def _latex(self) -> str:
+        """Return the table with booktabs."""
+        escape = str.maketrans({letter: f"\\{letter}" for letter in "_%&#$"})
+        width = len(self.columns) + 1
+        lines = [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
+        lines.append(" & ".join(n.translate(escape) for n in (self.stub, *self.columns)) + r" \\")
+        for title, rows in self.groups:
+            lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{{title.translate(escape)}}} \\"]
+            lines += [
+                " & ".join([row.label.translate(escape), *(c.latex for c in row.cells)]) + r" \\"
+                for row in rows
+            ]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+    @property
+    def _csv(self) -> str:
+        """Return the means with six digits and their errors."""
+        heads = [name for column in self.columns for name in (column, f"{column} ±")]
+        lines = [["group", self.stub, *heads]]
+        for title, rows in self.groups:
+            for row in rows:
+                pairs = [(digits(cell.mean, 6), digits(cell.error, 3)) for cell in row.cells]
+                lines.append([title, row.label, *(x for pair in pairs for x in pair)])
+        return csv_text(lines)
+
+
+class Plot(NamedTuple):
     """A Plotly figure as a plain tree; traces carry their method's label in `meta`."""
 
     title: str
     spec: Mapping[str, Any]
-    at: ControlValues = field(default_factory=dict)
+    at: ControlValues = {}
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """A square scatter plot as one SVG path in a box of `BOX` units."""
 
     title: str
@@ -67,129 +148,95 @@ class Panel:
     hue: str
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A picture inside the page, `width` by `height` pixels."""
 
-    title: str
     alt: str
     uri: str
     width: int
     height: int
-    at: ControlValues = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class PictureMatrix:
+PictureRows = tuple[tuple[str, tuple[Picture | Panel | None, ...]], ...]  # with their names
+
+
+class PictureMatrix(NamedTuple):
     """Pictures in rows and columns that have names."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Picture | Panel | None, ...]], ...]
-    at: ControlValues = field(default_factory=dict)
+    rows: PictureRows
+    at: ControlValues = {}
 
 
-Pane = Plot | PictureMatrix
-
-
-@dataclass(frozen=True)
-class Control:
-    """A choice of the reader: panes that name this control are shown at their value of it."""
-
-    name: str
-    label: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ColourBar:
-    """The meaning of the colours of a picture, from one end to the other."""
-
-    colours: tuple[str, ...]
-    low: str
-    high: str
-
-
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """Panes with a caption, what a screen reader says of them, and the numbers underneath.
 
-    Panes stand side by side where there is room, as small multiples (square, or flat strips), as
-    pictures, or alone. The legend shows each method's line, and brings out the chosen; where some
-    are brought out from the start, the others are grey until they are pointed at.
+    Panes stand side by side where there is room, as small multiples (square, or flat strips), or
+    alone. The legend shows each method's line, and brings out the chosen; where some are brought
+    out from the start, the others are grey until they are pointed at. The reader chooses a value
+    of the control, and sees the panes that are at it.
     """
 
     id: str
     caption: str
     label: str
-    panes: tuple[Pane, ...]
+    panes: tuple[Plot | PictureMatrix, ...]
     table: DataTable
     legend: Mapping[str, LineStyle] | None = None
-    controls: tuple[Control, ...] = ()
-    arrangement: Literal["beside", "small", "strips", "pictures", "alone"] = "beside"
+    control: str = ""
+    arrangement: Literal["beside", "small", "strips", "alone"] = "beside"
     brought_out: tuple[str, ...] = ()  # all, if none are named
-    colour_bar: ColourBar | None = None
+    colour_bar: str = ""  # what the light end of the colours means; the dark end is 0
 
     @property
     def legend_groups(self) -> dict[str, list[tuple[str, LineStyle]]]:
         """Return the entries of the legend by group."""
         entries = (self.legend or {}).items()
-        groups = {
-            g: [(label, style) for label, style in entries if style.group == g] for g in GROUPS
-        }
+        groups = {g: [entry for entry in entries if entry[1].group == g] for g in GROUPS}
         return {group: styles for group, styles in groups.items() if styles}
 
     @property
-    def choices(self) -> tuple[Control, ...]:
-        """Return the controls that leave something to choose."""
-        return tuple(control for control in self.controls if len(control.values) > 1)
+    def choices(self) -> list[str]:
+        """Return the values of the control, if they leave something to choose."""
+        values = dict.fromkeys(p.at[self.control] for p in self.panes if self.control in p.at)
+        return [*values] if len(values) > 1 else []
 
 
-@dataclass(frozen=True)
-class ClaimTable:
-    """Claims with their cases and verdicts."""
+class Claims(NamedTuple):
+    """Claims with their cases and verdicts; `relative` heads are not compared with the paper's."""
 
     claims: tuple[CheckedClaim, ...]
+    relative: list[str]
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     """The results in small, with the claims as ticks beside them."""
 
     table: ResultTable
     claims: tuple[CheckedClaim, ...]
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Names and values; `folded` ones are for those who check."""
+class Provenance(NamedTuple):
+    """What made the results; the settings are for those who check."""
 
-    items: Mapping[str, str]
-    folded: Mapping[str, str] = field(default_factory=dict)
-    folded_title: str = ""
-
-
-@dataclass(frozen=True)
-class GlossaryEntry:
-    """The meaning of a label: a line of words, and an equation."""
-
-    label: str
-    text: str
-    equation: str = ""
+    made: Mapping[str, Any]  # provenance.json
+    sample: Mapping[str, Any]  # parameters
+    remake: str
+    settings: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Glossary:
+class Glossary(NamedTuple):
     """Where every label of the page leads."""
 
-    entries: tuple[GlossaryEntry, ...]
+    methods: Mapping[str, Method]
+    samplers: Mapping[str, Mapping[str, Any]]
 
 
-PageBlock = str | Figure | DataTable | ResultTable | Headline | ClaimTable | Facts | Glossary
+PageBlock = str | Figure | DataTable | ResultTable | Headline | Claims | Provenance | Glossary
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """Blocks under a heading; left out of the page where there are none.
 
     The finding is the one sentence that is seen while the section is folded.
@@ -201,8 +248,7 @@ class Section:
     finding: str = ""
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """One HTML file. Where it has something to see at a glance, the rest is folded."""
 
     title: str
@@ -217,9 +263,3 @@ class Page:
         yield from self.glance
         for section in self.sections:
             yield from section.blocks
-
-    @property
-    def explained(self) -> dict[str, GlossaryEntry]:
-        """Return what the glossary has, by label."""
-        found = (block.entries for block in self.blocks if isinstance(block, Glossary))
-        return {entry.label: entry for entries in found for entry in entries}

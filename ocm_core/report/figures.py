@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ocm_core.report import charts
 from ocm_core.report.charts import Line
-from ocm_core.report.document import Control, DataTable, Figure, Plot, Value
-from ocm_core.report.folder import Curves, LossCurve, OptimalByMethod
+from ocm_core.report.document import DataTable, Figure, Plot
+from ocm_core.report.folder import Curves, OptimalByMethod
 from ocm_core.report.style import REFERENCE, LineStyle, method_styles, route_styles, var
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Estimate, mean_of
-from ocm_core.results.study import USUAL, Columns, Frontier, Route, Study, line
+from ocm_core.results.study import USUAL, Frontier, Study, lines
+from ocm_core.results.table import Value
 from ocm_core.text import listed
 
 NFE, TIME = "network evaluations (nfe)", "timestep t"
@@ -24,14 +25,9 @@ _BROUGHT_OUT = 3  # lines of differences; the others are grey until they are poi
 _EXACT = 1e-5  # of the largest value: less is rounding
 _LONGEST = 20  # timesteps of a drawn row: longer ones fill the picture
 _START, _LEVEL = 0.8, 0.02  # where the end of training begins, and a change that is a fall
-_ZERO = {
-    **{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0},
-    "line": {"color": var("soft"), "width": 1},
-}
 
 
-@dataclass(frozen=True)
-class _Pane:
+class _Pane(NamedTuple):
     """A chart before it is drawn."""
 
     measure: Measure
@@ -40,7 +36,7 @@ class _Pane:
     styles: Mapping[str, LineStyle]
     guidance: float | None = None
     less: str = ""  # what the measure is less, in a chart of differences
-    exact: tuple[str, ...] = ()  # lines that are left out, as zero but for rounding
+    exact: Sequence[str] = ()  # lines that are left out, as zero but for rounding
 
     def plot(self, x_name: str, *, several: bool) -> Plot:
         """Draw it; `several` measures stand in one figure."""
@@ -50,19 +46,12 @@ class _Pane:
             x = charts.decades(TIME, xs[0], xs[-1])
         name, log = f"{self.measure.name}{self.less}", self.measure.log and not self.less
         y = charts.value_axis(name, self.lines, log=log, higher=self.measure.higher)
-        spec = charts.chart(x, y, self.lines, self.styles)
         if self.less:
-            spec["layout"]["shapes"] = [_ZERO]
-        both = ", ".join(part for part in (self.measure.name, self.place) if part)
+            y |= {"zeroline": True, "zerolinecolor": var("soft")}
+        spec = charts.chart(x, y, self.lines, self.styles)
+        both = ", ".join(filter(None, (self.measure.name, self.place)))
         at = {} if self.guidance is None else {"guidance": f"{self.guidance:g}"}
         return Plot(both if several else self.place or both, spec, at)
-
-    def rows(self) -> Iterator[tuple[Value, ...]]:
-        """List its numbers."""
-        for label, points in self.lines.items():
-            for x, e in points:
-                numbers = charts.number(e.mean), charts.number(e.error)
-                yield self.measure.name, self.place, label, x, *numbers
 
 
 def _figure(
@@ -72,28 +61,30 @@ def _figure(
     x_name: str,
     caption: str,
     table: DataTable | None = None,
-    brought_out: tuple[str, ...] = (),
+    brought_out: Sequence[str] = (),
 ) -> Figure | None:
     """Put panes together: a legend of all lines, a choice of guidance, and the numbers."""
     if not panes:
         return None
-    keys = dict.fromkeys(pane.measure.key for pane in panes)
-    names = listed([study.registry[key].name for key in keys])
-    plots = [pane.plot(x_name, several=len(keys) > 1) for pane in panes]
+    names = [*dict.fromkeys(pane.measure.name for pane in panes)]
     styles = {label: pane.styles[label] for pane in panes for label in pane.lines}
     legend = {m: styles[m] for m in dict.fromkeys([*study.methods, *styles]) if m in styles}
-    scales = dict.fromkeys(plot.at["guidance"] for plot in plots if "guidance" in plot.at)
     columns = ("measure", "setting", "line", x_name, "mean", "standard error")
-    rows = tuple(row for pane in panes for row in pane.rows())
+    rows = tuple(
+        (pane.measure.name, pane.place, label, x, charts.number(e.mean), charts.number(e.error))
+        for pane in panes
+        for label, points in pane.lines.items()
+        for x, e in points
+    )
     return Figure(
         id=id,
-        label=f"Line charts of {names} against {x_name}: {', '.join(legend)}.",
+        label=f"Line charts of {listed(names)} against {x_name}: {', '.join(legend)}.",
         caption=f"{caption} {study.small_print(panes[0].measure)}".strip(),
-        panes=tuple(plots),
+        panes=tuple(pane.plot(x_name, several=len(names) > 1) for pane in panes),
         legend=legend,
-        controls=(Control("guidance", "Guidance", tuple(scales)),) if len(scales) > 1 else (),
+        control="guidance",
         table=table or DataTable(id.replace("-", "_"), columns, rows),
-        brought_out=brought_out,
+        brought_out=tuple(brought_out),
     )
 
 
@@ -116,35 +107,32 @@ def _panes(study: Study, measure: Measure) -> Iterator[_Pane]:
     """Yield a chart for each group that has something to draw."""
     methods = method_styles(study.methods)
     for place, columns, setting, routes in study.groups(measure.key):
-        styles = route_styles({k: r.is_solver for k, r in routes.items()}) if routes else methods
-        lines = _lines(columns)
-        if lines and all(columns):
-            exact = _rounding(lines) if measure.log else ()
-            drawn = {label: points for label, points in lines.items() if label not in exact}
-            if setting.sampler:
-                drawn |= _fresh(study, measure, [*columns])
-            shown = {**styles, FRESH: _FRESH_STYLE}
-            yield _Pane(measure, place, drawn, shown, setting.guidance, exact=exact)
+        styles = route_styles(routes, study.solvers) if routes else methods
+        drawn = _drawn(lines(columns))
+        if not (drawn and all(columns)):
+            continue
+        tops = {m: max(e.mean for _, e in points if e.is_finite) for m, points in drawn.items()}
+        least = _EXACT * max(tops.values()) if measure.log else -np.inf
+        exact = [label for label, top in tops.items() if top < least]
+        drawn = {label: points for label, points in drawn.items() if label not in exact}
+        if setting.sampler:
+            drawn |= _fresh(study, measure, [*columns])
+        shown = {**styles, FRESH: _FRESH_STYLE}
+        yield _Pane(measure, place, drawn, shown, setting.guidance, exact=exact)
 
 
-def _rounding(lines: Mapping[str, Line]) -> tuple[str, ...]:
-    """Name the lines that are so far below the others that only rounding is left of them."""
-    tops = {m: max(e.mean for _, e in points if e.is_finite) for m, points in lines.items()}
-    return tuple(label for label, top in tops.items() if top < _EXACT * max(tops.values()))
-
-
-def _lines(columns: Columns) -> dict[str, Line]:
-    """Return the lines of entries with a finite value."""
-    labels = dict.fromkeys(label for at in columns.values() for label in at.entries)
-    lines = {label: line(columns, label) for label in labels}
+def _drawn(lines: Mapping[str, Line]) -> dict[str, Line]:
+    """Return the lines with a finite value."""
     return {label: points for label, points in lines.items() if any(e.is_finite for _, e in points)}
 
 
 def _fresh(study: Study, measure: Measure, xs: Sequence[int]) -> dict[str, Line]:
     """Return the level that fresh data have, where it was measured."""
     floor = study.results.select(measure=f"{measure.key}_floor")
-    level = Estimate(mean_of(row.value for row in floor).mean) if len(floor) else None
-    return {FRESH: [(xs[0], level), (xs[-1], level)]} if level and xs else {}
+    if not (floor and xs):
+        return {}
+    level = Estimate(mean_of(row.value for row in floor).mean)
+    return {FRESH: [(xs[0], level), (xs[-1], level)]}
 
 
 def differences(study: Study, measure: Measure) -> Figure | None:
@@ -154,47 +142,41 @@ def differences(study: Study, measure: Measure) -> Figure | None:
     panes: list[_Pane] = []
     sizes: dict[str, list[float]] = {}
     for setting, columns in study.grids[measure.key].items():
-        shown = {x: at for x, at in columns.items() if reference in at.entries}
-        lines = {
-            label: [(x, at.gap(label, reference)) for x, at in shown.items() if label in at.entries]
-            for label in _lines(shown)
-            if label != reference
-        }
-        lines = {m: points for m, points in lines.items() if any(e.is_finite for _, e in points)}
-        if lines:
-            less = f" less that of {reference}"
-            place = study.place(setting)
-            panes.append(_Pane(measure, place, lines, styles, setting.guidance, less))
-        for label, points in lines.items():
+        gaps: dict[str, list[tuple[float, Estimate]]] = {}
+        for x, at in columns.items():
+            for label in at.entries if reference in at.entries else ():
+                if label != reference:
+                    gaps.setdefault(label, []).append((x, at.gap(label, reference)))
+        if drawn := _drawn(gaps):
+            less, place = f" less that of {reference}", study.place(setting)
+            panes.append(_Pane(measure, place, drawn, styles, setting.guidance, less))
+        for label, points in drawn.items():
             sizes.setdefault(label, []).extend(abs(e.mean) for _, e in points if e.is_finite)
-    nearest = sorted(sizes, key=lambda label: float(np.mean(sizes[label] or [np.inf])))
+    nearest = sorted(sizes, key=lambda label: float(np.mean(sizes[label])))
     caption = (
         f"{measure.name} of each method less that of {reference}, in pairs that began with the "
         f"same noise: {'above' if measure.higher else 'below'} zero is better. A number at the "
         "edge is the value of a point beyond it. Point at a grey line to bring it out."
     )
-    few = tuple(nearest[:_BROUGHT_OUT]) if len(nearest) > _BROUGHT_OUT else ()
+    few = nearest[:_BROUGHT_OUT] if len(nearest) > _BROUGHT_OUT else ()
     id = f"{measure.key.replace('.', '-')}-differences"
     return _figure(study, id, panes, NFE, caption, brought_out=few)
 
 
 def along_guidance(study: Study, measures: Sequence[Measure]) -> Figure | None:
     """Draw measures against the guidance scale, where three or more were sampled."""
-    styles = method_styles(study.methods)
     panes: list[_Pane] = []
     for measure in measures:
         places: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
         for setting, columns in study.grids[measure.key].items():
             for nfe, at in columns.items():
-                lines = places.setdefault(f"{setting.sampler.upper()}, nfe {nfe}", {})
+                here = places.setdefault(f"{setting.sampler.upper()}, nfe {nfe}", {})
                 for label, cell in at.entries.items():
-                    lines.setdefault(label, []).append((setting.guidance or 1.0, cell.estimate))
-        for place, lines in places.items():
-            long = {
-                label: sorted(p, key=lambda q: q[0]) for label, p in lines.items() if len(p) > 2
-            }
+                    here.setdefault(label, []).append((setting.guidance or 1.0, cell.estimate))
+        for place, found in places.items():
+            long = {m: sorted(p, key=lambda q: q[0]) for m, p in found.items() if len(p) > 2}
             if long:
-                panes.append(_Pane(measure, place, long, styles))
+                panes.append(_Pane(measure, place, long, method_styles(study.methods)))
     return _figure(study, "guidance", panes, "guidance scale", "What guidance trades.")
 
 
@@ -204,24 +186,24 @@ def frontier_figure(study: Study) -> Figure | None:
     if not found:
         return None
     first = next(iter(found.values()))
-    papers = [Route("ddpm", m) for m in (study.family_of(first.measure.key)["ocm"], USUAL)]
-    is_solver = {
-        route.label: route.is_solver
-        for frontier in found.values()
-        for route in [*frontier.leaders(), *papers]
-        if route.label in frontier.routes
-    }
-    styles = {**route_styles(is_solver), FRESH: _FRESH_STYLE}
+    papers = [f"ddpm, {m}" for m in (study.family_of(first.measure.key)["ocm"], USUAL)]
+    along = {place: lines(frontier.columns) for place, frontier in found.items()}
+    shown = dict.fromkeys(
+        label
+        for place, frontier in found.items()
+        for label in [*frontier.leaders(), *papers]
+        if label in along[place]
+    )
+    styles = route_styles(shown, study.solvers) | {FRESH: _FRESH_STYLE}
     panes = []
-    for (_, scale), frontier in found.items():
-        lines: dict[str, Line] = {m: frontier.line(m) for m in styles if m in frontier.routes}
-        lines |= _fresh(study, frontier.measure, [*frontier.columns])
+    for (key, scale), frontier in found.items():
+        drawn: dict[str, Line] = {m: p for m in styles if (p := along[key, scale].get(m))}
+        drawn |= _fresh(study, frontier.measure, [*frontier.columns])
         guided = f"guidance {scale:g}" if study.is_guided and scale else ""
-        panes.append(_Pane(frontier.measure, guided, lines, styles, scale))
+        panes.append(_Pane(frontier.measure, guided, drawn, styles, scale))
     features = study.space_name(first.measure)
-    note = f" Features of {features};" if features else ""
-    table = _frontier_table(study)
-    return _figure(study, "frontier", panes, NFE, f"{verdict(first)}{note}", table)
+    caption = f"{verdict(first)} Features of {features};" if features else verdict(first)
+    return _figure(study, "frontier", panes, NFE, caption, _frontier_table(study))
 
 
 def verdict(frontier: Frontier) -> str:
@@ -244,13 +226,13 @@ def _frontier_table(study: Study) -> DataTable:
     """List both sides at every nfe, and the difference where both were sampled."""
     rows: list[tuple[Value, ...]] = []
     for (_, scale), frontier in study.frontiers.items():
-        duels = {duel.nfe: duel for duel in frontier.duels()}
+        gaps = {duel.nfe: (duel.gap.mean, duel.gap.error) for duel in frontier.duels()}
         for nfe, at in frontier.columns.items():
-            sides = [frontier.best(nfe, solver=solver) for solver in (False, True)]
-            named = [(r.label, at.mean(r.label)) if r else (None, None) for r in sides]
-            gap = duels[nfe].gap if nfe in duels else None
-            gaps = (gap.mean, gap.error) if gap else (None, None)
-            rows.append((frontier.measure.name, nfe, scale, *named[0], *named[1], *gaps))
+            row: list[Value] = [frontier.measure.name, nfe, scale]
+            for solver in (False, True):
+                best = frontier.best(nfe, solver=solver)
+                row += [best, at.mean(best) if best else None]
+            rows.append((*row, *gaps.get(nfe, (None, None))))
     columns = (
         *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
         *("difference", "its standard error"),
@@ -262,9 +244,8 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
     """Draw which timesteps the optimal rule visits: a row of dots for each nfe."""
     shown = [label for label in study.methods if timesteps.get(label)]
     last = max(steps[-1] for label in shown for steps in timesteps[label].values())
-    look = charts.layout(
-        xaxis=charts.decades(TIME, 1, last), yaxis=charts.axis("nfe", rangemode="tozero")
-    )
+    nfe = charts.axis("nfe", rangemode="tozero")
+    look = {"xaxis": charts.decades(TIME, 1, last), "yaxis": nfe}
     styles = method_styles(study.methods)
     panes = []
     rows: list[tuple[Value, ...]] = []
@@ -285,18 +266,37 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
         caption="Optimal timesteps, a row of dots for each nfe: those with the lowest bound on "
         f"{items}. They may end below T, where the prior then stands.",
         panes=tuple(panes),
-        controls=(Control("method", "Method", tuple(shown)),),
+        control="method",
         table=DataTable("chosen_timesteps", ("method", "nfe", "timesteps"), tuple(rows)),
     )
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
-    """Draw smoothed losses, a small chart for each network with a scale of its own."""
+    """Draw smoothed losses, a small chart for each network with a scale of its own.
+
+    The first steep fall is left out: beside it the rest would be a flat line.
+    """
     panes, rows = [], []
     styles = method_styles(study.methods)
+    quiet = {"nticks": 4, "tickfont": {"size": 10}}
     for (training, network), curve in curves.items():
         colour = styles[network].colour if network in styles else var("ink")
-        panes.append(Plot(f"{network}, {training}", _loss_chart(curve, colour)))
+        finite = [loss for _, loss in curve if np.isfinite(loss)]
+        settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
+        low, high = min(settled), max(settled)
+        margin = 0.08 * (high - low or abs(high) or 1.0)
+        data = {
+            **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
+            "x": [i for i, _ in curve],
+            "y": [charts.number(loss) for _, loss in curve],
+            "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
+        }
+        look = {
+            "xaxis": charts.axis("iteration", **quiet),
+            "yaxis": charts.axis("loss", **quiet, range=[low - margin, high + margin]),
+            "margin": {"l": 46, "r": 6, "t": 4, "b": 36},
+        }
+        panes.append(Plot(f"{network}, {training}", {"data": [data], "layout": look}))
         few = np.unique(np.linspace(0, len(curve) - 1, 10).round().astype(int))
         rows += [(training, network, *curve[i]) for i in few]
     return Figure(
@@ -312,40 +312,17 @@ def training_curves(study: Study, curves: Curves) -> Figure:
 
 
 def levelled(curves: Curves) -> str:
-    """Say which networks have stopped learning, and which have not."""
-    changes = {network: _last_change(curve) for (_, network), curve in curves.items()}
+    """Say which networks have stopped learning, and which have not.
+
+    A line is fitted to the end of training; its change counts as a share of the mean there.
+    """
+    changes: dict[str, float] = {}  # of networks of one name, the last
+    for (_, name), curve in curves.items():
+        values = np.array([loss for _, loss in curve])[int(_START * len(curve)) :]
+        slope = np.polyfit(np.arange(len(values)), values, 1)[0] if len(values) > 1 else 0.0
+        changes[name] = slope * (len(values) - 1) / max(abs(values.mean()), 1e-12)
     falling = [f"{name} ({change:+.0%})" for name, change in changes.items() if change < -_LEVEL]
     share = f"the last {1 - _START:.0%} of its iterations"
     if not falling:
         return f"No loss fell by more than {_LEVEL:.0%} over {share}: all have levelled off."
     return f"Over {share} a loss still fell by more than {_LEVEL:.0%} of itself: {listed(falling)}."
-
-
-def _last_change(curve: LossCurve) -> float:
-    """Fit a line to the end of training; return its change as a share of the mean there."""
-    values = np.array([loss for _, loss in curve])[int(_START * len(curve)) :]
-    if len(values) < 2:
-        return 0.0
-    slope = np.polyfit(np.arange(len(values)), values, 1)[0]
-    return float(slope * (len(values) - 1) / max(abs(values.mean()), 1e-12))
-
-
-def _loss_chart(curve: LossCurve, colour: str) -> charts.Spec:
-    """Leave out the first steep fall, beside which the rest would be a flat line."""
-    quiet = {"nticks": 4, "tickfont": {"size": 10}}
-    finite = np.array([loss for _, loss in curve if np.isfinite(loss)])
-    settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
-    low, high = float(settled.min()), float(settled.max())
-    margin = 0.08 * (high - low or abs(high) or 1.0)
-    data = {
-        **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
-        "x": [i for i, _ in curve],
-        "y": [charts.number(loss) for _, loss in curve],
-        "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
-    }
-    look = charts.layout(
-        xaxis=charts.axis("iteration", **quiet),
-        yaxis=charts.axis("loss", **quiet, range=[low - margin, high + margin]),
-        margin={"l": 46, "r": 6, "t": 4, "b": 36},
-    )
-    return {"data": [data], "layout": look}

@@ -13,63 +13,51 @@ pictures/        strips of samples and of posterior deviations (WebP), listed in
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from numpy import ndarray
 from PIL import Image
 
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.report.pictures import Pixels
 from ocm_core.results.study import SampleKey
-from ocm_core.results.table import Results
+from ocm_core.results.table import Results, Value
 
 REPORTS = Path("reports")
 RESULTS, PARAMS, PROVENANCE = "results.csv", "params.yaml", "provenance.json"
-_PROVENANCE_TYPES = {
-    "versions": dict,
-    "digests": dict,
-    "notes": dict,
-    "choices": list,
-    "machines": list,
-}
 METRICS, CURVES, TIMESTEPS = "metrics.json", "curves.csv", "timesteps.json"
 POINTS, PICTURES = "points.npz", "pictures/pictures.json"
 SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
 TEST = "test set"
 REMEDY = "restore the file with git or make the report again"
+_PROVENANCE_TYPES = {
+    **dict.fromkeys(("versions", "digests", "notes"), dict),
+    **dict.fromkeys(("choices", "machines"), list),
+}
 _MOST_PIXELS = 1 << 24
 
 LossCurve = Sequence[tuple[int, float]]  # (iteration, loss)
 Curves = Mapping[tuple[str, str], LossCurve]  # by training and network
 OptimalByMethod = Mapping[str, Mapping[int, tuple[int, ...]]]  # by method and nfe
 PlanePoints = Float[ndarray, "n 2"]
+Pixels = UInt8[ndarray, "h w c"]
 
 
-@dataclass(frozen=True)
-class PictureRow:
-    """A row of pictures of equal size; None where there is none."""
+class PictureRow(NamedTuple):
+    """A row of pictures of equal size, or of batches of images; None where there is none."""
 
     figure: str
     name: str
     columns: tuple[str, ...]  # what stands above each picture
-    cells: tuple[Pixels | None, ...]
-
-
-@dataclass(frozen=True)
-class PictureTable:
-    """Numbers that belong to a figure of pictures."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    cells: Sequence[ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,6 @@ class ReportFolder:
 
     @property
     def name(self) -> str:
-        """Return the name of the experiment."""
         return self.path.name
 
     @cached_property
@@ -93,7 +80,7 @@ class ReportFolder:
         """Return the composed experiment as plain data."""
         file = self.path / PARAMS
         with reading(file, "parameters in YAML", REMEDY):
-            return parse_params(file.read_text("utf-8"))
+            return {**yaml.safe_load(file.read_text("utf-8"))}
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -126,9 +113,8 @@ class ReportFolder:
     @cached_property
     def timesteps(self) -> dict[str, dict[int, tuple[int, ...]]]:
         """Return the optimal timesteps; none where they were not searched."""
-        file = self.path / TIMESTEPS
-        tree = read_json_object(file, REMEDY) if file.exists() else {}
-        with reading(file, "timesteps by method and nfe", REMEDY):
+        tree = self._json(TIMESTEPS)
+        with reading(self.path / TIMESTEPS, "timesteps by method and nfe", REMEDY):
             return {
                 method: {int(nfe): tuple(map(int, steps)) for nfe, steps in by_nfe.items()}
                 for method, by_nfe in tree.items()
@@ -146,41 +132,30 @@ class ReportFolder:
             return test, {(s, m, int(k)): arrays["/".join((s, m, k))] for s, m, k in keys}
 
     @cached_property
-    def pictures(self) -> tuple[PictureRow, ...]:
-        """Return the rows of pictures of all figures."""
-        return tuple(self._pictures())
-
-    @cached_property
-    def picture_tables(self) -> dict[str, PictureTable]:
-        """Return the numbers of figures of pictures, by figure."""
-        with reading(self.path / PICTURES, "tables", REMEDY):
-            return {
-                name: PictureTable(tuple(table["columns"]), tuple(map(tuple, table["rows"])))
-                for name, table in self._listed().get("tables", {}).items()
-            }
-
-    def _listed(self) -> dict[str, Any]:
-        file = self.path / PICTURES
-        return read_json_object(file, REMEDY) if file.exists() else {}
-
-    def _pictures(self) -> Iterator[PictureRow]:
-        listing = self.path / PICTURES
-        for entry in self._listed().get("rows", []):
+    def pictures(self) -> list[PictureRow]:
+        """Return the rows of pictures of all figures, cut out of their strips."""
+        listing, found = self.path / PICTURES, []
+        for entry in self._json(PICTURES).get("rows", []):
             with reading(listing, "rows of pictures", REMEDY):
                 figure, name, columns = entry["figure"], entry["name"], tuple(entry["columns"])
                 file, present = listing.parent / Path(entry["file"]).name, entry["present"]
             with reading(file, "a strip of pictures", REMEDY):
-                cells = _cut(_read(file), len(columns))
-            shown = zip(cells, present, strict=True)
-            yield PictureRow(figure, name, columns, tuple(c if p else None for c, p in shown))
+                strip = _read(file)
+                width = strip.shape[1] // len(columns)
+                starts = zip(range(0, width * len(columns), width), present, strict=True)
+                cells = [strip[:, x : x + width] if shown else None for x, shown in starts]
+            found.append(PictureRow(figure, name, columns, cells))
+        return found
 
+    def picture_table(self, figure: str) -> tuple[tuple[str, ...], tuple[tuple[Value, ...], ...]]:
+        """Return the columns and rows of the numbers that belong to a figure of pictures."""
+        with reading(self.path / PICTURES, "tables", REMEDY):
+            table = self._json(PICTURES)["tables"][figure]
+            return tuple(table["columns"]), tuple(map(tuple, table["rows"]))
 
-def parse_params(text: str) -> dict[str, Any]:
-    """Read parameters as plain data."""
-    tree = yaml.safe_load(text)
-    if not isinstance(tree, dict):
-        raise ValueError(f"a {type(tree).__name__}")
-    return tree
+    def _json(self, name: str) -> dict[str, Any]:
+        file = self.path / name
+        return read_json_object(file, REMEDY) if file.exists() else {}
 
 
 def report_names(root: Path = Path()) -> list[str]:
@@ -200,18 +175,15 @@ def read_folder(name: str, root: Path = Path()) -> ReportFolder:
     return ReportFolder(path)
 
 
+def webp(pixels: Pixels, *, lossless: bool = True) -> bytes:
+    """Encode a picture; the same bytes for the same pixels."""
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "WEBP", lossless=lossless, quality=85, method=4)
+    return file.getvalue()
+
+
 def _read(file: Path) -> Pixels:
     with Image.open(file, formats=["WEBP"]) as image:
         if image.width * image.height > _MOST_PIXELS:
             raise ValueError(f"{image.width} × {image.height} pixels")
         return np.asarray(image.convert("RGBA"))
-
-
-def _cut(strip: Pixels, count: int) -> list[Pixels]:
-    width = strip.shape[1] // count
-    return [strip[:, i * width : (i + 1) * width] for i in range(count)]
-
-
-def as_json(tree: Mapping[str, Any]) -> str:
-    """Write JSON with keys in a fixed order."""
-    return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

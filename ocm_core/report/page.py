@@ -10,112 +10,77 @@ from typing import Any
 
 from ocm_core.report import figures, paper, samples, tables
 from ocm_core.report.document import (
-    ClaimTable,
+    Claims,
     DataTable,
-    Facts,
+    Glossary,
     Headline,
     Page,
     PageBlock,
+    Provenance,
     Section,
 )
 from ocm_core.report.folder import ReportFolder
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
-from ocm_core.results.claims import CheckedClaim
 from ocm_core.results.compare import COLUMNS, Revisions
 from ocm_core.results.measures import Measure, Registry, measures
-from ocm_core.results.replicates import Comparison
 from ocm_core.results.study import Study
 from ocm_core.text import listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
-_SHOWN_DIGITS = 16
 
 
 def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     """Build the page from the folder alone."""
     study = Study(folder.results, folder.params, registry or measures())
-    checked = claims.check(study)
+    checked = tuple(claims.check(study))
     compared = paper.compare(study, paper.published(study))
+    relative = [m.label for m in study.methods.values() if m.is_relative]
+    told = (Claims(checked, relative),) if checked else ()
+    given, own = study.param("sample.samplers", {}), dict.fromkeys(study.recipe_names.values())
+    samplers = {label: given[label] for label in own if label not in study.methods}
+    explained = "A line and an equation for each method, and a line for each sampler."
     sections = [
-        _claims(study, checked),
+        Section("claims", "Which of the paper's claims hold?", told, claims.summary(checked)),
         *_sample_sections(study, folder, compared),
         _likelihood(study, folder, compared),
         *_other_measures(study),
-        _guidance(study),
-        _posterior_std(folder),
+        *_further(study, folder),
         paper.section(study, compared),
         _methods(study, folder),
         _training(study, folder),
-        Section("glossary", "Glossary", (tables.INTRODUCTION, tables.glossary(study)), _GLOSSARY),
+        Section("glossary", "Glossary", (Glossary(study.methods, samplers),), explained),
         _provenance(study, folder),
     ]
+    table = tables.headline(study)
+    glance = (
+        samples.sheet(study, folder),
+        figures.frontier_figure(study),
+        Headline(table, checked) if table else None,
+    )
     return Page(
         title=study.param("report.title", folder.name),
         subtitle=study.param("report.summary", ""),
         sections=tuple(section for section in sections if section.blocks),
-        glance=tuple(_glance(study, folder, checked)),
+        glance=tuple(block for block in glance if block),
     )
-
-
-_GLOSSARY = "A line and an equation for each method, and a line for each sampler."
-
-
-def _glance(
-    study: Study, folder: ReportFolder, checked: Sequence[CheckedClaim]
-) -> Iterator[PageBlock]:
-    """Show what a visitor sees first: samples, the frontier, and a small table."""
-    shown = (samples.sheet(study, folder), figures.frontier_figure(study))
-    yield from (figure for figure in shown if figure)
-    table = tables.headline(study)
-    if table:
-        yield Headline(table, tuple(checked))
-
-
-def _claims(study: Study, checked: Sequence[CheckedClaim]) -> Section:
-    opening = (
-        "The paper is Ou et al., Improving Probabilistic Diffusion Models With Optimal Diagonal "
-        "Covariance Matching (ICLR 2025). Each verdict is computed from the numbers of this page, "
-        f"and a claim has the verdict of its worst case. {claims.RULE}"
-    )
-    relative = [m.label for m in study.methods.values() if m.is_relative]
-    if relative:
-        opening += (
-            " Claims are checked on heads of the paper's form wherever those were measured; heads "
-            f"that are relative to a baseline ({listed(relative)}) are not compared with them."
-        )
-    blocks = (opening, ClaimTable(tuple(checked))) if checked else ()
-    title = "Which of the paper's claims hold?"
-    return Section("claims", title, blocks, claims.summary(checked))
-
-
-def _sample_measures(study: Study, space: str) -> list[Measure]:
-    """Return what is measured of samples in one feature space."""
-    return [
-        m
-        for m in study.measures
-        if m.replicate == "seed" and m.shown and m.better and m.space == space
-    ]
 
 
 def _sample_sections(
     study: Study, folder: ReportFolder, compared: Sequence[paper.Compared]
 ) -> Iterator[Section]:
     """Show the quality of samples, in each space of features."""
-    spaces = dict.fromkeys(m.space for m in study.measures if m.replicate == "seed" and m.better)
-    for space in spaces:
-        known = _sample_measures(study, space)
-        if not known:
-            continue
-        first, others = known[0], known[1:]
+    known = [measure for measure in study.measures if measure.ranks_samples and measure.shown]
+    for space in dict.fromkeys(measure.space for measure in known):
+        first, *others = here = [measure for measure in known if measure.space == space]
         ending = f"-{space}" if space else ""
         blocks: list[PageBlock | None] = [
             None if study.is_plane else figures.differences(study, first),
             figures.curves(study, [first], f"{first.key.replace('.', '-')}-by-nfe"),
-            figures.curves(study, others, f"other-measures{ending}") if others else None,
+            figures.curves(study, others, f"other-measures{ending}"),
         ]
-        blocks += [tables.measure_table(study, m, paper.printed(compared, m.key)) for m in known]
+        blocks += [tables.measure_table(study, m, paper.printed(compared, m.key)) for m in here]
         if folder.points and not space:
             blocks.append(samples.plane_panels(study, *folder.points))
         name = study.space_name(first)
@@ -131,25 +96,23 @@ def _leaders(study: Study, measure: Measure) -> str:
     for setting, columns in study.grids[measure.key].items():
         if setting.score not in ("", study.score) or setting.guidance not in (None, study.guidance):
             continue
-        for nfe, at in columns.items():
-            if nfe in _HEADLINE_NFE and len(at.ranked()) > 1:
+        for nfe in _HEADLINE_NFE:
+            at = columns.get(nfe)
+            if at and len(at.ranked()) > 1:
+                best, ties = at.ranked()[0], len(at.ties())
+                others = f", {ties} more within noise" if ties else ""
                 place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
-                parts.setdefault(nfe, []).append(f"{_leader(at)} with {place}")
-    told = [f"at nfe {nfe} that of {listed(parts[nfe])}" for nfe in sorted(parts)]
-    return f"The best {measure.name} among covariances is {'; '.join(told)}." if told else ""
-
-
-def _leader(at: Comparison) -> str:
-    best, ties = at.best(), len(at.ties())
-    others = f", {ties} more within noise" if ties else ""
-    return f"{best} ({at.mean(best or ''):.3g}{others})"
+                told = f"{best} ({at.mean(best):.3g}{others}) with {place}"
+                parts.setdefault(nfe, []).append(told)
+    by_nfe = [f"at nfe {nfe} that of {listed(parts[nfe])}" for nfe in sorted(parts)]
+    return f"The best {measure.name} among covariances is {'; '.join(by_nfe)}." if by_nfe else ""
 
 
 def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Compared]) -> Section:
     """Show the bound, its parts, and the timesteps that make it lowest."""
     blocks: list[PageBlock | None] = []
     finding = ""
-    if study.has(BOUND):
+    if BOUND in study.grids:
         measure = study.registry[BOUND]
         count = folder.notes.get("images", {}).get("likelihood")
         items = f" of {count} test {'points' if study.is_plane else 'images'}" if count else ""
@@ -158,12 +121,11 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
             "A number at the edge is the value of a point beyond it. All methods and timesteps see "
             f"the same data with the same noise. {_in_pairs(study)}"
         )
+        parts = [study.registry[key] for key in _PARTS if key in study.grids]
         blocks += [
             figures.curves(study, [measure], "nll", caption),
             tables.measure_table(study, measure, paper.printed(compared, BOUND)),
-            figures.curves(study, [study.registry[k] for k in _PARTS if study.has(k)], "nll-parts")
-            if all(study.has(key) for key in _PARTS)
-            else None,
+            figures.curves(study, parts, "nll-parts") if len(parts) == len(_PARTS) else None,
         ]
         finding = _leaders(study, measure)
     if folder.timesteps:
@@ -191,38 +153,32 @@ def _in_pairs(study: Study) -> str:
 def _other_measures(study: Study) -> Iterator[Section]:
     """Give each measure that no other section is about a figure and a table."""
     for measure in study.measures:
-        sampled = measure.replicate == "seed" and measure.better
-        if sampled or measure.key == BOUND or not measure.shown:
+        if measure.ranks_samples or measure.key == BOUND or not measure.shown:
             continue
         id = measure.key.replace(".", "-").replace("_", "-")
         figure = figures.curves(study, [measure], id)
         table: PageBlock = tables.measure_table(study, measure)
-        blocks = (figure, table) if figure else (table,)
         name = f"{measure.name[0].upper()}{measure.name[1:]}"
+        blocks = (figure, table) if figure else (table,)
         yield Section(f"measure-{id}", name, blocks, measure.about)
 
 
-def _guidance(study: Study) -> Section:
-    shown = [m for m in (study.quality, study.registry["recall"]) if m and study.has(m.key)]
-    figure = figures.along_guidance(study, shown) if study.is_guided and shown else None
-    blocks = (figure,) if figure else ()
-    return Section("guidance-section", "What does guidance trade?", blocks, "")
-
-
-def _posterior_std(folder: ReportFolder) -> Section:
-    figure = samples.posterior_std(folder)
-    title = "What do the heads predict?"
-    if figure is None:
-        return Section("deviations", title, ())
-    return Section("deviations", title, (figure,), samples.nearest_head(figure))
+def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
+    """Show what guidance trades, and what the heads predict."""
+    shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
+    guided = figures.along_guidance(study, shown) if study.is_guided else None
+    if guided:
+        yield Section("guidance-section", "What does guidance trade?", (guided,))
+    deviations = samples.posterior_std(folder)
+    if deviations:
+        finding = samples.nearest_head(deviations)
+        yield Section("deviations", "What do the heads predict?", (deviations,), finding)
 
 
 def _methods(study: Study, folder: ReportFolder) -> Section:
-    blocks: tuple[PageBlock, ...] = (tables.methods(study, folder.notes),)
-    if study.has("operations"):
-        said = "Operations are those of a step with the method, relative to the network alone."
-        blocks = (said, *blocks)
+    said = "Operations are those of a step with the method, relative to the network alone."
     finding = "Heads add parameters; probes and exact Jacobians add backward passes to every step."
+    blocks = (said,) * ("operations" in study.grids) + (tables.methods(study, folder.notes),)
     return Section("methods", "What do methods cost?", blocks, finding)
 
 
@@ -253,38 +209,14 @@ def _training(study: Study, folder: ReportFolder) -> Section:
 
 
 def _provenance(study: Study, folder: ReportFolder) -> Section:
-    made = folder.provenance
-    name = study.param("name", folder.name)
-    remake = f"snakemake --cores 2 reports/{name}.html"
-    answers = {
-        "To make this page again": remake,
-        "Commit": f"{made.get('commit', 'unknown')}: the last that changed a source file or a "
-        "parameter of these results",
-        "Note": made.get("note", ""),
-        "Not the defaults": "; ".join(made.get("choices", [])),
-        "Machine": "; ".join(made.get("machines", [])),
-        "Samples": f"{study.param('sample.count', '?')} for each of the seeds "
-        + ", ".join(map(str, study.param("sample.seeds", []))),
-    }
-    folded = {
-        "Digest of the sources": str(made.get("sources", ""))[:_SHOWN_DIGITS],
-        "Software": ", ".join(f"{k} {v}" for k, v in sorted(made.get("versions", {}).items())),
-        **dict(_settings({k: study.param(k) for k in ("data", "schedule", "train")})),
-    }
-    facts = Facts(
-        {key: text for key, text in answers.items() if text},
-        {key: text for key, text in folded.items() if text},
-        "Digests, settings and versions",
-    )
+    settings = {}
+    for key in ("data", "schedule", "train"):  # the blocks of parameters that made the networks
+        block = study.param(key)
+        for inner, value in block.items() if isinstance(block, dict) else ():
+            settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
+    remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
+    facts = Provenance(folder.provenance, study.param("sample", {}), remake, settings)
     return Section("provenance", "Provenance", (facts,), f"Made again by {remake}")
-
-
-def _settings(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """List the blocks of parameters that made the networks."""
-    for key, value in tree.items():
-        for inner, content in value.items() if isinstance(value, dict) else ():
-            if content is not None:
-                yield f"{key}.{inner}", ", ".join(_flat(content))
 
 
 def _flat(value: Any) -> Iterator[str]:
@@ -300,14 +232,13 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
     sections = []
     for one in found.experiments:
         params = tuple((key, str(before), str(after)) for key, before, after in one.parameters)
-        tables_shown = (
+        both = (
             DataTable(f"{one.name}-params", ("parameter", "before", "after"), params),
             DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
         )
-        blocks: list[PageBlock] = [one.summary]
-        blocks += [table for table in tables_shown if table.rows]
         if everything or one.differ:
-            sections.append(Section(one.name, one.name, tuple(blocks)))
+            blocks = (one.summary, *(table for table in both if table.rows))
+            sections.append(Section(one.name, one.name, blocks))
     return Page(
         title=f"{found.before} → {found.after}",
         subtitle="Which results and parameters differ, experiment by experiment.",

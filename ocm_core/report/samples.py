@@ -2,167 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ocm_core.report import pictures
-from ocm_core.report.document import (
-    BOX,
-    ColourBar,
-    Control,
-    DataTable,
-    Figure,
-    Panel,
-    Picture,
-    PictureMatrix,
-    Value,
-)
+from ocm_core.report.document import BOX, DataTable, Figure, Panel, Picture, PictureMatrix
 from ocm_core.report.folder import (
     POSTERIOR_STD,
     SAMPLES,
     TEST,
     PictureRow,
+    Pixels,
     PlanePoints,
     ReportFolder,
+    webp,
 )
-from ocm_core.report.pictures import Pixels
 from ocm_core.results.study import SampleKey, Study
+from ocm_core.results.table import Value
 
+PlaneSamples = Mapping[SampleKey, PlanePoints]
 _SHEET_POINTS = 300
 _FIRST_ROWS = ("exact_diag", "beta_tilde")  # beside OCM's head on the first sheet of a plane
-
-
-def sheet(study: Study, folder: ReportFolder) -> Figure | None:
-    """Return the first thing to see: samples from the same noise, nfe in columns."""
-    if folder.points:
-        return _plane_sheet(study, *folder.points)
-    rows = [row for row in folder.pictures if row.figure == SAMPLES]
-    if not rows:
-        return None
-    note = f" Guidance {study.guidance:g}." if study.is_guided and study.guidance else ""
-    shown = [(row.name, tuple(_pictures(row))) for row in rows]
-    means = [
-        (row.name, column, *_levels(cell))
-        for row in rows
-        for column, cell in zip(row.columns, row.cells, strict=True)
-        if cell is not None
-    ]
-    table = DataTable("sheet", ("way", "nfe", "mean level", "deviation of levels"), tuple(means))
-    caption = f"The first samples of the first seed; the same place, the same noise.{note}"
-    return _sheet(caption, rows[0].columns, shown, table)
-
-
-def _sheet(
-    caption: str,
-    columns: tuple[str, ...],
-    rows: Sequence[tuple[str, tuple[Picture | Panel | None, ...]]],
-    table: DataTable,
-) -> Figure:
-    return Figure(
-        id="sheet",
-        label=f"Samples, ways to sample in rows ({', '.join(name for name, _ in rows)}) and "
-        f"{', '.join(columns)} in columns.",
-        caption=caption,
-        panes=(PictureMatrix("samples by way and nfe", columns, tuple(rows)),),
-        arrangement="alone",
-        table=table,
-    )
-
-
-def _pictures(row: PictureRow) -> list[Picture | None]:
-    return [
-        None if cell is None else _picture(f"{row.name}, {column}", cell)
-        for column, cell in zip(row.columns, row.cells, strict=True)
-    ]
-
-
-def _picture(alt: str, pixels: Pixels) -> Picture:
-    return Picture("", alt, pictures.uri(pixels), pixels.shape[1], pixels.shape[0])
-
-
-def _levels(pixels: Pixels) -> tuple[float, float]:
-    visible = pixels[pixels[..., 3] > 0][:, :3]
-    return float(f"{visible.mean():.4g}"), float(f"{visible.std():.4g}")
-
-
-def _plane_sheet(
-    study: Study, test: PlanePoints, samples: Mapping[SampleKey, PlanePoints]
-) -> Figure | None:
-    """Show one sampler: OCM's head, the exact diagonal and the usual variance."""
-    if not samples or study.quality is None:
-        return None
-    sampler = next(iter(samples))[0]
-    wanted = (study.family_of(study.quality.key)["ocm"], *_FIRST_ROWS)
-    few = {key: x[:_SHEET_POINTS] for key, x in samples.items() if key[1] in wanted}
-    matrix, rows = _plane_matrix(study, sampler, few, test[:_SHEET_POINTS], frame(test))
-    caption = f"{sampler.upper()}: the first {_SHEET_POINTS} points of the first seed, same noise."
-    return _sheet(caption, matrix.columns, matrix.rows, DataTable("sheet", _MOMENTS, tuple(rows)))
-
-
-def plane_panels(
-    study: Study, test: PlanePoints, samples: Mapping[SampleKey, PlanePoints]
-) -> Figure:
-    """Show samples of all methods beside the test set, a sampler at a time."""
-    samplers = [*dict.fromkeys(sampler for sampler, *_ in samples)]
-    found = [_plane_matrix(study, s, samples, test, frame(test)) for s in samplers]
-    return Figure(
-        id="samples",
-        label="Scatter plots of samples beside the test set.",
-        caption=f"Samples with the {study.score} score beside as many test points. With a sampler "
-        "and an nfe, every method starts from the same noise.",
-        panes=tuple(matrix for matrix, _ in found),
-        controls=(Control("sampler", "Sampler", tuple(samplers)),),
-        arrangement="alone",
-        table=DataTable("samples", _MOMENTS, tuple(row for _, rows in found for row in rows)),
-    )
-
-
+_LEVELS = ("way", "nfe", "mean level", "deviation of levels")
 _MOMENTS = (
     *("sampler", "method", "nfe", "mean x", "mean y", "deviation x", "deviation y"),
     "outside the frame",
 )
 
 
-def _plane_matrix(
-    study: Study,
-    sampler: str,
-    samples: Mapping[SampleKey, PlanePoints],
-    test: PlanePoints,
-    reach: float,
+def uri(pixels: Pixels) -> str:
+    """Return a picture as an address inside a page."""
+    return f"data:image/webp;base64,{b64encode(webp(pixels)).decode()}"
+
+
+def sheet(study: Study, folder: ReportFolder) -> Figure | None:
+    """Return the first thing to see: samples from the same noise, nfe in columns."""
+    name = "samples by way and nfe"
+    rows = [row for row in folder.pictures if row.figure == SAMPLES]
+    if folder.points and folder.points[1] and study.quality:
+        test, samples = folder.points
+        sampler = next(iter(samples))[0]
+        wanted = (study.family_of(study.quality.key)["ocm"], *_FIRST_ROWS)
+        few = {key: x[:_SHEET_POINTS] for key, x in samples.items() if key[1] in wanted}
+        pane, numbers = _plane(study, sampler, few, test[:_SHEET_POINTS], frame(test))
+        matrix = PictureMatrix(name, pane.columns, pane.rows)
+        table = DataTable("sheet", _MOMENTS, tuple(numbers))
+        said = f"{sampler.upper()}: the first {_SHEET_POINTS} points of the first seed, same noise."
+    elif rows:
+        matrix, table = _matrix(name, rows), DataTable("sheet", _LEVELS, tuple(_levels(rows)))
+        said = "The first samples of the first seed; the same place, the same noise."
+        if study.is_guided and study.guidance:
+            said += f" Guidance {study.guidance:g}."
+    else:
+        return None
+    return Figure(
+        id="sheet",
+        label=f"Samples, ways to sample in rows ({', '.join(name for name, _ in matrix.rows)}) and "
+        f"{', '.join(matrix.columns)} in columns.",
+        caption=said,
+        panes=(matrix,),
+        arrangement="alone",
+        table=table,
+    )
+
+
+def _matrix(title: str, rows: Sequence[PictureRow]) -> PictureMatrix:
+    """Put rows of pictures under the same columns."""
+    shown = []
+    for row in rows:
+        named = zip(row.columns, row.cells, strict=True)
+        pictures = [
+            None if x is None else Picture(f"{row.name}, {column}", uri(x), x.shape[1], x.shape[0])
+            for column, x in named
+        ]
+        shown.append((row.name, tuple(pictures)))
+    return PictureMatrix(title, rows[0].columns, tuple(shown))
+
+
+def _levels(rows: Sequence[PictureRow]) -> Iterator[tuple[Value, ...]]:
+    """List mean and deviation of the visible pixels of every picture."""
+    for row in rows:
+        for column, cell in zip(row.columns, row.cells, strict=True):
+            if cell is not None:
+                visible = cell[cell[..., 3] > 0][:, :3]
+                numbers = (float(f"{x:.4g}") for x in (visible.mean(), visible.std()))
+                yield row.name, column, *numbers
+
+
+def plane_panels(study: Study, test: PlanePoints, samples: PlaneSamples) -> Figure:
+    """Show samples of all methods beside the test set, a sampler at a time."""
+    samplers = [*dict.fromkeys(sampler for sampler, *_ in samples)]
+    found = [_plane(study, s, samples, test, frame(test)) for s in samplers]
+    return Figure(
+        id="samples",
+        label="Scatter plots of samples beside the test set.",
+        caption=f"Samples with the {study.score} score beside as many test points. With a sampler "
+        "and an nfe, every method starts from the same noise.",
+        panes=tuple(matrix for matrix, _ in found),
+        control="sampler",
+        arrangement="alone",
+        table=DataTable("samples", _MOMENTS, tuple(row for _, rows in found for row in rows)),
+    )
+
+
+def _plane(
+    study: Study, sampler: str, samples: PlaneSamples, test: PlanePoints, reach: float
 ) -> tuple[PictureMatrix, list[tuple[Value, ...]]]:
     """Return scatter plots, methods in rows and nfe in columns, and their moments."""
     here = {(m, nfe): x for (s, m, nfe), x in samples.items() if s == sampler}
     nfes = sorted({nfe for _, nfe in here})
-    methods = [m for m in study.methods if any(key[0] == m for key in here)]
-    shown: list[tuple[str, tuple[Picture | Panel | None, ...]]] = [
-        (
-            m,
-            tuple(
-                panel(f"nfe {nfe}", here[m, nfe], reach, study.methods[m].known.profile.hue)
-                if (m, nfe) in here
-                else None
-                for nfe in nfes
-            ),
-        )
-        for m in methods
-    ]
+    shown = []
+    for m, method in study.methods.items():
+        panels = {
+            nfe: panel(f"nfe {nfe}", here[m, nfe], reach, method.known.profile.hue)
+            for nfe in nfes
+            if (m, nfe) in here
+        }
+        if panels:
+            shown.append((m, tuple(panels.get(nfe) for nfe in nfes)))
     shown.append((TEST, (panel(TEST, test, reach, "ink"),)))
     columns = tuple(f"nfe {nfe}" for nfe in nfes)
-    rows: list[tuple[Value, ...]] = [
-        (sampler, m, nfe, *_moments(x, reach)) for (m, nfe), x in here.items()
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for (m, nfe), x in here.items():
+        finite = x[np.isfinite(x).all(1)].astype(np.float64)
+        moments = (*map(float, finite.mean(0)), *map(float, finite.std(0)))
+        rows.append((sampler, m, nfe, *moments, _outside(x, reach)))
     return PictureMatrix(sampler.upper(), columns, tuple(shown), {"sampler": sampler}), rows
 
 
 def frame(test: PlanePoints) -> float:
     """Return half the width of the frame around the data."""
     return float(np.abs(test).max()) * 1.15
-
-
-def _moments(points: PlanePoints, reach: float) -> tuple[float | int, ...]:
-    finite = points[np.isfinite(points).all(1)].astype(np.float64)
-    return (*map(float, finite.mean(0)), *map(float, finite.std(0)), _outside(points, reach))
 
 
 def _outside(points: PlanePoints, reach: float) -> int:
@@ -184,8 +155,6 @@ def posterior_std(folder: ReportFolder) -> Figure | None:
     rows = [row for row in folder.pictures if row.figure == POSTERIOR_STD]
     if not rows:
         return None
-    numbers = folder.picture_tables.get(POSTERIOR_STD)
-    shown = tuple((row.name, tuple(_pictures(row))) for row in rows)
     names = ", ".join(row.name for row in rows)
     return Figure(
         id="posterior-std",
@@ -194,14 +163,10 @@ def posterior_std(folder: ReportFolder) -> Figure | None:
         "evaluation, and as M random probes of the score's Jacobian estimate it (negative "
         "variances as zero). Dark is zero; each t has a scale of its own, which ends where the "
         f"estimate with {rows[-1].name} does.",
-        panes=(PictureMatrix("posterior deviations", rows[0].columns, shown),),
+        panes=(_matrix("posterior deviations", rows),),
         arrangement="alone",
-        colour_bar=ColourBar(pictures.SCALE, "0", "the number above each column, and more"),
-        table=DataTable(
-            "posterior_std",
-            numbers.columns if numbers else ("row",),
-            numbers.rows if numbers else tuple((row.name,) for row in rows),
-        ),
+        colour_bar="the number above each column, and more",
+        table=DataTable("posterior_std", *folder.picture_table(POSTERIOR_STD)),
     )
 
 

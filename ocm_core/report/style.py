@@ -2,15 +2,15 @@
 
 Colours are named here and written into figures as `var(--name)`; the page fills in the palette of
 the reader's colour scheme. The hues are near Okabe and Ito's, moved as little as it takes to be
-told apart by colour-blind readers on both backgrounds (tests/report/test_style.py). Colour alone
+told apart by colour-blind readers on both backgrounds (tests/report/test_charts.py). Colour alone
 never tells two methods apart: markers and dashes differ too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from ocm_core.results.study import Method
 
@@ -32,11 +32,11 @@ _PALETTE = {  # on light and on dark screens
     "grey": ("#8993a2", "#7a8891"),
 }
 LIGHT, DARK = ({name: pair[i] for name, pair in _PALETTE.items()} for i in (0, 1))
-
-
-def palettes() -> dict[str, dict[str, str]]:
-    """Return the colours of both schemes."""
-    return {"light": LIGHT, "dark": DARK}
+PALETTES = {"light": LIGHT, "dark": DARK}
+SCALE = (  # Viridis, from dark to light, safe for colour-blind readers
+    *("#440154", "#482878", "#3e4989", "#31688e", "#26828e"),
+    *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
+)
 
 
 def var(name: str) -> str:
@@ -44,8 +44,7 @@ def var(name: str) -> str:
     return f"var(--{name})"
 
 
-@dataclass(frozen=True)
-class LineStyle:
+class LineStyle(NamedTuple):
     """The line of a method in every chart: its group in the legend, colour, marker and dash."""
 
     group: str
@@ -58,41 +57,6 @@ class LineStyle:
     def colour(self) -> str:
         """Return the colour as CSS writes it."""
         return var(self.hue)
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether the marker is hollow."""
-        return self.marker.endswith("-open")
-
-    @property
-    def marker_path(self) -> str:
-        """Return the marker around the origin, for the legend."""
-        return _MARKER_PATHS[self.marker.removesuffix("-open")]
-
-    @property
-    def dash_array(self) -> str:
-        """Return the dashes, for the legend."""
-        return _DASH_ARRAYS[self.dash]
-
-
-_MARKER_PATHS = {
-    "none": "",
-    "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
-    "square": "M-3.5-3.5h7v7h-7z",
-    "diamond": "M0-5l5 5l-5 5l-5-5z",
-    "triangle-up": "M0-5l4.5 8h-9z",
-    "triangle-down": "M0 5l4.5-8h-9z",
-    "cross": "M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
-    "x": "M-4-4l8 8m0-8l-8 8",
-    "star": "M0-5l1.5 3.2l3.5.4l-2.6 2.4l.7 3.5l-3.1-1.7l-3.1 1.7l.7-3.5l-2.6-2.4l3.5-.4z",
-}
-_DASH_ARRAYS = {
-    "solid": "none",
-    "dot": "2 3",
-    "dash": "6 4",
-    "longdash": "10 4",
-    "dashdot": "7 3 2 3",
-}
 
 
 RELATIVE, REFERENCE = "Learned, relative to a baseline", "Reference"
@@ -122,13 +86,13 @@ _SOLVERS = tuple(
 )
 
 
-def route_styles(is_solver: Mapping[str, bool]) -> dict[str, LineStyle]:
+def route_styles(labels: Collection[str], solvers: Collection[str]) -> dict[str, LineStyle]:
     """Return lines for ways to sample: this work in colours first, then solvers in grey."""
-    ours = [label for label, solver in is_solver.items() if not solver]
-    theirs = [label for label, solver in is_solver.items() if solver]
+    sides = [[m for m in labels if (m in solvers) == side] for side in (False, True)]
     return {
-        **{label: _ROUTES[i % len(_ROUTES)] for i, label in enumerate(ours)},
-        **{label: _SOLVERS[i % len(_SOLVERS)] for i, label in enumerate(theirs)},
+        label: styles[i % len(styles)]
+        for side, styles in zip(sides, (_ROUTES, _SOLVERS), strict=True)
+        for i, label in enumerate(side)
     }
 
 
@@ -139,31 +103,23 @@ def method_styles(methods: Mapping[str, Method]) -> dict[str, LineStyle]:
     that stands for the kind among relative heads (`ocm_relative`), but for its dash and an
     open marker. The others are variants.
     """
-    kinds = {label: method.kind for label, method in methods.items()}
     own = {label: _own_style(method, methods) for label, method in methods.items()}
-    main = {m: own[m] for m in methods if _stands_for_kind(methods[m], methods)}
+    forms = Counter((m.kind, m.is_relative) for m in methods.values())
+    main = {
+        label
+        for label, m in methods.items()
+        if forms[m.kind, m.is_relative] == 1 or label in (m.kind, f"{m.kind}_relative")
+    }
     seen: Counter[str] = Counter()
-    styles = {}
-    for label, kind in kinds.items():
-        if label in main:
-            styles[label] = main[label]
-            continue
-        taken = {main[other].dash for other in main if kinds[other] == kind}
-        free = [look for look in _FURTHER if look[0] not in taken]
-        dash, marker = free[seen[kind] % len(free)]
-        width = min(own[label].width, _THIN)
-        styles[label] = replace(own[label], dash=dash, marker=marker, width=width)
-        seen[kind] += 1
-    return styles
-
-
-def _stands_for_kind(method: Method, methods: Mapping[str, Method]) -> bool:
-    alike = [
-        other
-        for other in methods.values()
-        if (other.kind, other.is_relative) == (method.kind, method.is_relative)
-    ]
-    return len(alike) == 1 or method.label in (method.kind, f"{method.kind}_relative")
+    for label, method in methods.items():
+        if label not in main:
+            taken = {own[other].dash for other in main if methods[other].kind == method.kind}
+            free = [look for look in _FURTHER if look[0] not in taken]
+            dash, marker = free[seen[method.kind] % len(free)]
+            width = min(own[label].width, _THIN)
+            own[label] = own[label]._replace(dash=dash, marker=marker, width=width)
+            seen[method.kind] += 1
+    return own
 
 
 def _own_style(method: Method, methods: Mapping[str, Method]) -> LineStyle:
@@ -173,8 +129,7 @@ def _own_style(method: Method, methods: Mapping[str, Method]) -> LineStyle:
     if not method.is_relative:
         return base
     beside = any(m.kind == method.kind and not m.is_relative for m in methods.values())
-    return replace(
-        base,
+    return base._replace(
         group=RELATIVE,
         dash=_RELATIVE_DASH,
         marker=f"{base.marker}-open",

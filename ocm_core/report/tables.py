@@ -1,16 +1,16 @@
-"""Tables of a page: results as papers print them, the first small one, costs and the glossary."""
+"""Tables of a page: results as papers print them, the first small one, and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ocm_core.report.document import DataTable, Glossary, GlossaryEntry, Value
-from ocm_core.report.result_table import Mark, Result, ResultGroup, ResultRow, ResultTable
+from ocm_core.report.document import DataTable, Mark, Result, ResultGroup, ResultRow, ResultTable
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Comparison
-from ocm_core.results.study import TABLE_NFE, USUAL, Frontier, Route, Setting, Study, nearest
+from ocm_core.results.study import TABLE_NFE, USUAL, Columns, Setting, Study, nearest
+from ocm_core.results.table import Value
 
 MARKS = "Best in bold, second best underlined, ≈ what is within noise of the best."
 BEST, SOLVER = "best of this work", "best solver"
@@ -19,34 +19,27 @@ _RANKS: tuple[Mark, ...] = ("best", "second")
 PublishedMeans = Mapping[str, Mapping[int, float]]  # by method and nfe
 
 
-def ranked_group(
+def _ranked_group(
     title: str,
     columns: Sequence[Comparison],
     notes: Mapping[tuple[str, int], str] | None = None,
     published: Sequence[Mapping[str, float]] = (),
 ) -> ResultGroup:
     """Rank the entries of each column; the paper's own numbers stand under theirs."""
-    orders = [_ranks(column) for column in columns]
+    ranks = [_ranks(column) for column in columns]
     ties = [column.ties() if len(column.ranked()) > 1 else [] for column in columns]
     rows: list[ResultRow] = []
     for label in dict.fromkeys(label for column in columns for label in column.entries):
         cells = []
         for i, column in enumerate(columns):
-            cell = column.entries.get(label)
-            cells.append(
-                Result(
-                    mean=cell.estimate.mean if cell else None,
-                    error=cell.estimate.error if cell else None,
-                    rank=orders[i].get(label, ""),
-                    tied=label in ties[i],
-                    note=(notes or {}).get((label, i), ""),
-                )
-            )
+            known = column.entries.get(label)
+            mean, error = (known.estimate.mean, known.estimate.error) if known else (None, None)
+            note = (notes or {}).get((label, i), "")
+            cells.append(Result(mean, error, ranks[i].get(label, ""), label in ties[i], note))
         rows.append(ResultRow(label, tuple(cells)))
-        printed = [column.get(label) for column in published]
-        if any(value is not None for value in printed):
-            cells = [Result(value) for value in printed]
-            rows.append(ResultRow(f"{label} in the paper", tuple(cells), published=True))
+        printed = tuple(Result(column.get(label)) for column in published)
+        if any(cell.mean is not None for cell in printed):
+            rows.append(ResultRow(f"{label} in the paper", printed, published=True))
     return ResultGroup(title, tuple(rows))
 
 
@@ -54,8 +47,8 @@ def _ranks(column: Comparison) -> dict[str, Mark]:
     """Mark the best and the second best; equals share a place, and alone there is none."""
     order = column.ranked()
     levels = sorted({column.mean(label) for label in order}, reverse=column.higher)
-    places = {label: levels.index(column.mean(label)) for label in order if len(order) > 1}
-    return {label: _RANKS[place] for label, place in places.items() if place < len(_RANKS)}
+    marks = dict(zip(levels, _RANKS, strict=False)) if len(order) > 1 else {}
+    return {label: marks[at] for label in order if (at := column.mean(label)) in marks}
 
 
 def measure_table(
@@ -63,13 +56,13 @@ def measure_table(
 ) -> ResultTable:
     """Print a measure: a group for each setting with several methods, and one of the others."""
     found = list(study.groups(measure.key))
-    xs = sorted({x for group in found for x in group.columns})
+    xs = sorted({x for _, columns, *_ in found for x in columns})
     groups = []
     for place, columns, setting, _ in found:
         paper = (published or {}).get(setting, {})
         printed = [{m: v[x] for m, v in paper.items() if x in v} for x in xs]
         given = [columns.get(x, Comparison("", higher=measure.higher)) for x in xs]
-        groups.append(ranked_group(place, given, published=printed))
+        groups.append(_ranked_group(place, given, published=printed))
     unit = "t" if study.is_over_time(measure.key) else "nfe"
     better = f" ({measure.better} is better)" if measure.better else ""
     caption = f"{measure.name}{better}. {study.small_print(measure)} {MARKS}"
@@ -80,71 +73,42 @@ def measure_table(
 
 def headline(study: Study) -> ResultTable | None:
     """Print the best of this work, the published head, the usual variance and the best solver."""
-    nfes = _headline_nfe(study)
-    groups = [
-        *(
-            _frontier_group(study, f, nfes)
-            for (_, s), f in study.frontiers.items()
-            if _least(study, s)
-        ),
-        *_bound_groups(study, nfes),
-    ]
+    bounds = study.grids.get(BOUND, {})
+    present = study.frontier.columns if study.frontier else [x for c in bounds.values() for x in c]
+    nfes = nearest(TABLE_NFE, present)
+    groups = []
+    guided = f", guidance {study.guidance:g}" if study.is_guided and study.guidance else ""
+    for (key, scale), frontier in study.frontiers.items():
+        if scale == study.guidance:
+            title = f"{frontier.measure.name}{frontier.measure.arrow}{guided}"
+            labels = [f"ddpm, {m}" for m in (study.family_of(key)["ocm"], "exact_diag", USUAL)]
+            groups.append(_headline_group(study, title, frontier.columns, nfes, labels))
+    for setting, columns in bounds.items():
+        if setting.score in ("", study.score):
+            measure = study.registry[BOUND]
+            title = f"{measure.name}{measure.arrow}, {setting.timesteps} timesteps"
+            labels = [study.family_of(BOUND)["ocm"], USUAL]
+            groups.append(_headline_group(study, title, columns, nfes, labels))
     shown = tuple(group for group in groups if group.rows)
-    columns = tuple(f"nfe {nfe}" for nfe in nfes)
-    return ResultTable("headline", MARKS, "network evaluations", columns, shown) if shown else None
+    heads = tuple(f"nfe {nfe}" for nfe in nfes)
+    return ResultTable("headline", MARKS, "network evaluations", heads, shown) if shown else None
 
 
-def _least(study: Study, scale: float | None) -> bool:
-    return scale == study.guidance
-
-
-def _headline_nfe(study: Study) -> list[int]:
-    frontier = study.frontier
-    grid = study.grids.get(BOUND, {})
-    present = [*frontier.columns] if frontier else [x for c in grid.values() for x in c]
-    return nearest(TABLE_NFE, present)
-
-
-def _frontier_group(study: Study, frontier: Frontier, nfes: Sequence[int]) -> ResultGroup:
-    ocm = study.family_of(frontier.measure.key)["ocm"]
-    fixed = [Route("ddpm", m) for m in (ocm, "exact_diag", USUAL)]
+def _headline_group(
+    study: Study, title: str, by_nfe: Columns, nfes: Sequence[int], labels: Sequence[str]
+) -> ResultGroup:
+    """Compare the best of both sides, which notes name, with a few that are always shown."""
     columns: list[Comparison] = []
     notes: dict[tuple[str, int], str] = {}
     for i, nfe in enumerate(nfes):
-        at = frontier.columns.get(nfe, Comparison("", higher=frontier.measure.higher))
-        best = frontier.best(nfe, solver=False) if at.entries else None
-        solver = frontier.best(nfe, solver=True) if at.entries else None
-        chosen = {BEST: best, **{r.label: r for r in fixed}, SOLVER: solver}
-        entries = {
-            name: at.entries[route.label]
-            for name, route in chosen.items()
-            if route and route.label in at.entries
-        }
-        notes |= {(n, i): r.label for n, r in ((BEST, best), (SOLVER, solver)) if r}
+        at = by_nfe.get(nfe, Comparison(""))
+        ours = at.best([label for label in at.entries if label not in study.solvers])
+        solver = at.best([label for label in at.entries if label in study.solvers])
+        chosen = {BEST: ours, **{label: label for label in labels}, SOLVER: solver}
+        entries = {n: at.entries[m] for n, m in chosen.items() if m and m in at.entries}
+        notes |= {(name, i): label for name, label in ((BEST, ours), (SOLVER, solver)) if label}
         columns.append(Comparison("", entries, at.higher))
-    place = f", guidance {study.guidance:g}" if study.is_guided and study.guidance else ""
-    return ranked_group(f"{frontier.measure.name}{frontier.measure.arrow}{place}", columns, notes)
-
-
-def _bound_groups(study: Study, nfes: Sequence[int]) -> Iterator[ResultGroup]:
-    """Print the bound for each rule of timesteps, with the last score."""
-    ocm = study.family_of(BOUND)["ocm"]
-    for setting, by_nfe in study.grids.get(BOUND, {}).items():
-        if setting.score not in ("", study.score):
-            continue
-        columns: list[Comparison] = []
-        notes: dict[tuple[str, int], str] = {}
-        for i, nfe in enumerate(nfes):
-            at = by_nfe.get(nfe, Comparison(""))
-            best = at.best()
-            chosen = {BEST: best, ocm: ocm, USUAL: USUAL}
-            entries = {n: at.entries[m] for n, m in chosen.items() if m and m in at.entries}
-            notes |= {(BEST, i): best} if best else {}
-            columns.append(Comparison("", entries))
-        name = study.registry[BOUND]
-        yield ranked_group(
-            f"{name.name}{name.arrow}, {setting.timesteps} timesteps", columns, notes
-        )
+    return _ranked_group(title, columns, notes)
 
 
 def clamped(study: Study) -> DataTable | None:
@@ -171,72 +135,9 @@ def methods(study: Study, notes: Mapping[str, Any]) -> DataTable:
     dimension = prod(notes.get("shape", [])) or 0
     rows: list[tuple[Value, ...]] = []
     for label, method in study.methods.items():
-        work = ""
-        if method.kind in available():
-            work = build(method.kind, label, **method.options).extra_work(dimension)
-        rows.append(
-            (label, parameters.get(label), work, *[operations.get(label)] * bool(operations))
-        )
-    columns = ("method", "parameters", "extra work per step", *["operations"] * bool(operations))
-    return DataTable("methods", columns, tuple(rows))
-
-
-INTRODUCTION = (
-    "A reverse step from t to s draws from a Gaussian whose mean comes from the score. The methods "
-    "differ in its covariance Σ only, most of them by c alone: Σ = β̃ + a² (bₜ/ᾱₜ) c, with "
-    "bₜ = 1 - ᾱₜ, β̃ = (1 - ᾱₜ/ᾱₛ) bₛ/bₜ and a = √ᾱₛ (1 - ᾱₜ/ᾱₛ)/bₜ. J is the Jacobian of the "
-    "predicted noise ε̂ in xₜ, and v are random signs."
-)
-_BASELINES = {
-    "gaussian": "the variance of a Gaussian",
-    "moments": "the table of analytic",
-    "target": "the mean of its target",
-}
-_LINKS = {"positive": ", and positive", "tapered": ", positive, tapered at small t"}
-_LINKED = {
-    "identity": "c = c̄ₜ (1 + r(xₜ))",
-    "positive": "c = c̄ₜ softplus(r(xₜ) + log(e - 1))",
-    "tapered": "c = c̄ₜ softplus((1 - c̄ₜ) r(xₜ) + log(e - 1))",
-}
-_KERNELS = {
-    "ddpm": ("DDPM's reverse steps", "xₛ = a x̂₀ + √(ᾱₜ/ᾱₛ) (bₛ/bₜ) xₜ + √Σ z"),
-    "ddim": ("DDIM's reverse steps", "xₛ = √ᾱₛ x̂₀ + √(bₛ - η²β̃) ε̂ + √Σ z"),
-}
-
-
-def glossary(study: Study) -> Glossary:
-    """Explain every label of the page."""
-    samplers: Mapping[str, Mapping[str, Any]] = study.param("sample.samplers", {})
-    shown = [name for name in dict.fromkeys(study.recipe_names.values())]
-    entries = [
-        *(_explained(study, label) for label in study.methods),
-        *(_sampler(k, samplers[k]) for k in shown if k not in study.methods),
-    ]
-    return Glossary(tuple(entries))
-
-
-def _explained(study: Study, label: str) -> GlossaryEntry:
-    method = study.methods[label]
-    text, equation = method.known.profile.about, method.known.profile.equation
-    if method.is_relative and method.family:  # in what it differs from the papers' heads
-        baseline, link, _ = method.family
-        name = _BASELINES.get(baseline, baseline)
-        text += f"; relative to {name}{_LINKS.get(link, '')}"
-        equation = f"{_LINKED.get(link, '')}, c̄ₜ {name}"
-    probes = method.options.get("probes", 1)
-    told = method.kind == "rademacher" or probes != 1
-    return GlossaryEntry(label, f"{text} (M = {probes})" if told else text, equation)
-
-
-def _sampler(label: str, sampler: Mapping[str, Any]) -> GlossaryEntry:
-    kind = sampler["kind"]
-    if kind == "diffusers":
-        options = "".join(f", {key} {value}" for key, value in sampler.get("options", {}).items())
-        return GlossaryEntry(label, f"{sampler['scheduler']} of diffusers{options}")
-    if kind == "preset":
-        return GlossaryEntry(label, f"the preset {sampler['name']}")
-    text, equation = _KERNELS.get(kind, (kind, ""))
-    order = f" of order {sampler['order']}" if sampler.get("order", 1) != 1 else ""
-    rule = sampler.get("timesteps", {})
-    along = f" along {rule.get('kind', 'even')} timesteps" if isinstance(rule, Mapping) else ""
-    return GlossaryEntry(label, f"{text}{order}{along}", equation)
+        known = method.kind in available()
+        work = build(method.kind, label, **method.options).extra_work(dimension) if known else ""
+        rows.append((label, parameters.get(label), work, operations.get(label)))
+    columns = ("method", "parameters", "extra work per step", "operations")
+    shown = 4 if operations else 3
+    return DataTable("methods", columns[:shown], tuple(row[:shown] for row in rows))

@@ -7,15 +7,14 @@ Heads are compared within one family (see `Study.family_of`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from math import inf, isfinite
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ocm_core.results.replicates import NOISE, Comparison, Estimate
-from ocm_core.results.study import Columns, Setting, Study, line
+from ocm_core.results.study import Columns, Setting, Study, lines
 from ocm_core.text import listed
 
 Relation = Literal["below", "above", "much below", "best", "worst", "equals", "not above", "falls"]
@@ -34,12 +33,10 @@ class Verdict(IntEnum):
 
     @property
     def words(self) -> str:
-        """Return what a reader sees."""
         return ("holds", "within noise", "undecided", "does not hold")[self]
 
 
-@dataclass(frozen=True)
-class ClaimCase:
+class ClaimCase(NamedTuple):
     """One setting where a claim was checked."""
 
     where: str
@@ -47,8 +44,7 @@ class ClaimCase:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class CheckedClaim:
+class CheckedClaim(NamedTuple):
     """A claim of the paper, with the verdict of its worst case."""
 
     key: str
@@ -58,12 +54,10 @@ class CheckedClaim:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst verdict."""
         return max(case.verdict for case in self.cases)
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(NamedTuple):
     """The settings and columns that a claim is about; None means any."""
 
     sampler: str | None = None
@@ -74,8 +68,7 @@ class Where:
     fewest: bool = False  # at the smallest nfe only
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """One row: `left` stands in a `relation` to each of `right`, by a measure."""
 
     key: str
@@ -168,17 +161,10 @@ CLAIMS = (
     ),
 )
 
-RULE = (
-    f"A difference is noise if it is at most {NOISE:g} of its standard errors: over seeds, or over "
-    "the blocks of a jackknife, in pairs that share their starting noise; for NLL and covariance "
-    "errors over test data, as of independent runs. What is near the best, or as good as something "
-    "else, is told by the noise of independent runs. Without errors there is no telling: undecided."
-)
 
-
-def check(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[CheckedClaim]:
+def check(study: Study) -> list[CheckedClaim]:
     """Decide every claim whose measure and setting the results have."""
-    return [found for claim in claims if (found := _check(study, claim))]
+    return [found for claim in CLAIMS if (found := _check(study, claim))]
 
 
 def summary(checked: Sequence[CheckedClaim]) -> str:
@@ -190,20 +176,24 @@ def summary(checked: Sequence[CheckedClaim]) -> str:
 
 
 def _check(study: Study, claim: Claim) -> CheckedClaim | None:
-    key = "fid" if claim.measure == "frechet" and study.has("fid") else claim.measure
-    settings = [*_settings(study, key, claim.where)] if study.has(key) else []
+    key = "fid" if claim.measure == "frechet" and "fid" in study.grids else claim.measure
+    settings = [*_settings(study, key, claim.where)] if key in study.grids else []
     if not settings:
         return None
     names = {**study.family_of(key), "name": study.registry[key].name}
     left, *right = (name.format(**names) for name in (claim.left, *claim.right))
+    allowed = study.comparable(key) | {left, *right}
     cases: list[ClaimCase] = []
     for setting, columns in settings:
-        like = _comparable(study, key, columns, keep=(left, *right))
+        like = {
+            x: at._replace(entries={m: e for m, e in at.entries.items() if m in allowed})
+            for x, at in columns.items()
+        }
         place = study.place(setting)
         if claim.relation == "falls":
             cases += _falls(place, like, study)
         else:
-            cases += _cases(study, claim, place, like, left, right)
+            cases += _cases(study, claim.relation, place, like, left, right)
     if not cases:
         missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
         cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
@@ -227,28 +217,29 @@ def _settings(study: Study, key: str, where: Where) -> Iterator[tuple[Setting, C
             yield setting, chosen
 
 
-def _comparable(study: Study, key: str, columns: Columns, keep: Sequence[str]) -> Columns:
-    allowed = study.comparable(key) | {*keep}
-    return {
-        x: Comparison(at.where, {m: e for m, e in at.entries.items() if m in allowed}, at.higher)
-        for x, at in columns.items()
-    }
-
-
 def _cases(
-    study: Study, claim: Claim, place: str, columns: Columns, left: str, right: Sequence[str]
+    study: Study, relation: Relation, place: str, columns: Columns, left: str, right: Sequence[str]
 ) -> Iterator[ClaimCase]:
-    """One case for each of `right`: the worst of its columns."""
+    """Yield one case for each of `right`: the worst of its columns.
+
+    It lists both means and their difference; of many columns, the clearest and a count.
+    """
     for rival in right:
-        found: list[tuple[Comparison, str, Estimate, Verdict]] = []
+        found: list[tuple[Verdict, float, str]] = []
         for at in columns.values():
-            other = _rival(study, at, left, rival, claim.relation)
+            other = _rival(study, at, left, rival, relation)
             if left in at.entries and other in at.entries:
-                gap, verdict = _RELATIONS[claim.relation](at, left, other)
-                found.append((at, other, gap, verdict))
+                gap, verdict = _judge(relation, at, left, other)
+                means = f"{left} {at.mean(left):.3g}, {other} {at.mean(other):.3g}"
+                found.append((verdict, gap.clarity, f"{at.where}: {means} (difference {gap})"))
         if found:
+            verdict, _, clearest = max(found, key=lambda one: one[:2])
+            held = sum(one[0] is Verdict.HOLDS for one in found)
+            numbers = f"holds at {held} of {len(found)}; clearest at {clearest}"
+            if len(found) <= _MOST:
+                numbers = "; ".join(words for *_, words in found)
             where = f"{place}{', ' if place else ''}against {rival}" if len(right) > 1 else place
-            yield ClaimCase(where, _numbers(left, found), max(verdict for *_, verdict in found))
+            yield ClaimCase(where, numbers, verdict)
 
 
 def _rival(study: Study, at: Comparison, left: str, right: str, relation: Relation) -> str:
@@ -259,104 +250,44 @@ def _rival(study: Study, at: Comparison, left: str, right: str, relation: Relati
     if (right,) != OTHERS:
         return right
     kind = methods[left].kind if left in methods else left
-    others = [m for m in at.entries if m != left and methods[m].kind != kind]
-    ranked = at.ranked(others)
-    return (ranked[-1] if relation == "worst" else ranked[0]) if ranked else ""
+    ranked = at.ranked([m for m in at.entries if m != left and methods[m].kind != kind])
+    return ranked[-1 if relation == "worst" else 0] if ranked else ""
 
 
-def _numbers(left: str, found: Sequence[tuple[Comparison, str, Estimate, Verdict]]) -> str:
-    """List both means and their difference; of many columns, count and show the clearest."""
-    if len(found) <= _MOST:
-        return "; ".join(_words(left, *one[:3]) for one in found)
-    held = sum(verdict is Verdict.HOLDS for *_, verdict in found)
-    worst = max(found, key=lambda one: (one[3], one[2].clarity))
-    return f"holds at {held} of {len(found)}; clearest at {_words(left, *worst[:3])}"
-
-
-def _words(left: str, at: Comparison, other: str, gap: Estimate) -> str:
-    return (
-        f"{at.where}: {left} {at.mean(left):.3g}, {other} {at.mean(other):.3g} (difference {gap})"
-    )
-
-
-def _below(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    gap = at.gap(left, right)
-    return gap, _is_negative(gap)
-
-
-def _above(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    gap = at.gap(left, right)
-    return gap, _is_negative(-gap)
-
-
-def _much_below(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    gap = at.gap(left, right)
-    return gap, _is_negative(gap + MUCH)
-
-
-def _near_best(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    """Hold where `left` is best, or at most one standard error of independent runs behind."""
-    gap = at.independent_gap(left, right)
-    if gap.is_finite and not gap.has_error:
-        return gap, Verdict.UNDECIDED
-    return gap, Verdict.HOLDS if gap.mean <= gap.error else Verdict.FAILS
-
-
-def _equals(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    gap = at.independent_gap(left, right)
-    if gap.is_finite and not gap.has_error:
-        return gap, Verdict.UNDECIDED
-    return gap, Verdict.HOLDS if gap.is_finite and gap.is_noise else Verdict.FAILS
-
-
-def _not_above(at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
-    """Fail where any method of the column is not finite, or `left` is worse beyond noise."""
-    gap = at.gap(left, right)
-    if not all(isfinite(at.mean(label)) for label in at.entries):
-        return gap, Verdict.FAILS
-    if gap.mean <= 0:
+def _judge(relation: Relation, at: Comparison, left: str, right: str) -> tuple[Estimate, Verdict]:
+    """Decide one column by the first less the second."""
+    independent = relation in ("best", "equals")
+    gap = at.gap(left, right, paired=not independent)
+    if relation == "not above":  # nor may any method of the column have diverged
+        finite = all(isfinite(at.mean(label)) for label in at.entries)
+        noise = Verdict.NOISE if finite and gap.is_noise else Verdict.FAILS
+        return gap, Verdict.HOLDS if finite and gap.mean <= 0 else noise
+    if not (gap.is_finite and gap.has_error):
+        return gap, Verdict.UNDECIDED if gap.is_finite else Verdict.FAILS
+    if independent:  # best: at most one standard error of independent runs behind
+        held = gap.mean <= gap.error if relation == "best" else gap.is_noise
+        return gap, Verdict.HOLDS if held else Verdict.FAILS
+    wanted = {"below": gap.mean, "much below": gap.mean + MUCH}.get(relation, -gap.mean)
+    if wanted < -NOISE * gap.error:
         return gap, Verdict.HOLDS
-    return gap, Verdict.NOISE if gap.is_noise else Verdict.FAILS
-
-
-def _is_negative(gap: Estimate) -> Verdict:
-    """Tell whether a gap is below zero beyond its noise."""
-    if not gap.is_finite:
-        return Verdict.FAILS
-    if not gap.has_error:
-        return Verdict.UNDECIDED
-    if gap.is_below:
-        return Verdict.HOLDS
-    return Verdict.NOISE if gap.is_noise else Verdict.FAILS
-
-
-_RELATIONS: dict[Relation, Callable[[Comparison, str, str], tuple[Estimate, Verdict]]] = {
-    "below": _below,
-    "above": _above,
-    "much below": _much_below,
-    "best": _near_best,
-    "worst": _above,
-    "equals": _equals,
-    "not above": _not_above,
-}
+    return gap, Verdict.NOISE if wanted <= NOISE * gap.error else Verdict.FAILS
 
 
 def _falls(place: str, columns: Columns, study: Study) -> Iterator[ClaimCase]:
     """Check method by method; those that fall at every nfe in one case."""
-    falling = []
-    labels = [m for m in study.methods if any(m in at.entries for at in columns.values())]
-    for label in labels:
+    falling, found = [], lines(columns)
+    for label in (m for m in study.methods if m in found):
         rises = [
             (Estimate(b.mean - a.mean, (a.error**2 + b.error**2) ** 0.5), f"nfe {x} to {y}")
-            for (x, a), (y, b) in pairwise(line(columns, label))
+            for (x, a), (y, b) in pairwise(found[label])
             if b.mean >= a.mean
         ]
-        if not rises:
+        if rises:
+            gap, where = max(rises, key=lambda rise: rise[0].clarity)
+            verdict = Verdict.NOISE if gap.is_noise else Verdict.FAILS
+            yield ClaimCase(f"{place}, {label}", f"rises from {where} by {gap}", verdict)
+        else:
             falling.append(label)
-            continue
-        gap, where = max(rises, key=lambda rise: rise[0].clarity)
-        verdict = Verdict.NOISE if gap.is_noise else Verdict.FAILS
-        yield ClaimCase(f"{place}, {label}", f"rises from {where} by {gap}", verdict)
     if falling:
         numbers = f"{listed(falling)}: lower at each nfe than at the one before"
-        yield ClaimCase(f"{len(falling)} of {len(labels)} methods", numbers, Verdict.HOLDS)
+        yield ClaimCase(f"{len(falling)} of {len(found)} methods", numbers, Verdict.HOLDS)

@@ -8,51 +8,41 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
-from ocm_core.results.replicates import Estimate, Replicates, independent_difference, replicates
-from ocm_core.results.table import Results
+from ocm_core.results.replicates import Estimate, Replicates, by_place, difference
+from ocm_core.results.table import UNGUIDED, Results
 from ocm_core.text import listed, plural, text_table
 
 WORKING_TREE = "working tree"
 COLUMNS = ("measure", "where", "before", "after", "change", "verdict")
 _FILES = ("results.csv", "params.yaml")  # of a folder of reports/
-_PLACE = ("measure", "score", "sampler", "timesteps", "method", "nfe", "guidance")
 _REMEDY = "restore it, or compare another revision"
-_DEEPEST = 20  # names inside names
 
 
-class ChangeVerdict(IntEnum):
-    """In the order of a table."""
+class ChangeVerdict(Enum):
+    """In the order of a table, and as a reader sees them."""
 
-    BEYOND = 0
-    UNKNOWN = 1
-    NEW = 2
-    GONE = 3
-    WITHIN = 4
-    SAME = 5
-
-    @property
-    def words(self) -> str:
-        """Return what a reader sees."""
-        words = ("beyond noise", "no error known", "new", "gone", "within noise", "unchanged")
-        return words[self]
+    BEYOND = "beyond noise"
+    UNKNOWN = "no error known"
+    NEW = "new"
+    GONE = "gone"
+    WITHIN = "within noise"
+    SAME = "unchanged"
 
     @property
     def is_minor(self) -> bool:
         """Tell whether tables leave it out unless everything is asked for."""
-        return self >= ChangeVerdict.WITHIN
+        return self in (ChangeVerdict.WITHIN, ChangeVerdict.SAME)
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """One value of the table, before and after."""
 
     measure: str
@@ -80,8 +70,7 @@ class Number:
         return abs(self.gap.mean) / max(abs(self.before or 0.0), abs(self.after or 0.0))
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(NamedTuple):
     """The changes of one experiment."""
 
     name: str
@@ -90,14 +79,13 @@ class Changes:
 
     @property
     def differ(self) -> bool:
-        """Tell whether there is more than noise."""
         return bool(self.parameters) or any(not n.verdict.is_minor for n in self.numbers)
 
     @property
     def summary(self) -> str:
         """Count the changes, in a line."""
         counts = {v: sum(n.verdict is v for n in self.numbers) for v in ChangeVerdict}
-        told = [f"{count} {v.words}" for v, count in counts.items() if count]
+        told = [f"{count} {v.value}" for v, count in counts.items() if count]
         params = [plural(len(self.parameters), "parameter")] if self.parameters else []
         return listed([*params, *told]) or "nothing to compare"
 
@@ -105,16 +93,16 @@ class Changes:
         """Return a table of the numbers, those that changed most first."""
         return [
             (
-                *(n.measure, n.place, _digits(n.before), _digits(n.after)),
-                *(str(n.gap or ""), n.verdict.words),
+                *(n.measure, n.place),
+                *("" if value is None else f"{value:.6g}" for value in (n.before, n.after)),
+                *(str(n.gap or ""), n.verdict.value),
             )
             for n in self.numbers
             if everything or not n.verdict.is_minor
         ]
 
 
-@dataclass(frozen=True)
-class Revisions:
+class Revisions(NamedTuple):
     """All experiments of two revisions."""
 
     before: str
@@ -136,7 +124,7 @@ class Revisions:
         """Return the comparison as plain data."""
         experiments = {
             one.name: {
-                "parameters": [[str(part) for part in change] for change in one.parameters],
+                "parameters": [[*map(str, change)] for change in one.parameters],
                 "numbers": [
                     dict(zip(COLUMNS, row, strict=True)) for row in one.rows(everything=everything)
                 ],
@@ -153,31 +141,23 @@ def compare(root: Path, before: str, after: str | None = None) -> Revisions:
     return Revisions(before, after or WORKING_TREE, tuple(found))
 
 
-Files = Mapping[str, str]  # text by the name of a file
-
-
-def _files(root: Path, revision: str | None) -> dict[str, Files]:
-    """Return results and parameters of every experiment that has both."""
+def _files(root: Path, revision: str | None) -> dict[str, dict[str, str]]:
+    """Return the text of results and parameters of every experiment that has both."""
+    if revision is None:
+        paths = [file.relative_to(root) for file in sorted(root.glob("reports/*/*"))]
+    else:
+        asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        commit = _git(root, *asked, say=f"{revision!r}: no such commit").decode().strip()
+        listing = _git(root, "ls-tree", "-r", "--name-only", "-z", commit, "reports/")
+        paths = [Path(path) for path in listing.decode("utf-8", "replace").split("\0")]
     found: dict[str, dict[str, str]] = {}
-    for path, content in _worked_on(root) if revision is None else _committed(root, revision):
-        with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
-            found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
-    return {name: files for name, files in found.items() if {*files} == {*_FILES}}
-
-
-def _worked_on(root: Path) -> Iterator[tuple[Path, bytes]]:
-    for name in _FILES:
-        for file in sorted(root.glob(f"reports/*/{name}")):
-            yield file.relative_to(root), file.read_bytes()
-
-
-def _committed(root: Path, revision: str) -> Iterator[tuple[Path, bytes]]:
-    asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    commit = _git(root, *asked, say=f"{revision!r}: no such commit").decode().strip()
-    listing = _git(root, "ls-tree", "-r", "--name-only", "-z", commit, "reports/")
-    for path in map(Path, listing.decode("utf-8", "replace").split("\0")):
+    for path in paths:
         if path.name in _FILES and len(path.parts) == 3:
-            yield path, _git(root, "show", f"{commit}:{path.as_posix()}")
+            show = ("show", f"{commit}:{path.as_posix()}") if revision else ()
+            content = _git(root, *show) if show else (root / path).read_bytes()
+            with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
+                found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
+    return {name: files for name, files in found.items() if {*files} == {*_FILES}}
 
 
 def _git(root: Path, *arguments: str, say: str = "") -> bytes:
@@ -187,59 +167,53 @@ def _git(root: Path, *arguments: str, say: str = "") -> bytes:
     return done.stdout
 
 
-def _changes(name: str, old: Files, new: Files) -> Changes:
-    where = f"reports/{name}"
-    (was, now), (given, asked) = (
-        [read(files.get(file), f"{where}/{file}") for files in (old, new)]
-        for read, file in zip((_cells, _params), _FILES, strict=True)
-    )
+def _changes(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> Changes:
+    (was, given), (now, asked) = (_contents(name, files) for files in (old, new))
     numbers = [_number(key, was.get(key), now.get(key)) for key in {**was, **now}]
-    order = {m: i for i, m in enumerate(dict.fromkeys(number.measure for number in numbers))}
+    order = [*ChangeVerdict, *dict.fromkeys(number.measure for number in numbers)]
     keys = {**given, **asked} if given and asked else {}
     pairs = [(key, given.get(key), asked.get(key)) for key in keys]
     return Changes(
         name,
-        tuple(sorted(numbers, key=lambda n: (n.verdict, order[n.measure], -n.share))),
+        tuple(
+            sorted(
+                numbers, key=lambda n: (order.index(n.verdict), order.index(n.measure), -n.share)
+            )
+        ),
         tuple(pair for pair in pairs if pair[1] != pair[2]),
     )
 
 
-def _cells(text: str | None, where: str) -> dict[Any, Replicates]:
-    results = Results.parse(text, where) if text is not None else Results()
-    return {key: replicates(rows) for key, rows in results.groups(*_PLACE).items()}
+def _contents(
+    name: str, files: Mapping[str, str]
+) -> tuple[dict[tuple[Any, ...], Replicates], dict[str, Any]]:
+    """Return the results by place and the parameters by key; nothing of a missing experiment."""
+    if not files:
+        return {}, {}
+    results, params = (f"reports/{name}/{file}" for file in _FILES)
+    cells = by_place(Results.parse(files[_FILES[0]], results))
+    with reading(params, "parameters in YAML", _REMEDY):
+        return cells, dict(_leaves(yaml.safe_load(files[_FILES[1]])))
 
 
 def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None) -> Number:
     measure, score, sampler, timesteps, method, nfe, guidance = key
     rule = "" if sampler else f"t {timesteps}" if timesteps.isdigit() else timesteps
-    parts = (score, sampler, rule, method, "" if nfe is None else f"nfe {nfe}")
-    scale = f"guidance {guidance:g}" if guidance not in (None, 1.0) else ""
+    scale = f"guidance {guidance:g}" if guidance not in (None, UNGUIDED) else ""
+    parts = (score, sampler, rule, method, "" if nfe is None else f"nfe {nfe}", scale)
     return Number(
         measure,
-        ", ".join(part for part in (*parts, scale) if part),
+        ", ".join(filter(None, parts)),
         old.estimate.mean if old else None,
         new.estimate.mean if new else None,
-        independent_difference(new, old) if old and new else None,
+        difference(new, old, paired=False) if old and new else None,
     )
 
 
-def _params(text: str | None, where: str) -> dict[Any, Any]:
-    if text is None:
-        return {}
-    with reading(where, "parameters in YAML", _REMEDY):
-        return dict(_leaves(yaml.safe_load(text)))
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """Flatten parameters as DVC does: lists are values; null is as good as absent."""
-    if depth > _DEEPEST:
-        raise ValueError(f"names inside names, {depth} deep")
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.", depth + 1)
+            yield from _leaves(value, f"{above}{name}.")
         elif value is not None:
             yield f"{above}{name}", value
-
-
-def _digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"

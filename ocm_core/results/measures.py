@@ -7,9 +7,9 @@ as `frechet.classifier`, is the measure before the point in another feature spac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable
+from functools import partial
+from typing import Literal, NamedTuple
 
 SPACES = {
     "inception": "Inception v3",
@@ -18,8 +18,7 @@ SPACES = {
 }
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """Something that is measured of samples, of a likelihood, or of a covariance method."""
 
     key: str
@@ -29,12 +28,16 @@ class Measure:
     about: str = ""  # a sentence for captions
     replicate: Literal["seed", "image", "point"] | None = "seed"
     shown: bool = True  # has a section of its own, unless a figure of the page covers it
-    format: str = ".3g"
 
     @property
     def higher(self) -> bool:
         """Tell whether larger values are better."""
         return self.better == "higher"
+
+    @property
+    def ranks_samples(self) -> bool:
+        """Tell whether samples are better or worse by it."""
+        return self.replicate == "seed" and self.better is not None
 
     @property
     def arrow(self) -> str:
@@ -47,121 +50,79 @@ class Measure:
         return self.key.partition(".")[2]
 
 
-_BITS = "bits/dim"
+_lower_log = partial(Measure, better="lower", log=True)
+_part = partial(Measure, replicate="image", shown=False)
 MEASURES = (
-    Measure("fid", "FID", "lower", log=True, about="Distance between Inception features."),
-    Measure(
+    _lower_log("fid", "FID", about="Distance between Inception features."),
+    _lower_log(
         "frechet",
         "Fréchet distance",
-        "lower",
-        log=True,
         about="Fréchet distance between the features of samples and of data.",
     ),
-    Measure("mmd", "MMD", "lower", log=True, about="Maximum mean discrepancy to the test set."),
-    Measure("kid", "KID", "lower", log=True, about="Kernel distance of Inception features."),
-    Measure(
+    _lower_log("mmd", "MMD", about="Maximum mean discrepancy to the test set."),
+    _lower_log("kid", "KID", about="Kernel distance of Inception features."),
+    _lower_log(
         "kernel_distance",
         "kernel distance",
-        "lower",
-        log=True,
         about="Polynomial kernel distance between the features of samples and of data.",
     ),
     Measure("precision", "precision", "higher", about="Share of samples that look like data."),
     Measure("recall", "recall", "higher", about="Share of the data that samples cover."),
-    Measure(
+    _lower_log(
         "bits_per_dim",
-        f"NLL, {_BITS}",
-        "lower",
-        log=True,
+        "NLL, bits/dim",
         about="Upper bound on the negative log-likelihood of test data.",
         replicate="image",
-        format=".4g",
     ),
-    Measure(
-        "bits_per_dim_difference",
-        f"NLL less that of the first timesteps, {_BITS}",
-        "lower",
+    _part(
+        *("bits_per_dim_difference", "NLL less that of the first timesteps, bits/dim", "lower"),
         about="Paired over test images.",
-        replicate="image",
-        shown=False,
     ),
-    Measure(
-        "bits_per_dim_decoder",
-        f"decoder term, {_BITS}",
+    _part(
+        *("bits_per_dim_decoder", "decoder term, bits/dim"),
         about="Part of the bound: the discrete decoder at the last timestep.",
-        replicate="image",
-        shown=False,
     ),
-    Measure(
-        "bits_per_dim_steps",
-        f"terms of the steps, {_BITS}",
+    _part(
+        *("bits_per_dim_steps", "terms of the steps, bits/dim"),
         about="Part of the bound: the transitions between timesteps.",
-        replicate="image",
-        shown=False,
     ),
-    Measure(
-        "bits_per_dim_prior",
-        f"prior term, {_BITS}",
+    _part(
+        *("bits_per_dim_prior", "prior term, bits/dim"),
         about="Part of the bound: the first timestep against the prior.",
-        replicate="image",
-        shown=False,
     ),
-    Measure(
+    _lower_log(
         "covariance_error",
         "covariance error",
-        "lower",
-        log=True,
         about="Mean squared distance to the exact posterior covariance at each timestep.",
         replicate="point",
     ),
-    Measure(
-        "loss",
-        "score loss",
-        "lower",
+    _part(
+        *("loss", "score loss", "lower"),
         about="Mean of (ε - ε̂)² over values and timesteps of test images.",
-        replicate="image",
-        shown=False,
-        format=".4g",
     ),
-    Measure(
-        "clamped",
-        "share of clamped variances",
-        about="Share of variance estimates that were out of range.",
-        shown=False,
-    ),
+    Measure("clamped", "share of clamped variances", shown=False),
     Measure("mmd_floor", "MMD of fresh data", log=True, shown=False),
     Measure("operations", "operations per step, relative", replicate=None, shown=False),
 )
 
 
-class Registry:
+class Registry(dict[str, Measure]):
     """Measures by key, in the order in which pages show them."""
 
-    def __init__(self, measures: Iterable[Measure]) -> None:
-        self._known = {measure.key: measure for measure in measures}
-
-    def __iter__(self) -> Iterator[Measure]:
-        return iter(self._known.values())
-
-    def __getitem__(self, key: str) -> Measure:
-        """Return a measure; one that nobody declared is called by its key."""
-        if key in self._known:
-            return self._known[key]
+    def __missing__(self, key: str) -> Measure:
+        """Derive a measure in another feature space; one nobody declared is called by its key."""
         base, _, space = key.partition(".")
-        if space and base in self._known:
-            known = self._known[base]
-            name = f"{known.name}, features of {SPACES.get(space, space)}"
-            return replace(known, key=key, name=name)
-        return Measure(key, key.replace("_", " "))
+        if not space or base not in self:
+            return Measure(key, key.replace("_", " "))
+        name = f"{self[base].name}, features of {SPACES.get(space, space)}"
+        return self[base]._replace(key=key, name=name)
 
     def ordered(self, keys: Iterable[str]) -> list[Measure]:
         """Return the measures of a table: declared ones first, extra spaces and unknown last."""
-        given = list(keys)
-        order = list(self._known)
-        places = {key: order.index(key) if key in order else len(order) for key in given}
-        return [self[key] for key in sorted(given, key=lambda key: (places[key], key))]
+        places = {key: i for i, key in enumerate(self)}
+        return [self[key] for key in sorted(keys, key=lambda k: (places.get(k, len(self)), k))]
 
 
 def measures(extra: Iterable[Measure] = ()) -> Registry:
     """Return the registry, with what stages declare besides."""
-    return Registry((*MEASURES, *extra))
+    return Registry({measure.key: measure for measure in (*MEASURES, *extra)})

@@ -5,34 +5,28 @@ one seed and n values with a block left out, which deviate from their mean by d�
 v - (n - 1) dᵢ have the mean v, and the error of their mean is that of the jackknife. Replicates of
 two methods with the same names began with the same noise: their differences are taken in pairs, and
 most of the noise cancels. Means over images come with their error; two are compared as independent
-ones. A difference beyond `NOISE` of its standard errors is taken for real.
+ones. A difference beyond `NOISE` of its standard errors is taken for real. `nested` has all means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from math import hypot, inf, isfinite, nan
+from math import hypot, inf, isfinite, isnan, nan
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ocm_core.results.table import Row
+from ocm_core.results.table import Results, Row
 
 NOISE = 2.0
+PLACE = ("measure", "score", "sampler", "timesteps", "method", "nfe", "guidance")
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A mean with its standard error; NaN where the error is not known."""
 
     mean: float
     error: float = nan
-
-    def __neg__(self) -> Estimate:
-        return Estimate(-self.mean, self.error)
-
-    def __add__(self, shift: float) -> Estimate:
-        return Estimate(self.mean + shift, self.error)
 
     def __str__(self) -> str:
         mean = "+" * (not self.mean < 0) + _short(self.mean, 2)
@@ -40,23 +34,16 @@ class Estimate:
 
     @property
     def is_finite(self) -> bool:
-        """Tell whether the mean is a number."""
         return isfinite(self.mean)
 
     @property
     def has_error(self) -> bool:
-        """Tell whether the error is known."""
         return isfinite(self.error)
 
     @property
     def is_noise(self) -> bool:
         """Tell whether zero is within the noise."""
         return abs(self.mean) <= NOISE * self.error
-
-    @property
-    def is_below(self) -> bool:
-        """Tell whether the mean is below zero beyond noise."""
-        return self.mean < -NOISE * self.error
 
     @property
     def clarity(self) -> float:
@@ -66,8 +53,7 @@ class Estimate:
         return abs(self.mean) / self.error if self.error > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class Replicates:
+class Replicates(NamedTuple):
     """The replicates of one measure at one place, or its mean with a known error."""
 
     values: Mapping[str, float]
@@ -102,50 +88,71 @@ def replicates(rows: Iterable[Row]) -> Replicates:
             seeds[seed] = row.value
     if len(seeds) == 1 and without:
         [(seed, value)] = seeds.items()
-        return Replicates(_pseudo_values(value, without[seed]))
+        numbers = np.array([*without[seed].values()])
+        pseudo = value - (len(numbers) - 1) * (numbers - numbers.mean())
+        return Replicates(dict(zip(without[seed], pseudo.tolist(), strict=True)))
     spread = float(np.std([*seeds.values()], ddof=1)) if len(seeds) > 1 else nan
     return Replicates(seeds, spread=spread)
 
 
-def _pseudo_values(value: float, without: Mapping[str, float]) -> dict[str, float]:
-    numbers = np.array([*without.values()])
-    deviations = numbers - numbers.mean()
-    pseudo = value - (len(numbers) - 1) * deviations
-    return dict(zip(without, pseudo.tolist(), strict=True))
+def by_place(results: Results) -> dict[tuple[Any, ...], Replicates]:
+    """Return the replicates of every measure at every place; see `PLACE` for the keys."""
+    return {place: replicates(rows) for place, rows in results.groups(*PLACE).items()}
 
 
-def difference(one: Replicates, other: Replicates) -> Estimate:
-    """Return the first less the second: in pairs where they share replicates."""
-    if one.known or other.known or [*one.values] != [*other.values]:
-        return independent_difference(one, other)
-    return mean_of(one.values[name] - other.values[name] for name in one.values)
+def nested(results: Results) -> dict[str, Any]:
+    """Return means for `dvc metrics diff`: measure → sampler → method → K<nfe> → cfg<guidance>.
+
+    Spreads over seeds and errors stand beside them. What is not defined, or diverged, is absent.
+    Six significant digits: a diff should show changes, not the last bits of a float.
+    """
+    found: dict[str, Any] = {}
+    several, guided = len(results.distinct("score")) > 1, results.is_guided
+    for place, here in by_place(results).items():
+        measure, score, sampler, timesteps, method, nfe, guidance = place
+        if measure.startswith("bits_per_dim_"):  # parts and differences of a bound
+            continue
+        name = f"{measure}_{score}_score" if several and score else measure
+        t = timesteps if timesteps.isdigit() else ""
+        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}"]
+        path.append(f"cfg{guidance:g}" if guided and guidance is not None else "")
+        numbers = {name: here.estimate.mean}
+        if here.known:
+            numbers[f"{name}_se"] = here.known.error
+        elif measure != "clamped":
+            numbers[f"{name}_std"] = here.spread
+        for key, value in numbers.items():
+            *branches, leaf = [key, *filter(None, path)]
+            if not isnan(value):
+                tree = found
+                for branch in branches:
+                    tree = tree.setdefault(branch, {})
+                tree[leaf] = float(f"{value:.6g}")
+    return found
 
 
-def independent_difference(one: Replicates, other: Replicates) -> Estimate:
-    """Return the first less the second, with the noise of two independent runs."""
+def difference(one: Replicates, other: Replicates, *, paired: bool = True) -> Estimate:
+    """Return the first less the second: in pairs where they share replicates, if `paired`."""
+    if paired and not (one.known or other.known) and [*one.values] == [*other.values]:
+        return mean_of(one.values[name] - other.values[name] for name in one.values)
     a, b = one.estimate, other.estimate
     return Estimate(a.mean - b.mean, hypot(a.error, b.error))
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The entries of one column of a table: which is best, and how clearly."""
 
     where: str  # "nfe 10", or "DDPM, guidance 1.5"
-    entries: Mapping[str, Replicates] = field(default_factory=dict)  # by label, e.g. of a method
+    entries: Mapping[str, Replicates] = {}  # by label, e.g. of a method
     higher: bool = False  # is better
 
     def mean(self, label: str) -> float:
         """Return a mean; NaN where the label has no value."""
         return self.entries[label].estimate.mean if label in self.entries else nan
 
-    def gap(self, one: str, other: str) -> Estimate:
-        """Return the first less the second, in pairs where possible."""
-        return difference(self.entries[one], self.entries[other])
-
-    def independent_gap(self, one: str, other: str) -> Estimate:
-        """Return the first less the second, with the noise of two independent runs."""
-        return independent_difference(self.entries[one], self.entries[other])
+    def gap(self, one: str, other: str, *, paired: bool = True) -> Estimate:
+        """Return the first less the second, in pairs where possible and wanted."""
+        return difference(self.entries[one], self.entries[other], paired=paired)
 
     def ranked(self, among: Iterable[str] | None = None) -> list[str]:
         """Return the labels with a finite mean, the best first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,71 +36,49 @@ COLUMNS = (
     *("score", "sampler", "method", "timesteps", "nfe", "guidance"),
     *("replicate", "measure", "value", "error"),
 )
-_FLOATS = ("guidance", "value", "error")
+UNGUIDED = 1.0
+_NUMBERS = {"nfe": int, "guidance": float, "value": float, "error": float}
+_REMEDY = "restore the file with git or make the report again"
 
 
-class Results(Sequence[Row]):
+class Results(tuple[Row, ...]):
     """Rows in their order."""
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.rows = tuple(rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.rows[place]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def __add__(self, other: Iterable[Row]) -> Results:
-        return Results((*self.rows, *other))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Results) and self.text() == other.text()
-
-    def __hash__(self) -> int:
-        return hash(self.rows)
+    def __add__(self, other: Iterable[Row]) -> Results:  # type: ignore[override]
+        return Results((*self, *other))
 
     def select(self, **columns: Value | Sequence[Value]) -> Results:
         """Return the rows with these values; a tuple or list offers a choice of values."""
-        wanted = {name: _choices(value) for name, value in columns.items()}
-        for name in wanted:
+        choices = {k: v if isinstance(v, list | tuple) else (v,) for k, v in columns.items()}
+        for name in choices:
             if name not in COLUMNS:
                 raise OcmError(f"results: column {unknown(name, COLUMNS)}")
         return Results(
-            row for row in self.rows if all(getattr(row, name) in v for name, v in wanted.items())
+            row for row in self if all(getattr(row, name) in v for name, v in choices.items())
         )
 
     def distinct(self, column: str) -> list[Any]:
         """Return the values of a column, each once: numbers rising, names as they first appear."""
-        values = dict.fromkeys(getattr(row, column) for row in self.rows)
+        values = dict.fromkeys(getattr(row, column) for row in self)
         known = [value for value in values if value not in ("", None)]
-        return sorted(known) if column in ("nfe", "guidance") else known
+        return sorted(known) if column in _NUMBERS else known
 
     def groups(self, *columns: str) -> dict[tuple[Any, ...], Results]:
         """Split the rows by the values of some columns."""
         parts: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.rows:
+        for row in self:
             parts.setdefault(tuple(getattr(row, name) for name in columns), []).append(row)
         return {key: Results(rows) for key, rows in parts.items()}
 
-    def value(self, **columns: Value | Sequence[Value]) -> float:
-        """Return the only value with these columns."""
-        rows = self.select(**columns)
-        if len(rows) != 1:
-            where = ", ".join(f"{name}={value!r}" for name, value in columns.items())
-            raise OcmError(f"results: {len(rows)} rows with {where}, expected one")
-        return float(rows[0].value)
+    @property
+    def is_guided(self) -> bool:
+        """Tell whether any guidance but 1 was used."""
+        return any(scale != UNGUIDED for scale in self.distinct("guidance"))
 
     def text(self) -> str:
         """Return the table as CSV, with floats that read back exactly."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_written(k, getattr(row, k)) for k in COLUMNS] for row in self.rows)
-        return file.getvalue()
+        lines = [COLUMNS, *([_written(k, getattr(row, k)) for k in COLUMNS] for row in self)]
+        return csv_text(lines)
 
     def write(self, path: Path) -> None:
         """Write the table as CSV."""
@@ -123,38 +101,29 @@ class Results(Sequence[Row]):
         if tuple(heads) != COLUMNS:
             raise OcmError(
                 f"{source}: has the columns {','.join(heads)[:200] or 'none'}, expected "
-                f"{','.join(COLUMNS)}; restore the file with git or make the report again"
+                f"{','.join(COLUMNS)}; {_REMEDY}"
             )
         try:
-            return cls([_row(line, source, number) for number, line in enumerate(lines, 2)])
-        except csv.Error as error:
-            raise OcmError(f"{source}: {error}; restore the file with git") from error
+            return cls(map(_row, lines))
+        except (ValueError, csv.Error) as error:
+            raise OcmError(f"{source}, line {lines.line_num}: {error}; {_REMEDY}") from error
 
 
-def _choices(value: Value | Sequence[Value]) -> Sequence[Value]:
-    return value if isinstance(value, list | tuple) else (value,)
+def csv_text(lines: Iterable[Iterable[Value]]) -> str:
+    """Return lines of cells as CSV."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
 
 
 def _written(name: str, value: Value) -> str:
     if value is None:
         return ""
-    return repr(float(value)) if name in _FLOATS else str(value)
+    return repr(float(value)) if _NUMBERS.get(name) is float else str(value)
 
 
-def _row(line: Sequence[str], source: str, number: int) -> Row:
-    try:
-        score, sampler, method, timesteps, nfe, guidance, replicate, measure, value, error = line
-        return Row(
-            measure,
-            float(value),
-            float(error) if error else None,
-            *(score, sampler, method, timesteps),
-            int(nfe) if nfe else None,
-            float(guidance) if guidance else None,
-            replicate,
-        )
-    except ValueError as problem:
-        raise OcmError(
-            f"{source}, line {number}: {problem}; restore the file with git or make the report "
-            "again"
-        ) from problem
+def _row(line: Sequence[str]) -> Row:
+    cells: dict[str, Any] = dict(zip(COLUMNS, line, strict=True))
+    for name, number in _NUMBERS.items():
+        cells[name] = number(cells[name]) if cells[name] or name == "value" else None
+    return Row(**cells)

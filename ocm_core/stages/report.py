@@ -82,11 +82,12 @@ def run(job: Job) -> None:
     from ocm_core.report.folder import ReportFolder
     from ocm_core.report.page import page
     from ocm_core.report.render import render
-    from ocm_core.report.write import wanted_samples, write_report
+    from ocm_core.report.write import write_report
+    from ocm_core.results.study import Study
 
     experiment, results, registry = job.experiment, _results(job), all_measures()
     params = experiment.model_dump(mode="json")
-    wanted = wanted_samples(results, params, registry)
+    wanted = Study(results, params, registry).shown_samples
     folder = job.outputs / "reports" / experiment.name
     write_report(
         folder,

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from itertools import pairwise, product
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from ocm_core.report import document
 from ocm_core.report.folder import read_folder
+from ocm_core.report.index import index
 from ocm_core.report.page import page as document_of
-from ocm_core.report.result_table import ResultTable
-from ocm_core.report.style import palettes
-from tests.browser.conftest import ROOT
+from ocm_core.report.render import render
+from ocm_core.report.style import PALETTES, LineStyle
 from tests.browser.viewer import DESKTOP, PHONE, figures, opened, seen, unfold
-from tests.report.made_up import tables
+from tests.report.made_up import ROOT, tables
 
 SCREEN, HIGHEST, LIMIT = 900, 6000, 12_000_000
 FIRST = "digits"
@@ -30,6 +32,21 @@ SHOWN = [
     *(pytest.param((name, DESKTOP), marks=pytest.mark.slow) for name in OTHERS),
     *(pytest.param((name, PHONE), marks=pytest.mark.slow) for name in (FIRST, *OTHERS)),
 ]
+
+
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page of an experiment as a file, or the index."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @cache
+    def made(name: str) -> Path:
+        html = index(ROOT) if name == "index" else render(document_of(read_folder(name, ROOT)))
+        file = folder / f"{name}.html"
+        file.write_text(html, "utf-8")
+        return file
+
+    return made
 
 
 @pytest.fixture(scope="module", params=SHOWN, ids=lambda p: f"{p[0]}-{p[1]}")
@@ -50,38 +67,29 @@ def page(browser: Browser, file: Path, place: tuple[str, int]) -> Iterator[Page]
         yield shown
 
 
+CHOOSE = """(input) => {
+  input.checked = true;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+
+
 def test_every_figure_is_drawn_with_data_at_every_choice(page: Page, file: Path) -> None:
-    """All values of all radio buttons, in every combination."""
     assert file.stat().st_size < LIMIT
     assert {"sheet", "frontier", "training-curves"} <= {*figures(page)}
     for figure in figures(page):
-        assert seen(page, figure)
-        shown = set()
-        possible = [*product(*choices(page, figure))]
-        for choice in [*possible, possible[0]]:
-            page.evaluate("(ids) => ids.forEach(choose)", list(choice))
-            assert page.evaluate("(id) => undrawn(document.getElementById(id))", figure) == []
-            shown |= set(seen(page, figure))
+        inputs = page.locator(f"#{figure} .controls input").all()
+        shown = {*seen(page, figure)}
+        assert shown and undrawn(page, figure) == []
+        for choice in [*inputs, *inputs[:1]]:
+            choice.evaluate(CHOOSE)
+            assert undrawn(page, figure) == []
+            shown |= {*seen(page, figure)}
         everything = page.locator(f"#{figure} .pane").count()
         assert len(shown) == everything, f"{figure}: {everything - len(shown)} panes never show"
 
 
-def choices(page: Page, figure: str) -> list[list[int]]:
-    """By control, the numbers of the inputs of the page that can be chosen."""
-    found = page.evaluate(
-        """(id) => {
-          const all = [...document.querySelectorAll("input")];
-          window.choose = (index) => {
-            all[index].checked = true;
-            all[index].dispatchEvent(new Event("input", { bubbles: true }));
-          };
-          const own = all.filter((i) => document.getElementById(id).contains(i));
-          return own.map((i) => [i.name, all.indexOf(i)]);
-        }""",
-        figure,
-    )
-    groups = dict.fromkeys(group for group, _ in found)
-    return [[i for group, i in found if group == name] for name in groups]
+def undrawn(page: Page, figure: str) -> list[str]:
+    return page.evaluate("(id) => undrawn(document.getElementById(id))", figure)
 
 
 def test_radio_buttons_follow_the_keyboard_and_the_mouse(page: Page) -> None:
@@ -187,10 +195,24 @@ def test_what_is_cut_off_at_the_side_says_so(page: Page) -> None:
         assert ("more to the right" in sign) == is_cut
 
 
-def test_headings_go_down_one_at_a_time(page: Page) -> None:
+def test_a_page_can_be_read_aloud(page: Page) -> None:
+    """Headings go down one at a time, ids are unique, and every figure is told in words."""
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((h) => +h.tagName[1])")
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(below - above <= 1 for above, below in pairwise(levels))
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len({*ids})
+    untold = page.evaluate(
+        """() => [...document.querySelectorAll("figure")].filter((figure) => {
+          const drawn = [...figure.querySelectorAll("[role=img]")];
+          const images = [...figure.querySelectorAll("img")];
+          return !(figure.querySelector("figcaption").textContent.trim()
+            && drawn.length + images.length > 0
+            && drawn.every((e) => e.getAttribute("aria-label"))
+            && images.every((i) => i.alt && i.getAttribute("width") && i.getAttribute("height")));
+        }).map((figure) => figure.id)"""
+    )
+    assert untold == []
 
 
 def test_the_data_of_every_figure_can_be_saved(page: Page) -> None:
@@ -225,7 +247,7 @@ def test_buttons_copy_what_they_say(browser: Browser, page_of: Callable[[str], P
         unfold(page)
         for name in ("headline", "frechet_by_nfe"):
             table = given[name]
-            assert isinstance(table, ResultTable)
+            assert isinstance(table, document.ResultTable)
             results = page.locator(".results", has=page.locator(f"#table-{name}"))
             for format, text in table.copies.items():
                 results.locator(f'[data-format="{format}"]').click()
@@ -259,7 +281,7 @@ def test_charts_follow_the_colour_scheme_and_paper_is_light(
 
 def assert_coloured(page: Page, scheme: str) -> None:
     """The page, and every line and every word of the charts that can be seen, before long."""
-    palette = palettes()[scheme]
+    palette = PALETTES[scheme]
     page.wait_for_function(
         """(known) => [...document.querySelectorAll(".plot")]
           .filter((plot) => plot.offsetWidth > 0)
@@ -285,3 +307,44 @@ def test_the_index_fits_the_screen(
         assert page.locator(".card").count() >= 9
         assert page.locator("#digits .thumbnails img").first.evaluate("(i) => i.naturalWidth") > 0
         assert page.locator("#toy_mog9 .thumbnails path").count() == 3
+
+
+ATTACK = (
+    "'\"></script><script>window.pwned = 1</script>"
+    "<img src=x onerror='window.pwned = 2'><b id=injected>&lt;{{ 7 * 7 }}"
+)
+PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
+
+
+def test_text_stays_text_wherever_a_page_can_have_it(browser: Browser, tmp_path: Path) -> None:
+    table = document.DataTable(ATTACK, (ATTACK,), ((ATTACK,),))
+    trace = {"x": [1, 2], "y": [3, 4], "name": ATTACK, "meta": ATTACK, "text": [ATTACK] * 2}
+    axis = {"title": {"text": ATTACK}}
+    spec = {"data": [trace | {"mode": "lines+text"}], "layout": {"xaxis": axis}}
+    rows = ((ATTACK, (document.Picture(ATTACK, PIXEL, 1, 1),)),)
+    figure = document.Figure(
+        id="figure",
+        caption=ATTACK,
+        label=ATTACK,
+        panes=(
+            document.Plot(ATTACK, spec),
+            document.PictureMatrix(ATTACK, (ATTACK,), rows, {ATTACK: ATTACK}),
+            document.PictureMatrix(ATTACK, (ATTACK,), rows, {ATTACK: "other"}),
+        ),
+        table=table,
+        legend={ATTACK: LineStyle("Learned", "blue", "circle")},
+        control=ATTACK,
+    )
+    blocks = (ATTACK, figure, table, document.Provenance({}, {}, ATTACK, {}))
+    section = document.Section("s", ATTACK, blocks)
+    file = tmp_path / "page.html"
+    file.write_text(render(document.Page(ATTACK, ATTACK, (section,), (ATTACK,))))
+    with opened(browser, file) as page:
+        page.locator(".legend button").click()
+        page.locator("fieldset label").last.click()
+        page.locator(".plot .points, .plot .scatterlayer").first.hover(force=True)
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("#injected").count() == 0
+        assert page.locator("img").count() == 2
+        assert page.locator("h1").text_content() == ATTACK
+        assert page.locator("dd").first.text_content() == ATTACK

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ocm_core.report.document import DataTable, Figure, Headline, Page
+from ocm_core.report.document import DataTable, Figure, Headline, Page, ResultTable
 from ocm_core.report.folder import ReportFolder
-from ocm_core.report.result_table import ResultTable
-from ocm_core.report.write import PosteriorStd, wanted_samples, write_report
+from ocm_core.report.write import PosteriorStd, write_report
 from ocm_core.results.measures import measures
+from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
 from tests.results.synthetic import PARAMS, PLANE, image_rows, near, seeds
 
@@ -37,66 +37,48 @@ def images(count: int, side: int, colours: int | None = None) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-def image_folder(
-    path: Path, rows: list[Row] | None = None, side: int = 8, **params: Any
-) -> ReportFolder:
+def image_folder(path: Path, rows: list[Row] | None = None, **params: Any) -> ReportFolder:
     """Of images, with everything that a page can show."""
-    given, results = PARAMS | params, Results(image_rows() if rows is None else rows)
-    known = measures()
     rng = np.random.default_rng(1)
-    std = PosteriorStd(
-        (1, 100),
-        rng.uniform(-1, 1, (2, 1, side, side)),
-        {name: rng.uniform(0, 1, (2, 1, side, side)) for name in ("ocm", "probes_10", "probes_1")},
-    )
-    write_report(
+    noisy = rng.uniform(-1, 1, (2, 1, 8, 8))
+    std = {name: rng.uniform(0, 1, (2, 1, 8, 8)) for name in ("ocm", "probes_10", "probes_1")}
+    return folder(
         path,
-        results,
-        given,
-        PROVENANCE,
-        known,
-        samples={key: images(36, side) for key in wanted_samples(results, given, known)},
-        test=images(36, side),
-        posterior_std=std,
-        curves=CURVES,
+        image_rows() if rows is None else rows,
+        PARAMS | params,
+        images(36, 8),
+        posterior_std=PosteriorStd((1, 100), noisy, std),
         timesteps={"ocm": {2: (1, 900), 50: tuple(range(50))}},
     )
-    return ReportFolder(path)
 
 
-def plane_rows() -> list[Row]:
+def plane_folder(path: Path) -> ReportFolder:
+    """Of points in a plane."""
     values = {
         (sampler, method, nfe): near(level / nfe)
         for sampler in ("ddpm", "ddim")
         for method, level in {"ocm": 1.0, "exact_diag": 1.01, "beta_tilde": 3.0}.items()
         for nfe in (2, 5, 10)
     }
-    errors = [
+    scores = ("exact", "trained")
+    rows = [row for score in scores for row in seeds("mmd", values, score)]
+    rows += [Row("mmd_floor", 0.01, replicate=f"seed{i}") for i in range(3)]
+    rows += [
         Row("covariance_error", 0.1 * (i + 1), 0.01, score, method=method, timesteps=str(t))
-        for score in ("exact", "trained")
+        for score in scores
         for i, method in enumerate(("ocm", "npr"))
         for t in (1, 100)
     ]
-    scored = [row for score in ("exact", "trained") for row in seeds("mmd", values, score)]
-    floor = [Row("mmd_floor", 0.01, replicate=f"seed{i}") for i in range(3)]
-    return [*scored, *floor, *errors]
+    return folder(path, rows, PLANE, np.random.default_rng(2).normal(size=(1000, 2)))
 
 
-def plane_folder(path: Path) -> ReportFolder:
-    """Of points in a plane."""
-    results, known = Results(plane_rows()), measures()
-    points = np.random.default_rng(2).normal(size=(1000, 2))
-    keys = wanted_samples(results, PLANE, known)
-    write_report(
-        path,
-        results,
-        PLANE,
-        PROVENANCE,
-        known,
-        samples={key: points for key in keys},
-        test=points,
-        curves=CURVES,
-    )
+def folder(
+    path: Path, rows: list[Row], params: dict[str, Any], data: np.ndarray, **further: Any
+) -> ReportFolder:
+    results, known = Results(rows), measures()
+    samples = {key: data for key in Study(results, params, known).shown_samples}
+    further |= {"samples": samples, "test": data, "curves": CURVES}
+    write_report(path, results, params, PROVENANCE, known, **further)
     return ReportFolder(path)
 
 
@@ -107,7 +89,3 @@ def figures(page: Page) -> dict[str, Figure]:
 def tables(page: Page) -> dict[str, ResultTable | DataTable]:
     found = [block.table if isinstance(block, Headline) else block for block in page.blocks]
     return {t.name: t for t in found if isinstance(t, ResultTable | DataTable)}
-
-
-def sections(page: Page) -> list[str]:
-    return [section.id for section in page.sections]

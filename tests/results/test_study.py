@@ -40,10 +40,10 @@ def test_the_frontier_sets_the_best_of_both_sides_against_each_other() -> None:
     frontier = study(image_rows()).frontier
     assert frontier is not None
     duels = {duel.nfe: duel for duel in frontier.duels()}
-    assert (duels[5].ours.label, duels[5].solver.label) == ("quality, delta", "unipc")
+    assert (duels[5].ours, duels[5].solver) == ("quality, delta", "unipc")
     assert duels[5].gap.mean == pytest.approx(-6)
     assert [*duels] == [5, 10]  # the solver has no 100
-    assert [route.label for route in frontier.leaders()] == [
+    assert frontier.leaders() == [
         "quality, delta",
         "ddpm, beta_tilde",
         "unipc",
@@ -53,15 +53,14 @@ def test_the_frontier_sets_the_best_of_both_sides_against_each_other() -> None:
 def test_what_diverged_is_never_best() -> None:
     rows = seeds("frechet", {("ddpm", "ocm", 5): [1, nan, 1], ("ddpm", "beta", 5): near(2)})
     frontier = study(rows).frontier
-    assert frontier and frontier.best(5, solver=False) == frontier.routes["ddpm, beta"]
+    assert frontier and frontier.best(5, solver=False) == "ddpm, beta"
     diverged = study(seeds("frechet", {("ddpm", "ocm", 5): [nan] * 3})).frontier
     assert diverged and diverged.best(5, solver=False) is None
 
 
 def test_higher_is_better_where_the_measure_says_so() -> None:
     found = study(image_rows()).frontiers["recall", 1.0]
-    best = found.best(5, solver=False)
-    assert best and best.label == "ddpm, beta_tilde"
+    assert found.best(5, solver=False) == "ddpm, beta_tilde"
 
 
 def test_samples_of_the_first_sheet_have_the_samplers_own_names() -> None:
@@ -100,7 +99,7 @@ def test_a_plane_has_two_scores() -> None:
         "DDPM, exact score",
         "DDPM, trained score",
     ]
-    assert found.frontier and len(found.frontier.routes) == 2  # the last score's
+    assert found.frontier and len(found.frontier.columns[5].entries) == 2  # the last score's
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,27 @@
   const QUIET = 0.45;
   let printing = false;
 
+  // The look of every chart, quiet: no legend (the page has its own), no box, hairline grid.
+  const AXIS = {
+    title: { standoff: 8, font: { size: 12 } },
+    gridcolor: "var(--rule)",
+    showline: true,
+    linecolor: "var(--rule)",
+    zeroline: false,
+    ticks: "outside",
+    tickcolor: "var(--rule)",
+    automargin: true,
+  };
+  const LOOK = {
+    template: { layout: { xaxis: AXIS, yaxis: AXIS } },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 13, color: "var(--soft)" },
+    hoverlabel: { bgcolor: "var(--panel)", bordercolor: "var(--rule)", font: { color: "var(--ink)" } },
+    margin: { l: 58, r: 12, t: 10, b: 46 },
+    showlegend: false,
+  };
+
   const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
 
   // Figures name their colours as CSS does; Plotly wants the colours themselves.
@@ -48,7 +69,7 @@
     const { clientWidth: width, clientHeight: height } = plot.place;
     if (width === 0) return; // hidden: drawn once it is shown
     const colours = palette();
-    const { data, layout } = paint(plot.spec, colours);
+    const { data, layout } = paint({ ...plot.spec, layout: { ...LOOK, ...plot.spec.layout } }, colours);
     const lit = litOf(emphasis.get(plot.figure));
     const isQuiet = (method) => lit.size > 0 && method && !lit.has(method);
     for (const trace of data) if (isQuiet(trace.meta)) quieten(trace, colours);

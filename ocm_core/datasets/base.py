@@ -6,6 +6,7 @@ Splits are read by ranges, so that no data set has to fit in memory.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
+from ocm_core.io.archives import Archive, Located, locate
 from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
@@ -80,13 +82,42 @@ class DataParams(Params):
         """Count the items of each split without opening the data set."""
         raise NotImplementedError
 
-    def needed_archives(self) -> Mapping[str, Any]:
-        """Return the published files that `open` reads, by name (see archived.py)."""
+    def needed_archives(self) -> Mapping[str, Archive]:
+        """Return the published files that `open` reads, by name."""
         return {}
 
     def user_files(self) -> dict[str, Path]:
         """Return the user's own files that `open` reads, by the key that names them."""
         return {}
+
+
+class ArchivedData(DataParams):
+    """A data set in published archives, which its module declares as `ARCHIVES`.
+
+    An archive whose name begins with `train` or `test` is needed for that split only. A data set
+    of which splits can be chosen has a field `splits`.
+    """
+
+    archived: ClassVar[bool] = True
+    items: ClassVar[Mapping[str, int]]  # of each split, as published
+
+    def count_items(self) -> dict[str, int]:
+        return {split: self.items[split] for split in getattr(self, "splits", self.items)}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        unwanted = {"train", "test"} - self.count_items().keys()
+        archives: dict[str, Archive] = sys.modules[type(self).__module__].ARCHIVES
+        return {name: file for name, file in archives.items() if name.split("/")[0] not in unwanted}
+
+    def open(self, archives: Path) -> DataSet:
+        files = {name: locate(file, archives) for name, file in self.needed_archives().items()}
+        splits, provenance = self.read(files)
+        checksums = {file.path.name: file.sha256 for file in files.values()}
+        return DataSet(splits, self.levels, {"archives": checksums, **provenance})
+
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
+        """Return the splits, and what the provenance says beside the checksums of the files."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -78,18 +78,18 @@ class GeneratedSplit:
     def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
         import numpy as np
 
+        from ocm_core.rng.streams import Stream, stream
+
+        part, looks = SPLITS.index(self.name), self.data.classes or LOOKS
         values = np.empty((len(rows), *self.data.shape), np.uint8)
         for value, row in zip(values, rows, strict=True):
-            value[:] = self._image(range(len(self))[row])
+            index = range(len(self))[row]
+            source = stream(Stream.GENERATED_IMAGE, self.data.seed, index, part=part)
+            words = source.bit_generator.random_raw(DRAWS)
+            draws = (words >> np.uint64(11)) * 2.0**-53
+            look = index % looks if self.data.classes else int(draws[-1] * LOOKS)
+            value[:] = _draw(self.data.side, look, look / looks, draws)
         return values
-
-    def _image(self, index: int) -> UInt8[ndarray, "3 side side"]:
-        draws = _uniforms(self.data.seed, SPLITS.index(self.name), index)
-        if self.data.classes:
-            look, looks = index % self.data.classes, self.data.classes
-        else:
-            look, looks = int(draws[-1] * LOOKS), LOOKS
-        return _draw(self.data.side, look, look / looks, draws)
 
 
 @cache
@@ -104,16 +104,6 @@ def shapes() -> tuple[Callable[[Plane, Plane], Plane], ...]:
         lambda x, y: np.maximum(np.minimum(np.abs(x), np.abs(y)) - 0.3, np.hypot(x, y) - 1),
         lambda x, y: np.abs(x) + np.abs(y) - 1.1,
     )
-
-
-def _uniforms(seed: int, split: int, index: int) -> Float64[ndarray, " draws"]:
-    import numpy as np
-
-    from ocm_core.rng.streams import Stream, stream
-
-    source = stream(Stream.GENERATED_IMAGE, seed, index, part=split)
-    words = source.bit_generator.random_raw(DRAWS)
-    return (words >> np.uint64(11)) * 2.0**-53
 
 
 def _draw(

@@ -48,15 +48,11 @@ class MixtureData(DataParams):
         from ocm_core.diffusion.mixture import mixture
         from ocm_core.rng.streams import Stream, stream
 
-        points = {
-            split: mixture(self).draw(size, stream(Stream.MIXTURE_POINTS, self.seed, part=number))
-            for number, (split, size) in enumerate(self.count_items().items())
-        }
-        return DataSet(
-            splits={split: ArraySplit(drawn.astype(np.float32)) for split, drawn in points.items()},
-            levels=None,
-            provenance={"source": "drawn from the mixture", "seed": self.seed},
-        )
+        splits = {}
+        for number, (split, size) in enumerate(self.count_items().items()):
+            source = stream(Stream.MIXTURE_POINTS, self.seed, part=number)
+            splits[split] = ArraySplit(mixture(self).draw(size, source).astype(np.float32))
+        return DataSet(splits, None, {"source": "drawn from the mixture", "seed": self.seed})
 
     def count_items(self) -> dict[str, int]:
         return {"train": self.train_size, "test": self.test_size}

@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from struct import pack
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ocm_core.datasets.archived import ArchivedData, file_checksums
-from ocm_core.datasets.base import ArraySplit, DataParams, DataSet, Share, divided, divided_sizes
+from ocm_core.datasets.base import (
+    ArchivedData,
+    ArraySplit,
+    DataParams,
+    DataSet,
+    Share,
+    Split,
+    divided,
+    divided_sizes,
+)
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive
-from ocm_core.io.members import read_members
+from ocm_core.io.archives import Archive, Located, each_member
 from ocm_core.schema.block import Seed
 
 if TYPE_CHECKING:
@@ -78,39 +85,28 @@ class OriginalMnistData(ArchivedData):
 
     shape: ClassVar[tuple[int, ...]] = SHAPE
     classes: ClassVar[int] = 10
+    items: ClassVar[Mapping[str, int]] = {"train": 60_000, "test": 10_000}
     kind: Literal["mnist"]
     release: Literal["original"]
 
-    def open(self, archives: Path) -> DataSet:
-        located = self.locate(archives)
-        path = located["original"].path
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
+        path = files["original"].path
         members = [prefix + suffix for prefix in PREFIXES.values() for suffix in (IMAGES, LABELS)]
-        contents = read_members(path, members)
-        return DataSet(
-            splits={split: _split(path, contents, prefix) for split, prefix in PREFIXES.items()},
-            levels=self.levels,
-            provenance={"archives": file_checksums(located.values())},
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return {"train": 60_000, "test": 10_000}
-
-    def needed_archives(self) -> dict[str, Archive]:
-        return ARCHIVES
+        contents = dict(each_member(path, members))
+        splits: dict[str, Split] = {}
+        for split, prefix in PREFIXES.items():
+            images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
+            labels = _idx(path, prefix + LABELS, contents)
+            if len(labels) != len(images) or labels.max() > 9:
+                raise OcmError(
+                    f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)}"
+                    f" images, found {len(labels)} up to {labels.max()}; {REMEDY}"
+                )
+            splits[split] = ArraySplit(_bordered(images), labels.astype("int64"))
+        return splits, {}
 
 
 PARAMS = Annotated[MlxtendMnistData | OriginalMnistData, Field(discriminator="release")]
-
-
-def _split(path: Path, contents: Mapping[str, bytes], prefix: str) -> ArraySplit:
-    images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
-    labels = _idx(path, prefix + LABELS, contents)
-    if len(labels) != len(images) or labels.max() > 9:
-        raise OcmError(
-            f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)} images,"
-            f" found {len(labels)} up to {labels.max()}; {REMEDY}"
-        )
-    return ArraySplit(_bordered(images), labels.astype("int64"))
 
 
 def _idx(

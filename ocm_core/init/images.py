@@ -93,8 +93,8 @@ def look(path: Path) -> ImageSummary:
 
 def look_at_captions(file: Path, images: Path) -> CaptionSummary:
     """Read the caption of every image; those without are named."""
-    from ocm_core.datasets.annotations import read_column
     from ocm_core.datasets.base import distinct
+    from ocm_core.datasets.folder import read_column
 
     entries, _ = images_among(open_image_files(images).entries)
     captions = read_column(file, "caption", [entry.name for entry in entries], images)
@@ -113,7 +113,7 @@ def _head(files: ImageFiles, entry: FileEntry) -> tuple[tuple[int, int], str] | 
 
 
 def _classes(names: Sequence[str], path: Path) -> tuple[str, ...]:
-    from ocm_core.datasets.annotations import sub_folders
+    from ocm_core.datasets.folder import sub_folders
 
     try:
         folders = set(sub_folders(names, path).values())

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ocm_core.io.image_files import FileEntry, FolderFiles
+from ocm_core.io.image_files import FileEntry, folder_entries
 
 
 def listing(paths: Sequence[str], *, times: bool) -> str | None:
@@ -27,7 +27,7 @@ def listing(paths: Sequence[str], *, times: bool) -> str | None:
 
 def _entries(place: Path) -> Iterator[FileEntry]:
     if place.is_dir():
-        yield from sorted(FolderFiles(place).entries)
+        yield from sorted(folder_entries(place))
     else:
         known = place.stat()
         yield FileEntry(place.name, known.st_size, known.st_mtime_ns)

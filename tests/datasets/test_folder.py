@@ -256,15 +256,15 @@ def test_a_killed_pass_goes_on_and_only_new_files_are_looked_at(
     folder: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    content = image_files.FolderFiles.content
+    check = image_files._check
 
-    def counted(self: image_files.FolderFiles, name: str) -> bytes:
-        read.append(name)
+    def counted(files: image_files.ImageFiles, entry: image_files.FileEntry) -> object:
+        read.append(entry.name)
         if len(read) == 5:
             raise KeyboardInterrupt
-        return content(self, name)
+        return check(files, entry)
 
-    monkeypatch.setattr(image_files.FolderFiles, "content", counted)
+    monkeypatch.setattr(image_files, "_check", counted)
     with pytest.raises(KeyboardInterrupt):
         opened(folder, archives)
     first = opened(folder, archives)

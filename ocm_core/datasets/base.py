@@ -150,12 +150,12 @@ class JoinedSplit:
     def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
         import numpy as np
 
-        ends = np.cumsum([len(batch) for batch in self.batches])
-        batch_of = np.searchsorted(ends, rows, side="right")
+        starts = np.cumsum([0, *(len(batch) for batch in self.batches)])
+        batch_of = np.searchsorted(starts, rows, side="right") - 1
         values = np.empty((len(rows), *self.shape), np.uint8)
         for batch in np.unique(batch_of):
             here = batch_of == batch
-            within = np.asarray(rows)[here] - (ends[batch - 1] if batch else 0)
+            within = np.asarray(rows)[here] - starts[batch]
             values[here] = self.batches[batch][within].reshape(-1, *self.shape)
         return values
 
@@ -179,9 +179,7 @@ class EightBitSplit:
 
 def eight_bit(values: Tensor, levels: int) -> UInt8[Tensor, "n channel height width"]:
     """Spread grey levels 0 … levels - 1 over 0 … 255."""
-    import torch
-
-    return (values * (255 / (levels - 1))).round().to(torch.uint8)
+    return (values * (255 / (levels - 1))).round().byte()
 
 
 def distinct(captions: Iterable[str]) -> list[str]:
@@ -224,12 +222,9 @@ def divided(
     order = permutation(len(values), seed)
     count = divided_sizes(len(values), test_share)["train"]
     parts = {"train": order[:count], "test": order[count:]}
+    sha256 = hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
     return DataSet(
-        splits={split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
-        levels=levels,
-        provenance={
-            "source": source,
-            "sha256": hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest(),
-            "permutation": recorded(order, seed),
-        },
+        {split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
+        levels,
+        {"source": source, "sha256": sha256, "permutation": recorded(order, seed)},
     )

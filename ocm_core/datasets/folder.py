@@ -122,7 +122,10 @@ class FolderData(DataParams):
         names = [image.name for image in images]
         order = permutation(len(names), self.seed)
         train = divided_sizes(len(names), self.test_share)["train"]
-        captions = self._captions(names)
+        tables = {key: file for key, file in self.user_files().items() if key != "path"}
+        captions: Captions = None
+        if table := tables.get("captions_csv"):
+            captions = list(read_column(table, "caption", names, path).values())
         labels = self._labels(names, captions)
         splits: dict[str, Split] = {}
         for split, rows in {"train": order[:train], "test": order[train:]}.items():
@@ -135,7 +138,6 @@ class FolderData(DataParams):
                 channels=self.channels,
                 captions=captions and [captions[row] for row in rows],
             )
-        tables = {key: file for key, file in self.user_files().items() if key != "path"}
         sums = {key.removesuffix("_csv"): sha256_of(file) for key, file in tables.items()}
         return DataSet(
             splits,
@@ -180,21 +182,13 @@ class FolderData(DataParams):
             )
         return readable
 
-    def _captions(self, names: Sequence[str]) -> Captions:
-        files = self.user_files()
-        if "captions_csv" not in files:
-            return None
-        return list(read_column(files["captions_csv"], "caption", names, files["path"]).values())
-
     def _labels(self, names: Sequence[str], captions: Captions) -> ItemLabels:
-        files = self.user_files()
-        path = files["path"]
+        path, table = Path(self.path).expanduser(), self.user_files().get("labels_csv")
         if self.labels == "folders":
             return _numbered(sub_folders(names, path).values(), self.classes, path)
         if captions is not None and self.labels == "captions":
-            return _numbered(captions, self.classes, files["captions_csv"], captions=True)
-        if self.labels == "csv":
-            table = files["labels_csv"]
+            return _numbered(captions, self.classes, self.captions_csv, captions=True)
+        if table is not None:
             given = read_column(table, "label", names, path)
             return _numbered(given.values(), self.classes, table)
         return None
@@ -257,7 +251,7 @@ def read_column(file: Path, column: str, names: Sequence[str], path: Path) -> di
 
 
 def _numbered(
-    given: Iterable[str], classes: int, where: Path, captions: bool = False
+    given: Iterable[str], classes: int, where: object, captions: bool = False
 ) -> Int64[ndarray, " image"]:
     """Number the classes by name; but whole numbers stand for themselves, unless in captions."""
     import numpy as np

@@ -272,13 +272,6 @@ class Group(NamedTuple):
     rows: Int[ndarray, " row"]
 
 
-class Piece(NamedTuple):
-    """Consecutive items of the order that come from one group."""
-
-    group: Group
-    rows: Int[ndarray, " n"]
-
-
 class ShuffledOrder:
     """The order in which a large set is read: shuffled chunks, items shuffled within a buffer.
 
@@ -289,16 +282,16 @@ class ShuffledOrder:
     """
 
     def __init__(self, chunks: Sequence[range], buffer: int) -> None:
-        if buffer < 1:
-            raise OcmError(f"buffer = {buffer}: expected at least one chunk")
         self.chunks, self.buffer = chunks, buffer
         self.size = sum(map(len, chunks))
         self.groups = -(-len(chunks) // buffer)
         self._epoch = lru_cache(maxsize=2)(self._new_epoch)
         self._group = lru_cache(maxsize=4)(self._new_group)
 
-    def pieces(self, seed: int, first: int, count: int) -> Iterator[Piece]:
-        """Yield the items at the positions [first, first + count), counted through all epochs."""
+    def pieces(
+        self, seed: int, first: int, count: int
+    ) -> Iterator[tuple[Group, Int[ndarray, " n"]]]:
+        """Yield the items at the positions [first, first + count), with the group of each."""
         position, end = first, first + count
         while position < end:
             epoch, offset = divmod(position, self.size)
@@ -307,7 +300,7 @@ class ShuffledOrder:
             group = self._group(seed, epoch, number)
             start = offset - (int(ends[number - 1]) if number else 0)
             rows = group.rows[start : start + end - position]
-            yield Piece(group, rows)
+            yield group, rows
             position += len(rows)
 
     def after(self, seed: int, group: Group) -> Group:
@@ -342,12 +335,12 @@ class StoredItems:
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
         """Return the items of an iteration, on its device."""
-        pieces = list(self.order.pieces(rng.seed, rng.first, len(rng.rows)))
-        rows = np.concatenate([piece.rows for piece in pieces])
+        groups, parts = zip(*self.order.pieces(rng.seed, rng.first, len(rng.rows)), strict=True)
+        rows = np.concatenate(parts)
         if self._held is not None:
             raw = {name: values[rows] for name, values in self._held.items()}
         else:
-            self._prefetch(rng.seed, [piece.group for piece in pieces])
+            self._prefetch(rng.seed, groups)
             raw = self.stored.gather(rows, lambda chunk: self._read[chunk].result())
         noise = rng.streams(Stream.STORE_ROW) if "std" in raw else None
         x0 = torch.from_numpy(self.stored.to_x0(raw, noise)).to(rng.device)

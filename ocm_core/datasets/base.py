@@ -13,14 +13,15 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
+import numpy as np
+from jaxtyping import Float32, Int64, UInt8
+from numpy import ndarray
 from pydantic import Field
 
 from ocm_core.io.archives import Archive, Located, locate
 from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
-    from jaxtyping import Float32, Int64, UInt8
-    from numpy import ndarray
     from torch import Tensor
 
     RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
@@ -148,8 +149,6 @@ class JoinedSplit:
         return len(self.labels)
 
     def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
-        import numpy as np
-
         starts = np.cumsum([0, *(len(batch) for batch in self.batches)])
         batch_of = np.searchsorted(starts, rows, side="right") - 1
         values = np.empty((len(rows), *self.shape), np.uint8)
@@ -189,8 +188,6 @@ def distinct(captions: Iterable[str]) -> list[str]:
 
 def permutation(count: int, seed: int, split: int = 0) -> Int64[ndarray, " count"]:
     """Return a permutation that depends on the seed and the split alone."""
-    import numpy as np
-
     from ocm_core.rng.streams import dataset_stream
 
     # NumPy promises that a generator's raw words never change; of `permutation` it does not

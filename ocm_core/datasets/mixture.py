@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ocm_core.datasets.base import ArraySplit, DataParams, DataSet
@@ -43,8 +44,6 @@ class MixtureData(DataParams):
     seed: Seed = 0
 
     def open(self, archives: Path) -> DataSet:
-        import numpy as np
-
         from ocm_core.diffusion.mixture import mixture
         from ocm_core.rng.streams import Stream, stream
 

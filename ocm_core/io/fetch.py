@@ -32,7 +32,6 @@ SCHEMES = ("file", "http", "https")
 SECONDS_OF_SILENCE = 60
 LOG = logging.getLogger("ocm")
 
-_CHUNK = 1 << 16
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _USER = r"(?<=//)[^/?#]*@"  # user:password@ behind the scheme
 _SECRET = r"((?:^|[?&;])[^=&;#]*(?:key|pass|secret|sig|token|credential)[^=&;#]*=)[^&;#]*"
@@ -106,9 +105,8 @@ def fetched(
     """Yield the record of the file at `path`, whose digests are right; download it if need be.
 
     The block opens the file. If it raises, a download is removed; else the record is added to the
-    lock file, with a warning if nothing was known about the file before. `url` is another address
-    of the same file. Without a lock, for files made on this machine, nothing is recorded. With
-    `remember`, the digests are kept beside the file as long as it is not touched.
+    lock file, if there is one. `url` is another address of the same file. With `remember`, the
+    digests are kept beside the file as long as it is not touched.
     """
     address, remedy = url or source.url, source.remedy(path)
     if path.is_dir():
@@ -116,29 +114,26 @@ def fetched(
     if address is None and not path.exists():
         raise OcmError(f"{path}: no such file, and no direct address is known; {remedy}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    by_hand = True
+    downloaded = False
     try:
         with alone_in(path.parent):
-            by_hand = path.exists()
-            if not by_hand:
+            if downloaded := not path.exists():
                 download(str(address), path, remedy)
             record = _checked(source, path, lock, remember)
         yield record
     except OcmError:
-        if not by_hand:
+        if downloaded:
             path.unlink(missing_ok=True)
         raise
-    if lock is None:
-        return
-    trusted = on_trust(source, path, lock)
-    lock.record(_key(path), record)
-    if trusted:
+    if lock and on_trust(source, path, lock):
         LOG.warning(
             "%s: taken on trust: its authors publish no digest. Its sha256 is now recorded in %s:"
             " commit that file, and compare with someone who has fetched it too",
             path,
             lock.path,
         )
+    if lock:
+        lock.record(_key(path), record)
 
 
 def on_trust(source: PublishedFile, path: Path, lock: Lock | None) -> bool:
@@ -214,8 +209,7 @@ def download(url: str, path: Path, remedy: str) -> None:
         if part.exists() and not part.stat().st_size:
             part.unlink()
         host = parts.netloc.rpartition("@")[2] or redacted(url)
-        status = _status(error)
-        why = f"status {status}" if status else redacted(reason(error))
+        why = f"status {status}" if (status := _status(error)) else redacted(reason(error))
         raise OcmError(
             f"{path}: could not be had from {host} ({why}); run it again, or {remedy}"
         ) from None
@@ -243,9 +237,9 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
             raise OSError(f"the server states a length of {length!r}; expected a number of bytes")
         if response.status_code != _PARTIAL_CONTENT:
             file.truncate(0)
-            tag = response.headers.get("ETag", "")  # RFC 9110 forbids weak ones in If-Range
-            strong = tag if tag and not tag.startswith("W/") else ""
-            new = strong or response.headers.get("Last-Modified", "")
+            new = response.headers.get("ETag", "")
+            if not new or new.startswith("W/"):  # RFC 9110 forbids weak ones in If-Range
+                new = response.headers.get("Last-Modified", "")
             version_file.write_text(new if _is_plain(new) else "")
             return
         sent = response.headers.get("Content-Range", "")
@@ -256,7 +250,7 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
     with part.open("ab") as file, byte_bar(part.stem) as bar:
         get = pooch.HTTPDownloader(
             progressbar=bar,
-            chunk_size=_CHUNK,
+            chunk_size=1 << 16,
             timeout=SECONDS_OF_SILENCE,
             headers=headers,
             hooks={"response": look_at_head},

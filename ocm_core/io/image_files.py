@@ -22,7 +22,7 @@ from zipfile import is_zipfile
 from pydantic import TypeAdapter, ValidationError
 
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import no_member, open_zip, tar_ranges
+from ocm_core.io.archives import no_member, open_zip, read_range, tar_ranges
 from ocm_core.io.atomic import alone_in, room_for
 from ocm_core.io.reading import head_of, reading, reason
 from ocm_core.progress import track
@@ -77,15 +77,9 @@ def open_image_files(path: Path) -> ImageFiles:
         )
     places = {name.decode(): (offset, size) for name, offset, size in tar_ranges(path)}
 
-    def content(name: str) -> bytes:
-        offset, size = places[name]
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
-
     modified = path.stat().st_mtime_ns
     entries = [FileEntry(name, size, modified) for name, (_, size) in places.items()]
-    return ImageFiles(path, entries, content)
+    return ImageFiles(path, entries, lambda name: read_range(path, *places[name]))
 
 
 def folder_entries(path: Path) -> list[FileEntry]:

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from ocm_core.datasets.base import DataSet, permutation, recorded
 from ocm_core.datasets.digits import DigitsData
-from ocm_core.datasets.generated import shapes
+from ocm_core.datasets.generated import SHAPES
 
 from .kinds import DIGITS, GENERATED, MIXTURE, MNIST
 
@@ -103,7 +103,7 @@ def test_the_class_decides_shape_and_hue() -> None:
         assert middle[channel] > rest + (20 if channel != 2 else 5)  # class 2 is a thin ring
 
 
-@pytest.mark.parametrize("outline", shapes())
+@pytest.mark.parametrize("outline", SHAPES)
 def test_shapes_have_an_inside_and_fit(outline: object) -> None:
     axis = np.linspace(-1.5, 1.5, 61)
     distance = outline(*np.meshgrid(axis, axis))

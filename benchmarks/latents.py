@@ -24,8 +24,7 @@ from benchmarks.sampling_head import operations
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
-from ocm_core.store.loader import StoredItems, open_items
-from ocm_core.store.reader import open_split
+from ocm_core.store.reader import StoredItems, open_items, open_split
 
 COUNT, SHAPE, BATCH = 16_384, (4, 32, 32), 256
 CHUNK, SHARD, BUFFER = 1_024, 16_384, 4

@@ -23,8 +23,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
 from ocm_core.io.checksums import FileRecord
 from ocm_core.io.fetch import Lock, fetched, on_trust, redacted
-from ocm_core.io.reading import refuse_damaged_zip
-from ocm_core.io.unpickle import open_restricted, refuse_other_formats
+from ocm_core.io.reading import open_restricted, refuse_damaged_zip, refuse_other_formats
 from ocm_core.networks.keys import load_published, published_keys, refuse_not_finite
 
 WEIGHTS = "weights.safetensors"

@@ -12,20 +12,16 @@ from functools import reduce
 from importlib import import_module
 from operator import or_
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from ocm_core.datasets.base import DataParams
 
-
-def _parameters() -> tuple[Any, ...]:
-    names = (file.name for file in iter_modules(__path__) if not file.name.startswith("_"))
-    modules = (import_module(f"{__name__}.{name}") for name in names)
-    return tuple(module.PARAMS for module in modules if hasattr(module, "PARAMS"))
-
-
 if TYPE_CHECKING:
     Data = DataParams
 else:
-    Data = Annotated[reduce(or_, _parameters()), Field(discriminator="kind")]
+    names = (file.name for file in iter_modules(__path__) if not file.name.startswith("_"))
+    modules = (import_module(f"{__name__}.{name}") for name in names)
+    kinds = (module.PARAMS for module in modules if hasattr(module, "PARAMS"))
+    Data = Annotated[reduce(or_, kinds), Field(discriminator="kind")]

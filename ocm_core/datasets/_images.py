@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from PIL import Image
 from PIL.Image import Resampling
 
 from ocm_core.errors import OcmError
-from ocm_core.io.image_files import FORMATS, MOST_PIXELS
+from ocm_core.io.image_files import open_image
 from ocm_core.io.reading import reading
 
 if TYPE_CHECKING:
@@ -51,32 +50,22 @@ class ImageSplit:
     def read(self, rows: range) -> UInt8[ndarray, "n c side side"]:
         values = np.empty((len(rows), self.channels, self.side, self.side), np.uint8)
         for value, row in zip(values, rows, strict=True):
-            value[:] = self._image(row)
+            where = self.images.where(row)
+            image = decode(self.images.content(row), where)
+            if self.size not in (None, image.size):
+                raise OcmError(
+                    f"{where}: expected an image of size {self.size}, found {image.size};"
+                    " check that the archive is the published one"
+                )
+            pixels = np.asarray(self.prepare(image))
+            value[:] = pixels.reshape(self.side, self.side, self.channels).transpose(2, 0, 1)
         return values
-
-    def _image(self, row: int) -> UInt8[ndarray, "c side side"]:
-        where = self.images.where(row)
-        image = decode(self.images.content(row), where)
-        if self.size is not None and image.size != self.size:
-            raise OcmError(
-                f"{where}: expected an image of {_by(self.size)}, found {_by(image.size)};"
-                " check that the archive is the published one"
-            )
-        pixels = np.asarray(self.prepare(image))
-        return pixels.reshape(self.side, self.side, self.channels).transpose(2, 0, 1)
 
 
 def decode(content: bytes, where: str) -> Image.Image:
     """Decode an image of an allowed format and size to RGB."""
     with reading(where, "a whole JPEG, PNG or WebP image", "remove the archive, fetch it again"):
-        image = Image.open(BytesIO(content), formats=FORMATS)
-        if image.width * image.height > MOST_PIXELS:
-            raise ValueError(f"{_by(image.size)} pixels, more than {MOST_PIXELS}")
-        return image.convert("RGB")
-
-
-def _by(size: tuple[int, int]) -> str:
-    return f"{size[0]}×{size[1]}"
+        return open_image(content).convert("RGB")
 
 
 def shrink_to(image: Image.Image, side: int, resampling: Resampling) -> Image.Image:

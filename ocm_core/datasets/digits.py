@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from ocm_core.datasets.base import DataParams, DataSet, Share, divided, divided_sizes
 from ocm_core.schema.block import Seed
 
@@ -22,7 +24,6 @@ class DigitsData(DataParams):
     seed: Seed = 0
 
     def open(self, archives: Path) -> DataSet:
-        import numpy as np
         from sklearn.datasets import load_digits
 
         bundle = load_digits()

@@ -6,31 +6,45 @@ turned as their camera recorded; transparency is dropped.
 
 from __future__ import annotations
 
+import csv
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
+from os.path import commonpath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 from pydantic import Field, model_validator
 
-from ocm_core.datasets.base import DataParams, DataSet, Share, divided_sizes, permutation, recorded
+from ocm_core.datasets.base import (
+    DataParams,
+    DataSet,
+    Share,
+    distinct,
+    divided_sizes,
+    permutation,
+    recorded,
+)
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
+from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64
-    from numpy import ndarray
     from PIL import Image
 
-    from ocm_core.datasets.base import Captions, ItemLabels
+    from ocm_core.datasets.base import Captions, ItemLabels, Split
     from ocm_core.io.image_files import CheckedImage, ImageFiles
 
 File = Annotated[str, Field(min_length=1, max_length=4096)]
 
-SHOWN = 20  # files in one message
+MOST_BYTES = 1 << 30  # of a table
+SHOWN = 10  # names in one message
 FITS = {
     "center_crop": "bicubic to the shorter edge, centre",
     "resize": "bicubic, stretched",
@@ -83,12 +97,8 @@ class FolderData(DataParams):
         return (self.channels, self.side, self.side)
 
     def user_files(self) -> dict[str, Path]:
-        files = {
-            "path": self.path,
-            "labels_csv": self.labels_csv,
-            "captions_csv": self.captions_csv,
-        }
-        return {key: Path(file).expanduser() for key, file in files.items() if file}
+        keys = ("path", "labels_csv", "captions_csv")
+        return {key: Path(file).expanduser() for key in keys if (file := getattr(self, key))}
 
     def count_items(self) -> dict[str, int]:
         """Count the image files as if every one could be read."""
@@ -98,47 +108,45 @@ class FolderData(DataParams):
         return divided_sizes(len(images), self.test_share)
 
     def open(self, archives: Path) -> DataSet:
-        import numpy as np
-
         from ocm_core.datasets._images import ImageSplit
-        from ocm_core.io.image_files import (
-            EXPECTED,
-            CheckedFiles,
-            checked,
-            checksum,
-            images_among,
-            open_image_files,
-        )
+        from ocm_core.io import image_files
 
         path = self.user_files()["path"]
-        files = open_image_files(path)
-        entries, others = images_among(files.entries)
+        files = image_files.open_image_files(path)
+        entries, others = image_files.images_among(files.entries)
         if not entries:
-            raise OcmError(f"{path}: {EXPECTED}, found {_listed(others) or 'nothing'}")
-        everything = checked(files, entries, archives / self.kind)
-        images = self._readable(files, list(everything.values()))
-        self._refuse_sizes(files, images)
+            listed = (f"{n} {suffix or 'without a suffix'}" for suffix, n in others.items())
+            found = ", ".join(listed) or "nothing"
+            raise OcmError(f"{path}: {image_files.EXPECTED}, found {found}")
+        everything = image_files.checked(files, entries, archives / self.kind)
+        images = self._usable(files, list(everything.values()))
         names = [image.name for image in images]
-        parts = self._divided(len(names))
-        captions = self._captions(names)
+        order = permutation(len(names), self.seed)
+        train = divided_sizes(len(names), self.test_share)["train"]
+        tables = {key: file for key, file in self.user_files().items() if key != "path"}
+        captions: Captions = None
+        if table := tables.get("captions_csv"):
+            captions = list(read_column(table, "caption", names, path).values())
         labels = self._labels(names, captions)
+        splits: dict[str, Split] = {}
+        for split, rows in {"train": order[:train], "test": order[train:]}.items():
+            sha256 = [images[row].sha256 for row in rows]
+            splits[split] = ImageSplit(
+                image_files.SelectedFiles(files, [names[row] for row in rows], sha256),
+                partial(prepare, side=self.side, fit=self.fit, channels=self.channels),
+                self.side,
+                None if labels is None else labels[rows],
+                channels=self.channels,
+                captions=captions and [captions[row] for row in rows],
+            )
+        sums = {key.removesuffix("_csv"): sha256_of(file) for key, file in tables.items()}
         return DataSet(
-            splits={
-                split: ImageSplit(
-                    CheckedFiles(files, [names[row] for row in rows], everything),
-                    self._prepare(),
-                    self.side,
-                    None if labels is None else labels[rows],
-                    channels=self.channels,
-                    captions=captions and [captions[row] for row in rows],
-                )
-                for split, rows in parts.items()
-            },
-            levels=self.levels,
-            provenance={
-                "archives": {"images": checksum(images)} | self._annotation_checksums(),
+            splits,
+            self.levels,
+            {
+                "archives": {"images": image_files.checksum(images)} | sums,
                 "crop": f"{FITS[self.fit]}, to {self.side}×{self.side}",
-                "permutation": recorded(np.concatenate(list(parts.values())), self.seed),
+                "permutation": recorded(order, self.seed),
                 "counts": {
                     "images": len(images),
                     "unreadable": len(everything) - len(images),
@@ -149,82 +157,49 @@ class FolderData(DataParams):
             },
         )
 
-    def _readable(self, files: ImageFiles, images: Sequence[CheckedImage]) -> list[CheckedImage]:
-        bad = [image for image in images if image.problem is not None]
-        lines = [f"{files.where(image.name)}: {image.problem}" for image in bad]
-        if lines and not self.skip_unreadable:
+    def _usable(self, files: ImageFiles, images: Sequence[CheckedImage]) -> list[CheckedImage]:
+        """Return the images that can be read; refuse others, and sizes that do not fit."""
+        readable = [image for image in images if image.problem is None]
+        bad = [f"{files.where(i.name)}: {i.problem}" for i in images if i.problem is not None]
+        if bad and not self.skip_unreadable:
             more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
             summary = f"{plural(len(bad), 'file')} of {len(images)} cannot be read"
             remedy = "mend or remove them, or set data.skip_unreadable=true to go on without them"
-            raise OcmError("\n".join([*lines[:SHOWN], *more, f"{files.path}: {summary}; {remedy}"]))
-        for line in lines:
+            raise OcmError("\n".join([*bad[:SHOWN], *more, f"{files.path}: {summary}; {remedy}"]))
+        for line in bad:
             LOG.warning("left out: %s", line)
-        return [image for image in images if image.problem is None]
-
-    def _refuse_sizes(self, files: ImageFiles, images: Sequence[CheckedImage]) -> None:
-        wanted = (self.side, self.side)
-        others = [image for image in images if (image.width, image.height) != wanted]
+        if divided_sizes(len(readable), self.test_share)["train"] < 1:
+            raise OcmError(
+                f"{self.path}: {plural(len(readable), 'image')} that can be read, of which"
+                f" data.test_share = {self.test_share} leaves none for training; add images, or"
+                " lower it"
+            )
+        others = [i for i in readable if (i.width, i.height) != (self.side, self.side)]
         if others and self.fit == "none":
-            first = others[0]
             raise OcmError(
-                f"{files.where(first.name)}: {first.width}×{first.height} pixels, as {len(others)}"
-                f" of {len(images)} images are not {self.side}×{self.side}, which data.fit: none"
-                " expects; use center_crop or resize, or another data.side"
+                f"{files.where(others[0].name)}: {others[0].width}×{others[0].height} pixels, as"
+                f" {len(others)} of {len(readable)} images are not {self.side}×{self.side}, which"
+                " data.fit: none expects; use center_crop or resize, or another data.side"
             )
-
-    def _divided(self, count: int) -> dict[str, Int64[ndarray, " image"]]:
-        order, train = permutation(count, self.seed), divided_sizes(count, self.test_share)["train"]
-        if train < 1:
-            raise OcmError(
-                f"{self.path}: {plural(count, 'image')} that can be read, of which data.test_share"
-                f" = {self.test_share} leaves none for training; add images, or lower it"
-            )
-        return {"train": order[:train], "test": order[train:]}
+        return readable
 
     def _labels(self, names: Sequence[str], captions: Captions) -> ItemLabels:
-        from ocm_core.datasets.annotations import (
-            captions_as_classes,
-            classes_of,
-            read_column,
-            sub_folders,
-        )
-
-        files = self.user_files()
-        path = files["path"]
+        path, table = Path(self.path).expanduser(), self.user_files().get("labels_csv")
         if self.labels == "folders":
-            return classes_of(sub_folders(names, path), names, self.classes, path)
-        if self.labels == "captions" and captions is not None:
-            return captions_as_classes(captions, self.classes, self.captions_csv)
-        if "labels_csv" in files:
-            table = files["labels_csv"]
-            return classes_of(read_column(table, "label", names, path), names, self.classes, table)
+            return _numbered(sub_folders(names, path).values(), self.classes, path)
+        if captions is not None and self.labels == "captions":
+            return _numbered(captions, self.classes, self.captions_csv, captions=True)
+        if table is not None:
+            given = read_column(table, "label", names, path)
+            return _numbered(given.values(), self.classes, table)
         return None
-
-    def _captions(self, names: Sequence[str]) -> Captions:
-        from ocm_core.datasets.annotations import read_column
-
-        files = self.user_files()
-        if "captions_csv" not in files:
-            return None
-        captions = read_column(files["captions_csv"], "caption", names, files["path"])
-        return [captions[name] for name in names]
-
-    def _annotation_checksums(self) -> dict[str, str]:
-        tables = {"labels_csv": "labels", "captions_csv": "captions"}
-        return {
-            tables[key]: sha256_of(file) for key, file in self.user_files().items() if key in tables
-        }
-
-    def _prepare(self) -> Callable[[Image.Image], Image.Image]:
-        mode = "L" if self.channels == 1 else "RGB"
-        return partial(prepare, side=self.side, fit=self.fit, mode=mode)
 
 
 PARAMS = FolderData
 
 
-def prepare(image: Image.Image, side: int, fit: str, mode: str) -> Image.Image:
-    """Turn a photograph upright, make it `side` × `side` and convert it to `mode`."""
+def prepare(image: Image.Image, side: int, fit: str, channels: int) -> Image.Image:
+    """Turn a photograph upright, make it `side` × `side`, in grey or in colour."""
     from PIL import ImageOps
     from PIL.Image import Resampling
 
@@ -235,8 +210,66 @@ def prepare(image: Image.Image, side: int, fit: str, mode: str) -> Image.Image:
         image = centre(shrink_to(image, side, Resampling.BICUBIC), side)
     elif fit == "resize":
         image = image.resize((side, side), Resampling.BICUBIC)
-    return image.convert(mode)
+    return image.convert("L" if channels == 1 else "RGB")
 
 
-def _listed(others: dict[str, int]) -> str:
-    return ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
+def sub_folders(names: Sequence[str], path: Path) -> dict[str, str]:
+    """Return each file's class: the first folder that not all share, as `ImageFolder` does."""
+    shared = len(PurePosixPath(commonpath([name.rpartition("/")[0] for name in names])).parts)
+    parts = {name: PurePosixPath(name).parts[shared:] for name in names}
+    if outside := [name for name, part in parts.items() if len(part) == 1]:
+        raise OcmError(
+            f"{path}: data.labels: folders, but these lie in no folder of a class:"
+            f" {_some(outside)}; put each class into a sub-folder, or use labels: none or csv"
+        )
+    return {name: part[0] for name, part in parts.items()}
+
+
+def read_column(file: Path, column: str, names: Sequence[str], path: Path) -> dict[str, str]:
+    """Read a column of a CSV for each of the named images; another column is `file`."""
+    with reading(file, "a CSV in UTF-8", "correct it"):
+        if (size := file.stat().st_size) > MOST_BYTES:
+            raise ValueError(f"{size} bytes, more than {MOST_BYTES}")
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            heads = list(reader.fieldnames or ())
+            rows = [(str(row.get("file")).removeprefix("./"), row.get(column)) for row in reader]
+    if not {"file", column} <= set(heads):
+        raise OcmError(
+            f"{file}: expected a first line with the columns file and {column}, found"
+            f" {', '.join(heads) or 'nothing'}"
+        )
+    given = dict(rows)
+    if len(given) < len(rows):
+        twice = [name for name, count in Counter(name for name, _ in rows).items() if count > 1]
+        raise OcmError(f"{file}: more than one line of {_some(twice)}; keep one of each")
+    if lacking := [name for name in names if not given.get(name)]:
+        raise OcmError(
+            f"{file}: no {column} of {len(lacking)} of {len(names)} images in {path}:"
+            f" {_some(lacking)}; add a line for each, with its name relative to {path}"
+        )
+    return {name: str(given[name]) for name in names}
+
+
+def _numbered(
+    given: Iterable[str], classes: int, where: object, captions: bool = False
+) -> Int64[ndarray, " image"]:
+    """Number the classes by name; but whole numbers stand for themselves, unless in captions."""
+    given = list(given)
+    kinds = distinct(given)
+    numbers = {kind: number for number, kind in enumerate(kinds)}
+    if not captions and all(kind.isdecimal() for kind in kinds):
+        numbers = {kind: int(kind) for kind in kinds}
+    needed = max(numbers.values()) + 1
+    if needed > classes or (captions and needed != classes):
+        raise OcmError(
+            f"{where}: data.classes is {classes}, found {len(kinds)}"
+            f" {'different captions' if captions else 'classes'} up to number {needed - 1}"
+            f" ({_some(kinds)}); set data.classes to {needed}"
+        )
+    return np.array([numbers[kind] for kind in given], dtype=np.int64)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

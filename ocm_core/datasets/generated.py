@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+import numpy as np
+from jaxtyping import Float64, Int64, UInt8
+from numpy import ndarray
 from pydantic import Field
 
 from ocm_core.datasets.base import DataParams, DataSet
 from ocm_core.schema.block import Seed, SetSize
 
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
-    from numpy import ndarray
-
-    Plane = Float64[ndarray, "side side"]
+Plane = Float64[ndarray, "side side"]
 
 SPLITS = ("train", "test")
 LOOKS = 24  # as many as there would be classes, where there are none
 DRAWS = 13
+SHAPES: tuple[Callable[[Plane, Plane], Plane], ...] = (  # signed distances from outlines
+    lambda x, y: np.hypot(x, y) - 1,
+    lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.9,
+    lambda x, y: np.abs(np.hypot(x, y) - 0.75) - 0.25,
+    lambda x, y: np.maximum(np.minimum(np.abs(x), np.abs(y)) - 0.3, np.hypot(x, y) - 1),
+    lambda x, y: np.abs(x) + np.abs(y) - 1.1,
+)
 
 
 class GeneratedData(DataParams):
@@ -69,58 +74,28 @@ class GeneratedSplit:
 
     @property
     def labels(self) -> Int64[ndarray, " item"] | None:
-        import numpy as np
-
         if not self.data.classes:
             return None
         return np.arange(len(self), dtype=np.int64) % self.data.classes
 
     def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
-        import numpy as np
+        from ocm_core.rng.streams import Stream, stream
 
+        part, looks = SPLITS.index(self.name), self.data.classes or LOOKS
         values = np.empty((len(rows), *self.data.shape), np.uint8)
         for value, row in zip(values, rows, strict=True):
-            value[:] = self._image(range(len(self))[row])
+            index = range(len(self))[row]
+            source = stream(Stream.GENERATED_IMAGE, self.data.seed, index, part=part)
+            words = source.bit_generator.random_raw(DRAWS)
+            draws = (words >> np.uint64(11)) * 2.0**-53
+            look = index % looks if self.data.classes else int(draws[-1] * LOOKS)
+            value[:] = _draw(self.data.side, look, look / looks, draws)
         return values
-
-    def _image(self, index: int) -> UInt8[ndarray, "3 side side"]:
-        draws = _uniforms(self.data.seed, SPLITS.index(self.name), index)
-        if self.data.classes:
-            look, looks = index % self.data.classes, self.data.classes
-        else:
-            look, looks = int(draws[-1] * LOOKS), LOOKS
-        return _draw(self.data.side, look, look / looks, draws)
-
-
-@cache
-def shapes() -> tuple[Callable[[Plane, Plane], Plane], ...]:
-    """Return signed distances from the outlines of shapes of radius 1 around the origin."""
-    import numpy as np
-
-    return (
-        lambda x, y: np.hypot(x, y) - 1,
-        lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.9,
-        lambda x, y: np.abs(np.hypot(x, y) - 0.75) - 0.25,
-        lambda x, y: np.maximum(np.minimum(np.abs(x), np.abs(y)) - 0.3, np.hypot(x, y) - 1),
-        lambda x, y: np.abs(x) + np.abs(y) - 1.1,
-    )
-
-
-def _uniforms(seed: int, split: int, index: int) -> Float64[ndarray, " draws"]:
-    import numpy as np
-
-    from ocm_core.rng.streams import Stream, stream
-
-    source = stream(Stream.GENERATED_IMAGE, seed, index, part=split)
-    words = source.bit_generator.random_raw(DRAWS)
-    return (words >> np.uint64(11)) * 2.0**-53
 
 
 def _draw(
     side: int, look: int, hue: float, draws: Float64[ndarray, " draws"]
 ) -> UInt8[ndarray, "3 side side"]:
-    import numpy as np
-
     start, end = 0.7 * draws[:6].reshape(2, 3, 1, 1)
     angle, size, right, down, value, tint = draws[6:12]
     axis = (np.arange(side) + 0.5) * 2 / side - 1
@@ -128,7 +103,7 @@ def _draw(
     slope = x * np.cos(2 * np.pi * angle) + y * np.sin(2 * np.pi * angle)
     ground = _mixed(start, end, 0.5 + slope / 8**0.5)
     radius = 0.3 + 0.3 * size
-    outline = shapes()[look % len(shapes())]
+    outline = SHAPES[look % len(SHAPES)]
     distance = outline((x + 0.4 - 0.8 * right) / radius, (y + 0.4 - 0.8 * down) / radius)
     inside = np.clip(0.5 - distance * radius * side / 2, 0, 1)  # smooth over one pixel
     hues = 0.5 + 0.5 * np.cos(2 * np.pi * (hue + 0.02 * tint - np.arange(3) / 3))

@@ -7,55 +7,50 @@ The archive is sorted by class, so it is read in a permutation.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ocm_core.datasets.archived import ArchivedData, file_checksums
-from ocm_core.datasets.base import DataSet, Split, Splits, permutation, recorded
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from ocm_core.datasets.base import ArchivedData, Split, Splits, permutation, recorded
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive
-from ocm_core.io.members import IndexedMembers, read_members, tar_index
+from ocm_core.io.archives import Archive, Located, each_member, tar_index
 from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64
-    from numpy import ndarray
     from PIL import Image
 
-    from ocm_core.io.members import Index
-
 SIDE = 256
-ITEMS = {"train": 1_281_167, "test": 50_000}
 META = "ILSVRC2012_devkit_t12/data/meta.mat"
 TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 REMEDY = "check that both archives are those of 2012"
 
-_PUBLISHED: dict[str, Any] = {
-    "kind": "imagenet256",
-    "page": "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php (sign in)",
-    "terms": "non-commercial research and education only",
-}
+_archive = partial(
+    Archive,
+    kind="imagenet256",
+    page="https://image-net.org/challenges/LSVRC/2012/2012-downloads.php (sign in)",
+    terms="non-commercial research and education only",
+)
 ARCHIVES = {  # md5 on the authors' page, bytes and sha256 in tensorflow/datasets, url_checksums
-    "train": Archive(
-        **_PUBLISHED,
+    "train": _archive(
         file="ILSVRC2012_img_train.tar",
-        md5="1d675b47d978889d74fa0da5fadfb00e",
         bytes=147897477120,
         sha256="b08200a27a8e34218a0e58fde36b0fe8f73bc377f4acea2d91602057c3ca45bb",
     ),
-    "test": Archive(
-        **_PUBLISHED,
+    "test": _archive(
         file="ILSVRC2012_img_val.tar",
-        md5="29b22e2961454d5413ddabcf34fc5622",
         bytes=6744924160,
         sha256="c7e06a6c0baccf06d8dbeb6577d71efff84673a5dbdd50633ab44f8ea0456ae0",
     ),
-    "devkit": Archive(
-        **_PUBLISHED,
-        file="ILSVRC2012_devkit_t12.tar.gz",
-        md5="fa75699e90414af021442c21a62c3abf",
+    "test/devkit": _archive(
+        file="ILSVRC2012_devkit_t12.tar.gz", md5="fa75699e90414af021442c21a62c3abf"
     ),
 }
 
@@ -65,43 +60,31 @@ class Imagenet256Data(ArchivedData):
 
     shape: ClassVar[tuple[int, ...]] = (3, SIDE, SIDE)
     classes: ClassVar[int] = 1000
+    items: ClassVar[Mapping[str, int]] = {"train": 1_281_167, "test": 50_000}
     kind: Literal["imagenet256"]
     splits: Splits = ["train"]
     seed: Seed = 0
 
-    def open(self, archives: Path) -> DataSet:
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
         from ocm_core.datasets._images import ImageSplit
 
-        located = self.locate(archives)
         splits: dict[str, Split] = {}
         orders = {}
         for number, split in enumerate(self.splits):
-            file = located[split].path
-            index = tar_index(located[split], ".JPEG")
-            order = permutation(len(index), self.seed, number)
+            images = tar_index(files[split], ".JPEG")
+            order = permutation(len(images), self.seed, number)
             if split == "train":
-                labels = _labels_of_folders(index)
+                folders = [name.split(b"/")[0] for name in images.index["name"].tolist()]
+                labels = np.unique(folders, return_inverse=True)[1].astype(np.int64)
             else:
-                labels = _labels_of_devkit(located["devkit"].path, len(index))
-            images = IndexedMembers(file, file, index[order])
+                labels = _labels_of_devkit(files["test/devkit"].path, len(images))
+            images = replace(images, index=images.index[order])
             splits[split] = ImageSplit(images, crop, SIDE, labels[order])
             orders[split] = recorded(order, self.seed)
-        return DataSet(
-            splits=splits,
-            levels=self.levels,
-            provenance={
-                "archives": file_checksums(located.values()),
-                "crop": "halved by boxes while both edges are 512 or more, bicubic to 256, centre",
-                "permutations": orders,
-            },
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return {split: ITEMS[split] for split in self.splits}
-
-    def needed_archives(self) -> dict[str, Archive]:
-        names = [*self.splits, *["devkit"] * ("test" in self.splits)]
-        return {name: ARCHIVES[name] for name in names}
+        return splits, {
+            "crop": "halved by boxes while both edges are 512 or more, bicubic to 256, centre",
+            "permutations": orders,
+        }
 
 
 PARAMS = Imagenet256Data
@@ -118,19 +101,11 @@ def crop(image: Image.Image) -> Image.Image:
     return centre(shrink_to(image, SIDE, Resampling.BICUBIC), SIDE)
 
 
-def _labels_of_folders(index: Index) -> Int64[ndarray, " image"]:
-    import numpy as np
-
-    folders = [name.split(b"/")[0] for name in index["name"].tolist()]
-    return np.unique(folders, return_inverse=True)[1].astype(np.int64)
-
-
 def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:
     """Return the labels of the validation images, in the order of their names."""
-    import numpy as np
     from scipy.io import loadmat
 
-    content = read_members(path, [META, TRUTH])
+    content = dict(each_member(path, [META, TRUTH]))
     with reading(path, f"synsets in {META} and their numbers in {TRUTH}", REMEDY):
         synsets = loadmat(BytesIO(content[META]), squeeze_me=True)["synsets"]
         leaves = synsets[synsets["num_children"] == 0]

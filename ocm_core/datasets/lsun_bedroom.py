@@ -6,45 +6,35 @@ would be scaled by boxes first, as OpenAI's preparation does. Testing is on thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ocm_core.datasets.archived import ArchivedData, file_checksums
-from ocm_core.datasets.base import DataSet, Splits
-from ocm_core.io.archives import Archive, Located, unpacked
+from ocm_core.datasets.base import ArchivedData, Split, Splits
+from ocm_core.io.archives import Archive, ByteRange, Located, copy_out, indexed, no_member, open_zip
 from ocm_core.io.lmdb_file import lmdb_ranges
-from ocm_core.io.members import (
-    IndexedMembers,
-    copy_out,
-    load_index,
-    no_member,
-    open_zip,
-    save_index,
-)
 
 if TYPE_CHECKING:
     from PIL import Image
 
 SIDE = 256
 DATABASE = "data.mdb"
-ITEMS = {"train": 3_033_042, "test": 300}
 
-_PUBLISHED: dict[str, Any] = {
-    "kind": "lsun_bedroom",
-    "page": "https://github.com/fyu/lsun",
-    "terms": "none stated; the authors ask to cite Yu et al. (2015)",
-}
+_archive = partial(
+    Archive,
+    kind="lsun_bedroom",
+    page="https://github.com/fyu/lsun",
+    terms="none stated; the authors ask to cite Yu et al. (2015)",
+)
 ARCHIVES = {  # bytes and sha256 in tensorflow/datasets, url_checksums
-    "train": Archive(
-        **_PUBLISHED,
+    "train": _archive(
         file="bedroom_train_lmdb.zip",
         url="http://dl.yf.io/lsun/scenes/bedroom_train_lmdb.zip",
         bytes=45922737680,
         sha256="a15644c2e7153106867f0adb3491fc41224102d1f01b24494fb47d9f5d1f174e",
     ),
-    "test": Archive(
-        **_PUBLISHED,
+    "test": _archive(
         file="bedroom_val_lmdb.zip",
         url="http://dl.yf.io/lsun/scenes/bedroom_val_lmdb.zip",
         bytes=4670661,
@@ -58,29 +48,20 @@ class LsunBedroomData(ArchivedData):
 
     shape: ClassVar[tuple[int, ...]] = (3, SIDE, SIDE)
     classes: ClassVar[int] = 0
+    items: ClassVar[Mapping[str, int]] = {"train": 3_033_042, "test": 300}
     kind: Literal["lsun_bedroom"]
     splits: Splits = ["train"]
 
-    def open(self, archives: Path) -> DataSet:
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
         from ocm_core.datasets._images import ImageSplit
 
-        located = self.locate(archives)
-        return DataSet(
-            splits={
-                split: ImageSplit(_images(file), crop, SIDE) for split, file in located.items()
-            },
-            levels=self.levels,
-            provenance={
-                "archives": file_checksums(located.values()),
-                "crop": "boxes to a shorter edge of 256, centre",
-            },
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return {split: ITEMS[split] for split in self.splits}
-
-    def needed_archives(self) -> dict[str, Archive]:
-        return {split: ARCHIVES[split] for split in self.splits}
+        splits: dict[str, Split] = {}
+        for split, file in files.items():
+            images = indexed(
+                file, f"*/{DATABASE} with images", partial(_unpack, file.path), DATABASE
+            )
+            splits[split] = ImageSplit(images, crop, SIDE)
+        return splits, {"crop": "boxes to a shorter edge of 256, centre"}
 
 
 PARAMS = LsunBedroomData
@@ -95,20 +76,11 @@ def crop(image: Image.Image) -> Image.Image:
     return centre(shrink_to(image, SIDE, Resampling.BOX), SIDE)
 
 
-def _images(archive: Located) -> IndexedMembers:
-    folder = unpacked(archive, partial(_copy, archive.path))
-    return IndexedMembers(archive.path, folder / DATABASE, load_index(folder))
-
-
-def _copy(path: Path, folder: Path) -> None:
+def _unpack(path: Path, folder: Path) -> list[ByteRange]:
     with open_zip(path) as opened:
         names = [name for name in opened.namelist() if name.endswith(f"/{DATABASE}")]
         if not names:
             raise no_member(path, f"*/{DATABASE}")
         copy_out(path, opened, names[0], folder / DATABASE)
-    ranges = lmdb_ranges(
-        folder / DATABASE, f"{path}: {DATABASE}", "remove the archive and fetch it again"
-    )
-    if not ranges:
-        raise no_member(path, f"*/{DATABASE} with images")
-    save_index(folder, ranges)
+    where = f"{path}: {DATABASE}"
+    return lmdb_ranges(folder / DATABASE, where, "remove the archive and fetch it again")

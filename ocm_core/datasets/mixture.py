@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ocm_core.datasets.base import ArraySplit, DataParams, DataSet
@@ -43,20 +44,14 @@ class MixtureData(DataParams):
     seed: Seed = 0
 
     def open(self, archives: Path) -> DataSet:
-        import numpy as np
-
         from ocm_core.diffusion.mixture import mixture
         from ocm_core.rng.streams import Stream, stream
 
-        points = {
-            split: mixture(self).draw(size, stream(Stream.MIXTURE_POINTS, self.seed, part=number))
-            for number, (split, size) in enumerate(self.count_items().items())
-        }
-        return DataSet(
-            splits={split: ArraySplit(drawn.astype(np.float32)) for split, drawn in points.items()},
-            levels=None,
-            provenance={"source": "drawn from the mixture", "seed": self.seed},
-        )
+        splits = {}
+        for number, (split, size) in enumerate(self.count_items().items()):
+            source = stream(Stream.MIXTURE_POINTS, self.seed, part=number)
+            splits[split] = ArraySplit(mixture(self).draw(size, source).astype(np.float32))
+        return DataSet(splits, None, {"source": "drawn from the mixture", "seed": self.seed})
 
     def count_items(self) -> dict[str, int]:
         return {"train": self.train_size, "test": self.test_size}

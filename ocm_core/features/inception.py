@@ -11,8 +11,7 @@ from cleanfid.inception_torchscript import InceptionV3W
 from ocm_core.errors import OcmError
 from ocm_core.features import FeatureSpace, FeatureVectors, UInt8Images, resized
 from ocm_core.io.fetch import Lock, PublishedFile, fetched, on_trust
-from ocm_core.io.reading import reading, refuse_damaged_zip
-from ocm_core.io.unpickle import refuse_other_formats
+from ocm_core.io.reading import reading, refuse_damaged_zip, refuse_other_formats
 from ocm_core.networks.keys import refuse_not_finite
 from ocm_core.prefetch import moved
 

@@ -16,8 +16,7 @@ from numpy import ndarray
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.features import UInt8Images
-from ocm_core.io.archives import Archive, locate, unpacked
-from ocm_core.io.members import copy_out, no_member, open_zip
+from ocm_core.io.archives import Archive, copy_out, locate, no_member, open_zip, unpacked
 from ocm_core.io.reading import reading
 from ocm_core.metrics.frechet import Statistics
 

@@ -52,7 +52,7 @@ def look(path: Path) -> ImageSummary:
     """Open some of the images, and refuse what cannot be an image set."""
     from PIL import Image
 
-    from ocm_core.datasets.annotations import sub_folders
+    from ocm_core.datasets.folder import sub_folders
 
     files = open_image_files(path)
     entries, others = images_among(files.entries)
@@ -86,8 +86,8 @@ def look(path: Path) -> ImageSummary:
 
 def distinct_captions(file: Path, images: Path) -> int:
     """Count the different captions; images without one are named."""
-    from ocm_core.datasets.annotations import read_column
     from ocm_core.datasets.base import distinct
+    from ocm_core.datasets.folder import read_column
 
     entries, _ = images_among(open_image_files(images).entries)
     captions = read_column(file, "caption", [entry.name for entry in entries], images)

@@ -1,12 +1,9 @@
 """Generic input and output: nothing here knows of diffusion, experiments or stages.
 
 - `atomic`: write a file whole or not at all; use a folder alone; check the room on the disk.
-- `checksums`: sha256 of files, and the checksums of finished pieces of interrupted work.
-- `state_file`: save and load the state of interrupted work.
-- `reading`: guards for every file that comes from outside, and formats by their first bytes.
-- `archives`: find or download a published archive, check it, unpack it once.
-- `members`, `lmdb_file`: what is inside a tar, a zip or an LMDB database.
-- `image_files`: the images of a folder, a zip or a tar.
+- `checksums`, `state_file`: checksums of finished pieces and the state of interrupted work.
+- `reading`: guards for every file that comes from outside, PyTorch files included.
 - `fetch`: take a published file or download it, check it, and remember its sha256.
-- `unpickle`: read PyTorch files without running code from them.
+- `archives`, `lmdb_file`: unpack published archives once; what is inside a tar, a zip or an LMDB.
+- `image_files`: the images of a folder, a zip or a tar.
 """

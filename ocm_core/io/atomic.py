@@ -31,7 +31,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f"{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
-    mode = _ordinary_mode(temporary)
+    temporary.unlink(missing_ok=True)
+    temporary.touch()
+    mode = temporary.stat().st_mode & 0o777  # of any new file: asking for the umask changes it
+    temporary.unlink()
     try:
         yield temporary
         temporary.chmod(mode)  # safetensors makes files that only their owner can read
@@ -80,8 +83,11 @@ def room_for(path: Path, needed: int | None = None) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        reason = _disk_full(error)
-        if reason is None:
+        if isinstance(error, OSError):
+            full, reason = error.errno in _FULL, error.strerror
+        else:  # safetensors passes on the system's text only
+            full, reason = any(f"(os error {n})" in str(error) for n in _FULL), str(error)
+        if not full:
             raise
         path = Path(getattr(error, "filename", None) or path)
         place, free = _disk(path)
@@ -89,23 +95,6 @@ def room_for(path: Path, needed: int | None = None) -> Iterator[None]:
         raise OcmError(
             f"{path}: {reason}; {wanted}the disk of {place} has {_size(free)} free; {_REMEDY}"
         ) from error
-
-
-def _ordinary_mode(path: Path) -> int:
-    """Return the permissions of a new file; asking for the umask itself would change it."""
-    path.unlink(missing_ok=True)
-    path.touch()
-    mode = path.stat().st_mode & 0o777
-    path.unlink()
-    return mode
-
-
-def _disk_full(error: OSError | SafetensorError) -> str | None:
-    """Return the system's message about a full disk; safetensors passes on its text only."""
-    if isinstance(error, OSError):
-        return error.strerror if error.errno in _FULL else None
-    codes = {f"(os error {code})" for code in _FULL}
-    return str(error) if any(code in str(error) for code in codes) else None
 
 
 def _disk(path: Path) -> tuple[Path, int]:

@@ -1,8 +1,7 @@
 """Checksums of files, and those that an interrupted job leaves beside its finished pieces.
 
-A piece is a file that a job writes once and that becomes part of an artifact. When it is finished,
-`record_checksum` writes its sha256 into a folder beside it, with a key that says what it was made
-for. A piece with another content or another key is made again.
+When a file is finished, `record_checksum` writes its sha256 into a folder beside it, with a key for
+what it was made for. A file with another content or another key is made again.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ from pathlib import Path
 from ocm_core.io.atomic import write_text
 
 FOLDER = ".checksums"
-_CHUNK = 1 << 22
-
 LOG = logging.getLogger("ocm")
 
 
@@ -29,20 +26,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def checksums_of(
-    path: Path, *algorithms: str, progress: Callable[[int], None] | None = None
-) -> tuple[str, ...]:
-    """Return several checksums from one pass; `progress` is given the bytes read so far."""
-    digests = [hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms]
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            for digest in digests:
-                digest.update(chunk)
-            if progress:
-                progress(file.tell())
-    return tuple(digest.hexdigest() for digest in digests)
-
-
 @dataclass(frozen=True)
 class FileRecord:
     """Digest and size of a file."""
@@ -50,22 +33,17 @@ class FileRecord:
     sha256: str
     bytes: int
 
-    @classmethod
-    def of(cls, path: Path) -> FileRecord:
-        """Read the file for its digest."""
-        return cls(sha256_of(path), path.stat().st_size)
-
 
 def record_checksum(file: Path, key: str = "") -> None:
     """Record that the file is finished, and what it was made for."""
-    write_text(_record_of(file), _text(sha256_of(file), key))
+    write_text(_record_of(file), f"{sha256_of(file)} {key}\n")
 
 
 def is_intact(file: Path, key: str = "") -> bool:
     """Return whether the file is as it was recorded for `key`; warn if it has changed since."""
     if not file.is_file() or not _record_of(file).is_file():
         return False
-    same = _record_of(file).read_bytes() == _text(sha256_of(file), key).encode()
+    same = _record_of(file).read_bytes() == f"{sha256_of(file)} {key}\n".encode()
     if not same:
         LOG.warning("%s: has changed since an interrupted run wrote it; making it again", file)
     return same
@@ -115,7 +93,3 @@ def remove_records(folder: Path) -> None:
 
 def _record_of(file: Path) -> Path:
     return file.parent / FOLDER / file.name
-
-
-def _text(sha256: str, key: str) -> str:
-    return f"{sha256} {key}\n"

@@ -12,20 +12,23 @@ import logging
 import os
 import tarfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
-from zipfile import ZipFile, is_zipfile
+from typing import TYPE_CHECKING, NamedTuple
+from zipfile import is_zipfile
 
 from pydantic import TypeAdapter, ValidationError
 
 from ocm_core.errors import OcmError
+from ocm_core.io.archives import no_member, open_zip, read_range, tar_ranges
 from ocm_core.io.atomic import alone_in, room_for
-from ocm_core.io.members import no_member, open_zip, tar_ranges
-from ocm_core.io.reading import reading, reason
+from ocm_core.io.reading import head_of, reading, reason
 from ocm_core.progress import track
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
@@ -44,39 +47,66 @@ class FileEntry(NamedTuple):
     modified: int  # ns; in an archive, that of the archive
 
 
-class ImageFiles(Protocol):
-    """The files of a folder or an archive."""
+@dataclass(frozen=True)
+class ImageFiles:
+    """The files of a folder or an archive, images or not, in no order."""
 
-    @property
-    def path(self) -> Path: ...
-    @property
-    def entries(self) -> list[FileEntry]:
-        """All files, images or not, in no order."""
+    path: Path
+    entries: list[FileEntry]
+    content: Callable[[str], bytes]  # reads the named file
 
     def where(self, name: str) -> str:
         """Name the file, for messages."""
-
-    def content(self, name: str) -> bytes:
-        """Read one file."""
+        return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
 
 def open_image_files(path: Path) -> ImageFiles:
     """Open a folder, a zip or an uncompressed tar."""
     if path.is_dir():
-        return FolderFiles(path)
+        return ImageFiles(path, folder_entries(path), lambda name: (path / name).read_bytes())
     if not path.is_file():
         raise OcmError(f"{path}: not there; {EXPECTED}")
     if is_zipfile(path):
-        return ZipFiles(path, open_zip(path))
+        return zip_files(path)
     if not tarfile.is_tarfile(path):
         raise OcmError(f"{path}: {EXPECTED}, found a file that is none of them")
-    with path.open("rb") as file:
-        if file.read(6).startswith(COMPRESSED):
-            raise OcmError(
-                f"{path}: {EXPECTED}, found a compressed tar, whose files cannot be read in any"
-                " order; unpack it, and give the folder"
-            )
-    return TarFiles(path, {name.decode(): (at, size) for name, at, size in tar_ranges(path)})
+    if head_of(path).startswith(COMPRESSED):
+        raise OcmError(
+            f"{path}: {EXPECTED}, found a compressed tar, whose files cannot be read in any"
+            " order; unpack it, and give the folder"
+        )
+    places = {name.decode(): (offset, size) for name, offset, size in tar_ranges(path)}
+
+    modified = path.stat().st_mtime_ns
+    entries = [FileEntry(name, size, modified) for name, (_, size) in places.items()]
+    return ImageFiles(path, entries, lambda name: read_range(path, *places[name]))
+
+
+def folder_entries(path: Path) -> list[FileEntry]:
+    """Return all files below a folder, in no order."""
+    entries = []
+    for file in (Path(at, name) for at, _, names in os.walk(path) for name in names):
+        name = file.relative_to(path).as_posix()
+        try:
+            status = file.stat()
+            entries.append(FileEntry(name, status.st_size, status.st_mtime_ns))
+        except OSError:  # a dangling link; reading it raises the error
+            entries.append(FileEntry(name, 0, 0))
+    return entries
+
+
+def zip_files(path: Path) -> ImageFiles:
+    """Open the members of a zip."""
+    opened, modified = open_zip(path), path.stat().st_mtime_ns
+    members = (member for member in opened.infolist() if not member.is_dir())
+    entries = [FileEntry(member.filename, member.file_size, modified) for member in members]
+
+    def content(name: str) -> bytes:
+        if name not in opened.NameToInfo:
+            raise no_member(path, name)
+        return opened.read(name)
+
+    return ImageFiles(path, entries, content)
 
 
 def images_among(entries: Iterable[FileEntry]) -> tuple[list[FileEntry], dict[str, int]]:
@@ -97,82 +127,12 @@ def images_among(entries: Iterable[FileEntry]) -> tuple[list[FileEntry], dict[st
 
 
 @dataclass(frozen=True)
-class FolderFiles:
-    """The files below a folder."""
-
-    path: Path
-
-    @property
-    def entries(self) -> list[FileEntry]:
-        return [
-            self._entry(Path(at, name)) for at, _, names in os.walk(self.path) for name in names
-        ]
-
-    def _entry(self, file: Path) -> FileEntry:
-        name = file.relative_to(self.path).as_posix()
-        try:
-            status = file.stat()
-        except OSError:  # a dangling link; reading it raises the error
-            return FileEntry(name, 0, 0)
-        return FileEntry(name, status.st_size, status.st_mtime_ns)
-
-    def where(self, name: str) -> str:
-        return str(self.path / name)
-
-    def content(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
-
-
-@dataclass(frozen=True)
-class ZipFiles:
-    """The members of a zip."""
-
-    path: Path
-    opened: ZipFile
-
-    @property
-    def entries(self) -> list[FileEntry]:
-        modified = self.path.stat().st_mtime_ns
-        members = (member for member in self.opened.infolist() if not member.is_dir())
-        return [FileEntry(member.filename, member.file_size, modified) for member in members]
-
-    def where(self, name: str) -> str:
-        return f"{self.path}: {name}"
-
-    def content(self, name: str) -> bytes:
-        if name not in self.opened.NameToInfo:
-            raise no_member(self.path, name)
-        return self.opened.read(name)
-
-
-@dataclass(frozen=True)
-class TarFiles:
-    """The members of an uncompressed tar."""
-
-    path: Path
-    places: Mapping[str, tuple[int, int]]  # offset and size
-
-    @property
-    def entries(self) -> list[FileEntry]:
-        modified = self.path.stat().st_mtime_ns
-        return [FileEntry(name, size, modified) for name, (_, size) in self.places.items()]
-
-    def where(self, name: str) -> str:
-        return f"{self.path}: {name}"
-
-    def content(self, name: str) -> bytes:
-        offset, size = self.places[name]
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
-
-
-@dataclass(frozen=True)
 class SelectedFiles:
-    """Some of the files, in a given order."""
+    """Some of the files, in a given order; refused if they are not of their sha256, if given."""
 
     files: ImageFiles
     names: list[str]
+    sha256: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -184,7 +144,12 @@ class SelectedFiles:
     def content(self, row: int) -> bytes:
         """Read one file."""
         with reading(self.where(row), "a whole file", "restore it or fetch it again"):
-            return self.files.content(self.names[row])
+            content = self.files.content(self.names[row])
+        if self.sha256 and hashlib.sha256(content).hexdigest() != self.sha256[row]:
+            raise OcmError(
+                f"{self.where(row)}: changed while it was in use; run again, and leave it alone"
+            )
+        return content
 
 
 @dataclass(frozen=True)
@@ -198,25 +163,6 @@ class CheckedImage:
     width: int
     height: int
     problem: str | None  # why it cannot be read
-
-    @property
-    def entry(self) -> FileEntry:
-        return FileEntry(self.name, self.size, self.modified)
-
-
-@dataclass(frozen=True)
-class CheckedFiles(SelectedFiles):
-    """Some of the files, refused if they have changed since they were checked."""
-
-    images: Mapping[str, CheckedImage]
-
-    def content(self, row: int) -> bytes:
-        content = super().content(row)
-        if hashlib.sha256(content).hexdigest() != self.images[self.names[row]].sha256:
-            raise OcmError(
-                f"{self.where(row)}: changed while it was in use; run again, and leave it alone"
-            )
-        return content
 
 
 def checked(
@@ -243,46 +189,44 @@ def checksum(images: Collection[CheckedImage]) -> str:
 
 
 def _recorded(record: Path) -> dict[FileEntry, CheckedImage]:
-    if not record.exists():
-        return {}
-    with record.open("rb") as lines:
-        return {image.entry: image for image in _parsed(lines)}
-
-
-def _parsed(lines: Iterator[bytes]) -> Iterator[CheckedImage]:
-    """Skip damaged lines: the record only saves time."""
-    parser = TypeAdapter(CheckedImage)
-    for line in lines:
+    """Read the record, and skip damaged lines: it only saves time."""
+    images, parser = {}, TypeAdapter(CheckedImage)
+    for line in record.read_bytes().splitlines() if record.exists() else ():
         try:
-            yield parser.validate_json(line)
+            image = parser.validate_json(line)
+            images[FileEntry(image.name, image.size, image.modified)] = image
         except ValidationError:
             LOG.warning("a line of the record of images is damaged; its file is looked at again")
+    return images
 
 
 def _check(files: ImageFiles, entry: FileEntry) -> CheckedImage:
+    from PIL import ImageOps
+
     sha256, (width, height), problem = "", (0, 0), None
     try:
         if entry.size > MOST_BYTES:
             raise ValueError(f"{entry.size} bytes, more than {MOST_BYTES}")
         content = files.content(entry.name)
         sha256 = hashlib.sha256(content).hexdigest()
-        width, height = _decoded_size(content)
+        with open_image(content) as image:
+            if image.mode.startswith(("I", "F")):
+                raise ValueError(f"mode {image.mode}: more than 8 bits a channel; save it with 8")
+            image.load()
+            width, height = ImageOps.exif_transpose(image).size
     except Exception as error:  # a library reports damage in dozens of ways (io/reading.py)
         problem = reason(error)
     return CheckedImage(*entry, sha256, width, height, problem)
 
 
-def _decoded_size(content: bytes) -> tuple[int, int]:
-    from PIL import Image, ImageOps, UnidentifiedImageError
+def open_image(content: bytes) -> Image.Image:
+    """Read the head of an image of an allowed format and size."""
+    from PIL import Image, UnidentifiedImageError
 
     try:
         image = Image.open(BytesIO(content), formats=FORMATS)
     except UnidentifiedImageError:
         raise ValueError(f"no {', '.join(FORMATS)} image") from None
-    with image:
-        if image.width * image.height > MOST_PIXELS:
-            raise ValueError(f"{image.width}×{image.height} pixels, more than {MOST_PIXELS}")
-        if image.mode.startswith(("I", "F")):
-            raise ValueError(f"mode {image.mode}: more than 8 bits a channel; save it with 8")
-        image.load()
-        return ImageOps.exif_transpose(image).size
+    if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"{image.width}×{image.height} pixels, more than {MOST_PIXELS}")
+    return image

@@ -15,20 +15,17 @@ little-endian machines, one unnamed database without duplicates:
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ocm_core.io.members import ByteRange
+from ocm_core.io.archives import ByteRange
 from ocm_core.io.reading import reading
 
 _PAGE = struct.Struct("<QHHHH")
-_META = struct.Struct("<IIQQ")
-_DATABASE = struct.Struct("<IHHQQQQQ")
+_META = struct.Struct("<IIQQ" + 2 * "IHHQQQQQ" + "QQ")
 _NODE = struct.Struct("<HHHH")
-_NUMBER = struct.Struct("<Q")
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _IS_META = 0x01, 0x02, 0x08
 _IN_OVERFLOW = 0x01  # the only flag of a node that plain databases use
@@ -36,13 +33,10 @@ _NO_ROOT = 2**64 - 1  # an empty database
 _PAGE_SIZES = (4096, 8192, 16384, 32768)
 
 
-class _Tree(NamedTuple):
+class _Pages(NamedTuple):
     file: IO[bytes]
     page_size: int
     size: int  # of the file
-    root: int
-    entries: int
-    transaction: int
 
     def page(self, number: int, flags: int) -> bytes:
         self.file.seek(self.offset(number, 0, self.page_size))
@@ -59,57 +53,47 @@ class _Tree(NamedTuple):
             raise ValueError(f"page {number} ends after the file itself")
         return start
 
+    def meta(self, number: int) -> tuple[int, int, int]:
+        """Return transaction, root and entries, as one of the two meta pages states them."""
+        magic, version, *facts = _META.unpack_from(self.page(number, _IS_META), _PAGE.size)
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise ValueError(f"magic number {magic:#x} and version {version}")
+        *_, entries, root, _, transaction = facts
+        return transaction, root, entries
+
 
 def lmdb_ranges(path: Path, where: object, remedy: str) -> list[ByteRange]:
     """Return every key with the place of its value, in the order of the keys."""
     with reading(where, "a whole LMDB database", remedy), path.open("rb") as file:
-        tree = _newest(file)
-        entries = list(_walk(tree, tree.root, set())) if tree.root != _NO_ROOT else []
-        if len(entries) != tree.entries:
-            raise ValueError(f"{len(entries)} entries, and it says that it has {tree.entries}")
+        page_size = _META.unpack_from(file.read(_PAGE.size + _META.size), _PAGE.size)[4]
+        if page_size not in _PAGE_SIZES:
+            raise ValueError(f"pages of {page_size} bytes")
+        pages = _Pages(file, page_size, path.stat().st_size)
+        _, root, stated = max(pages.meta(0), pages.meta(1))  # the later transaction
+        entries = list(_walk(pages, root, set())) if root != _NO_ROOT else []
+        if len(entries) != stated:
+            raise ValueError(f"{len(entries)} entries, and it says that it has {stated}")
     return entries
 
 
-def _newest(file: IO[bytes]) -> _Tree:
-    """Return the tree of the later transaction; there are two meta pages."""
-    size = os.fstat(file.fileno()).st_size
-    head = file.read(_PAGE.size + _META.size + 2 * _DATABASE.size + 2 * _NUMBER.size)
-    page_size = _DATABASE.unpack_from(head, _PAGE.size + _META.size)[0]
-    if page_size not in _PAGE_SIZES:
-        raise ValueError(f"pages of {page_size} bytes")
-    empty = _Tree(file, page_size, size, _NO_ROOT, 0, 0)
-    return max((_meta(empty, number) for number in (0, 1)), key=lambda tree: tree.transaction)
-
-
-def _meta(tree: _Tree, number: int) -> _Tree:
-    page = tree.page(number, _IS_META)
-    magic, version, _, _ = _META.unpack_from(page, _PAGE.size)
-    if (magic, version) != (_MAGIC, _VERSION):
-        raise ValueError(f"magic number {magic:#x} and version {version}")
-    databases = _PAGE.size + _META.size
-    *_, entries, root = _DATABASE.unpack_from(page, databases + _DATABASE.size)
-    (transaction,) = _NUMBER.unpack_from(page, databases + 2 * _DATABASE.size + _NUMBER.size)
-    return tree._replace(root=root, entries=entries, transaction=transaction)
-
-
-def _walk(tree: _Tree, number: int, seen: set[int]) -> Iterator[ByteRange]:
+def _walk(pages: _Pages, number: int, seen: set[int]) -> Iterator[ByteRange]:
     if number in seen:
         raise ValueError(f"page {number} is reached twice")
     seen.add(number)
-    page = tree.page(number, _BRANCH | _LEAF)
+    page = pages.page(number, _BRANCH | _LEAF)
     _, _, flags, lower, _ = _PAGE.unpack_from(page)
     for slot in range(_PAGE.size, lower, 2):
         (start,) = struct.unpack_from("<H", page, slot)
         low, high, bits, key_size = _NODE.unpack_from(page, start)
         begin = start + _NODE.size + key_size
         if flags & _BRANCH:
-            yield from _walk(tree, low | high << 16 | bits << 32, seen)
+            yield from _walk(pages, low | high << 16 | bits << 32, seen)
             continue
         key, size = page[start + _NODE.size : begin], low | high << 16
         if bits == _IN_OVERFLOW:
-            (overflow,) = _NUMBER.unpack_from(page, begin)
-            yield ByteRange(key, tree.offset(overflow, _PAGE.size, size), size)
-        elif bits or begin + size > tree.page_size:
+            (overflow,) = struct.unpack_from("<Q", page, begin)
+            yield ByteRange(key, pages.offset(overflow, _PAGE.size, size), size)
+        elif bits or begin + size > pages.page_size:
             raise ValueError(f"a value of page {number} that does not lie in it")
         else:
-            yield ByteRange(key, tree.offset(number, begin, size), size)
+            yield ByteRange(key, pages.offset(number, begin, size), size)

@@ -8,27 +8,32 @@ what it returns is then checked for types and sizes before it is used.
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
+from re import search
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
 from ocm_core.errors import OcmError, shortened
 
 ZIP, PICKLE, GZIP = b"PK\x03\x04", b"\x80", b"\x1f\x8b"
 _LONGEST_REASON = 1000  # characters of a library's message
 _MOST_JSON = 16 << 20  # bytes; configurations have a few thousand
-_TAR_MARK, _TAR_AT = b"ustar", 257
-_HEAD = 512
-_EXPECTED = {  # by the end of the name
-    (".pt", ".pth", ".ckpt"): "a PyTorch file",
-    (".zip", ".npz"): "a zip file",
-    (".gz", ".tgz"): "a gzip file",
-    (".tar",): "a tar file",
-    (".json",): "a JSON file",
-    (".safetensors",): "a safetensors file",
-}
+_HEAD = 512  # bytes
+_FORMATS: dict[tuple[str, ...], tuple[str, Callable[[bytes, Path], bool]]] = {
+    (".pt", ".pth", ".ckpt"): (
+        "a PyTorch file",
+        lambda head, path: head.startswith(PICKLE) or is_zipfile(path),
+    ),
+    (".zip", ".npz"): ("a zip file", lambda _, path: is_zipfile(path)),
+    (".gz", ".tgz"): ("a gzip file", lambda head, _: head.startswith(GZIP)),
+    (".tar",): ("a tar file", lambda head, _: head[257:].startswith(b"ustar")),
+    (".json",): ("a JSON file", lambda head, _: head.lstrip().startswith((b"{", b"["))),
+    (".safetensors",): ("a safetensors file", lambda head, _: head[8:9] == b"{"),
+}  # by the end of the name
 
 
 @contextmanager
@@ -63,42 +68,74 @@ def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
     return value
 
 
+def head_of(path: Path) -> bytes:
+    """Return the first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(_HEAD)
+
+
 def unlike_its_name(path: Path) -> str | None:
     """Return how the first bytes contradict the file's suffix, or None if they do not."""
     if path.is_dir():
         return "expected a file, found a folder"
-    expected = next((what for ends, what in _EXPECTED.items() if path.name.endswith(ends)), None)
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if expected is None or _is(expected, head, path):
-        return None
-    return f"expected {expected}, found something else"
+    for ends, (expected, agrees) in _FORMATS.items():
+        if path.name.endswith(ends) and not agrees(head_of(path), path):
+            return f"expected {expected}, found something else"
+    return None
 
 
-def _is(expected: str, head: bytes, path: Path) -> bool:
-    match expected:
-        case "a PyTorch file":
-            return head.startswith(PICKLE) or zipfile.is_zipfile(path)
-        case "a zip file":
-            return zipfile.is_zipfile(path)
-        case "a gzip file":
-            return head.startswith(GZIP)
-        case "a tar file":
-            return head[_TAR_AT:].startswith(_TAR_MARK)
-        case "a JSON file":
-            return head.lstrip().startswith((b"{", b"["))
-        case _:
-            return head[8:9] == b"{"
+def refuse_web_page(path: Path, expected: str, remedy: str) -> None:
+    """Refuse a page that a server sent in place of the file, such as a sign-in."""
+    if head_of(path).lstrip().startswith(b"<"):
+        raise OcmError(
+            f"{path}: expected {expected}, found a web page (a quota notice or a sign-in, as a"
+            f" rule); {remedy}"
+        )
 
 
 def refuse_damaged_zip(path: Path, remedy: str) -> None:
     """Check the CRC of every member of a zip: half a minute for a few gigabytes."""
-    if not zipfile.is_zipfile(path):
+    if not is_zipfile(path):
         return
-    try:
-        with zipfile.ZipFile(path) as opened:
-            damaged = opened.testzip()
-    except Exception as error:  # zipfile reports damage in half a dozen ways
-        raise OcmError(f"{path}: expected a whole zip, found a damaged one; {remedy}") from error
+    with reading(path, "a whole zip", remedy), ZipFile(path) as opened:
+        damaged = opened.testzip()
     if damaged is not None:
         raise OcmError(f"{path}: the CRC of {damaged!r} is not that of its bytes; {remedy}")
+
+
+def refuse_other_formats(path: Path, remedy: str) -> None:
+    """Refuse a web page or half a download, by the first bytes."""
+    refuse_web_page(path, "a PyTorch file", remedy)
+    head = head_of(path)[:8]
+    if head.startswith(ZIP):
+        if not is_zipfile(path):
+            raise OcmError(f"{path}: expected a whole PyTorch file, found its beginning; {remedy}")
+    elif not head.startswith(PICKLE):
+        raise OcmError(f"{path}: expected a PyTorch file, found {head!r} at its head; {remedy}")
+
+
+def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:
+    """Load tensors in plain containers and the classes `allowed`, memory-mapped if possible.
+
+    A pickle can run any program when it is opened. What the restricted unpickler refuses is an
+    error; there is no option to load it anyway.
+    """
+    import torch
+
+    refuse_other_formats(path, remedy)
+    try:
+        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about pickle protocols: not our choice
+            return torch.load(path, weights_only=True, map_location="cpu", mmap=is_zipfile(path))
+    except UnpicklingError as error:
+        named = search(r"GLOBAL (\S+)", str(error))
+        found = f"a call for {named[1]}" if named else "pickle instructions that are not allowed"
+        raise OcmError(
+            f"{path}: expected tensors in plain containers, found {found}; the file was"
+            f" not loaded and nothing in it was run; {remedy}"
+        ) from None
+    except Exception as error:  # torch tells of damage in half a dozen ways
+        raise OcmError(
+            f"{path}: expected a whole PyTorch file, found a damaged one"
+            f" ({type(error).__name__}: {reason(error)}); {remedy}"
+        ) from None

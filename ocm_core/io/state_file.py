@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,14 +45,11 @@ def load_state(path: Path) -> State | None:
     """Load a state bit by bit; return None if there is none, or with a warning if it is damaged."""
     if not path.exists():
         return None
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with suppress(SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if metadata[_CHECKSUM] == _checksum(tensors, metadata[_FACTS]):
             return State(tensors, json.loads(metadata[_FACTS]))
-    except (SafetensorError, KeyError, ValueError):
-        pass
     LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
     return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.io.checksums import sha256_of
-from ocm_core.io.image_files import FileEntry, FolderFiles
+from ocm_core.io.image_files import FileEntry, folder_entries
 from ocm_core.io.reading import read_json_object
 from ocm_core.params.restrict import values
 from ocm_core.pipeline.artifacts import (
@@ -53,7 +53,7 @@ def user_files(graph: Graph, task: Task, *, times: bool) -> str | None:
     for place in places:
         known = place.stat()
         entries = [FileEntry(place.name, known.st_size, known.st_mtime_ns)]
-        for entry in sorted(FolderFiles(place).entries) if place.is_dir() else entries:
+        for entry in sorted(folder_entries(place)) if place.is_dir() else entries:
             told = entry if times else entry[:2]
             found.update(f"{told}\n".encode(errors="surrogateescape"))
     return found.hexdigest()

@@ -10,7 +10,7 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, room_for
 from ocm_core.stages.encode import open_split
-from ocm_core.store.loader import open_items
+from ocm_core.store.reader import open_items
 from ocm_core.training.batches import DroppedLabels, Items, Unlabelled
 from ocm_core.training.state import TrainingState, save_curve
 

@@ -2,6 +2,5 @@
 
 - `layout`: variables, chunks, shards and exact bytes, known before anything is written.
 - `writer`: writes whole shards, and resumes.
-- `reader`: reads a split as one array, whatever the number of stores.
-- `loader`: shuffled batches.
+- `reader`: reads a split as one array, or in shuffled batches.
 """

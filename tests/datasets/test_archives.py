@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
@@ -15,10 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from ocm_core.errors import OcmError
-from ocm_core.io import archives as library
+from ocm_core.io import fetch
 from ocm_core.io.archives import Archive, Located, locate, unpacked
 from ocm_core.io.checksums import FileRecord
-from ocm_core.io.fetch import Lock
 
 from ..checkpoints.server import Served, serve
 from .conftest import ARCHIVED
@@ -41,41 +39,48 @@ def names(folder: Path) -> list[str]:
     return sorted(item.name for item in folder.iterdir())
 
 
-def test_a_file_put_by_hand_is_taken_and_recorded(archives: Path, path: Path) -> None:
-    put(path)
+def test_a_file_put_by_hand_or_downloaded_is_taken_and_recorded(archives: Path, path: Path) -> None:
     sha256 = hashlib.sha256(BODY).hexdigest()
-    assert locate(SOME, archives) == Located(path, sha256)
-    recorded = json.loads((archives.parent / "datasets.lock.json").read_text())
-    assert recorded == {"some/some.zip": {"sha256": sha256, "bytes": len(BODY)}}
-
-
-def test_a_downloaded_file_is_the_same(archives: Path, path: Path) -> None:
     with serve(Served(BODY)) as server:
         archive = replace(SOME, url=server.url)
-        located = locate(archive, archives)
-        assert locate(archive, archives) == located
+        assert locate(archive, archives) == locate(archive, archives) == Located(path, sha256)
         assert server.sent == [len(BODY)]
     assert path.read_bytes() == BODY
     assert names(path.parent) == ["some.zip", "some.zip.checked.json"]
+    lock = archives.parent / "datasets.lock.json"
+    assert json.loads(lock.read_text()) == {"some/some.zip": {"sha256": sha256, "bytes": len(BODY)}}
     path.unlink()
     put(path)
-    assert locate(SOME, archives) == located
+    assert locate(SOME, archives) == Located(path, sha256)
 
 
 def test_a_file_that_needs_an_account(archives: Path, path: Path) -> None:
     with pytest.raises(OcmError) as error:
         locate(SOME, archives)
     assert str(error.value) == (
-        f"{path}: not there, and cannot be downloaded; fetch it by hand from https://some.page,"
-        f" and put it at {path} (terms: be kind)"
+        f"{path}: no such file, and no direct address is known; fetch it by hand from"
+        f" https://some.page, and put it at {path} (terms: be kind)"
     )
     assert not archives.exists()
 
 
-def refused(archive: Archive, body: bytes, archives: Path, match: str) -> str:
+PAGE = b"\n<!DOCTYPE html><title>Google Drive - Quota exceeded</title>"
+REFUSED = {
+    "md5": (replace(SOME, md5="1" * 32), BODY, "expected md5 1{32}, found "),
+    "sha256": (replace(SOME, sha256="1" * 64), BODY, "expected sha256 1{64}, found "),
+    "bytes": (replace(SOME, bytes=11), BODY, "expected bytes 11, found 250000"),
+    "record": (SOME, BODY, "expected sha256 0{64} .* delete the entry 'some/some.zip'"),
+    "page": (SOME, PAGE, "found a web page"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_another_file_than_the_published_one(what: str, archives: Path, path: Path) -> None:
     """By download and by hand: the same message, the download removed, the user's file kept."""
-    path = archives / archive.kind / archive.file
+    archive, body, match = REFUSED[what]
     lock = archives.parent / "datasets.lock.json"
+    if what == "record":
+        fetch.Lock(lock).record("some/some.zip", FileRecord("0" * 64, 5))
     before = lock.read_bytes() if lock.exists() else None
     with serve(Served(body)) as server:
         archive = replace(archive, url=server.url)
@@ -87,49 +92,22 @@ def refused(archive: Archive, body: bytes, archives: Path, match: str) -> str:
         locate(archive, archives)
     assert names(path.parent) == [path.name]
     assert (lock.read_bytes() if lock.exists() else None) == before
-    message = str(by_hand.value)
-    assert message == str(downloaded.value)
-    assert message.startswith(f"{path}: ") and archive.remedy(path) in message
-    return message
-
-
-@pytest.mark.parametrize("what", ["md5", "sha256", "bytes"])
-def test_another_digest_than_the_published_one(what: str, archives: Path) -> None:
-    wrong = {"md5": "1" * 32, "sha256": "1" * 64, "bytes": 11}[what]
-    archive = replace(SOME, **{what: wrong})
-    refused(archive, BODY, archives, f"expected {what} {wrong} as published, found ")
-
-
-def test_another_digest_than_the_recorded_one(archives: Path) -> None:
-    archives.mkdir()
-    Lock(archives.parent / "datasets.lock.json").record("some/some.zip", FileRecord("0" * 64, 5))
-    message = refused(SOME, BODY, archives, "expected sha256 0{64}")
-    assert "delete the entry 'some/some.zip'" in message
-
-
-def test_a_web_page(archives: Path) -> None:
-    page = b"\n<!DOCTYPE html><title>Google Drive - Quota exceeded</title>"
-    refused(SOME, page, archives, "expected an archive, found a web page")
-
-
-def test_no_network(archives: Path, path: Path) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}/some.zip"
-        with pytest.raises(OcmError, match=rf"refused.*by hand from {url}, see .*put it at {path}"):
-            locate(replace(SOME, url=url), archives)
-    assert names(path.parent) == []
+    assert str(by_hand.value) == str(downloaded.value)
+    assert str(by_hand.value).startswith(f"{path}: ") and archive.remedy(path) in str(by_hand.value)
 
 
 def test_a_file_is_read_whole_once(
     archives: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    whole = library._checksums
-    monkeypatch.setattr(library, "_checksums", lambda path: (read.append(path), whole(path))[1])
+    whole = fetch._digests
+    monkeypatch.setattr(fetch, "_digests", lambda path: (read.append(path), whole(path))[1])
     put(path)
     first = locate(SOME, archives)
     assert locate(SOME, archives) == first and len(read) == 1
+    with pytest.raises(OcmError, match="expected md5 0, found"):  # still compared
+        locate(replace(SOME, md5="0"), archives)
+    assert len(read) == 1
     os.utime(path, ns=(1, 1))
     assert locate(SOME, archives) == first and len(read) == 2
     path.with_name("some.zip.checked.json").write_text('{"bytes": 25')
@@ -139,34 +117,22 @@ def test_a_file_is_read_whole_once(
         locate(SOME, archives)
 
 
-def test_what_is_remembered_is_still_compared(archives: Path, path: Path) -> None:
-    put(path)
-    locate(SOME, archives)
-    with pytest.raises(OcmError, match="expected md5 0 as published"):
-        locate(replace(SOME, md5="0"), archives)
-
-
-def test_many_at_once_download_once(archives: Path) -> None:
-    with serve(Served(BODY)) as server, ThreadPoolExecutor(6) as pool:
-        archive = replace(SOME, url=server.url)
-        located = list(pool.map(lambda _: locate(archive, archives), range(6)))
-        assert server.sent == [len(BODY)]
-    assert len(set(located)) == 1
-
-
-def test_many_at_once_unpack_once(archives: Path, path: Path) -> None:
-    put(path)
-    archive, made = locate(SOME, archives), []
+def test_many_at_once_download_and_unpack_once(archives: Path) -> None:
+    made: list[Path] = []
 
     def make(folder: Path) -> None:
         made.append(folder)
         (folder / "content").write_bytes(BODY)
 
-    with ThreadPoolExecutor(6) as pool:
-        folders = list(pool.map(lambda _: unpacked(archive, make), range(6)))
-    assert len(made) == 1 and len(set(folders)) == 1
-    assert (folders[0] / "content").read_bytes() == BODY
-    assert names(folders[0].parent) == [folders[0].name]
+    with serve(Served(BODY)) as server, ThreadPoolExecutor(6) as pool:
+        archive = replace(SOME, url=server.url)
+        located = set(pool.map(lambda _: locate(archive, archives), range(6)))
+        assert server.sent == [len(BODY)] and len(located) == 1
+        found = located.pop()
+        folders = set(pool.map(lambda _: unpacked(found, make), range(6)))
+    (folder,) = folders
+    assert len(made) == 1 and (folder / "content").read_bytes() == BODY
+    assert names(folder.parent) == [folder.name]
 
 
 def test_half_unpacked_folders_are_not_used(archives: Path, path: Path) -> None:

@@ -13,12 +13,11 @@ from sklearn.datasets import load_digits
 
 from ocm_core.datasets.base import DataSet, permutation, recorded
 from ocm_core.datasets.digits import DigitsData
-from ocm_core.datasets.generated import shapes
+from ocm_core.datasets.generated import SHAPES
 
-from .kinds import GENERATED, MIXTURE, MNIST
+from .kinds import DIGITS, GENERATED, MIXTURE, MNIST
 
 NOWHERE = Path("nowhere")
-BLOCK = DigitsData(kind="digits", test_share=0.2, seed=0)
 
 
 def joined(opened: DataSet) -> tuple[np.ndarray, np.ndarray]:
@@ -31,10 +30,7 @@ def joined(opened: DataSet) -> tuple[np.ndarray, np.ndarray]:
 def test_a_permutation_is_one_and_depends_on_its_seed(count: int, seed: int) -> None:
     order = permutation(count, seed)
     assert sorted(order) == list(range(count))
-    np.testing.assert_array_equal(order, permutation(count, seed))
-    if count > 50:
-        other = permutation(count, seed ^ 1)
-        assert recorded(order, seed)["sha256"] != recorded(other, seed)["sha256"]
+    assert count < 50 or order.tolist() != permutation(count, seed ^ 1).tolist()
 
 
 def test_the_permutation_never_changes() -> None:
@@ -44,8 +40,8 @@ def test_the_permutation_never_changes() -> None:
 
 
 def test_digits_are_all_there_in_the_recorded_order() -> None:
-    values, labels = joined(BLOCK.open(NOWHERE))
-    order = permutation(1797, BLOCK.seed)
+    values, labels = joined(DIGITS.open(NOWHERE))
+    order = permutation(1797, 0)
     bundle = load_digits()
     np.testing.assert_array_equal(values[:, 0], bundle.images[order])
     np.testing.assert_array_equal(labels, bundle.target[order])
@@ -53,8 +49,8 @@ def test_digits_are_all_there_in_the_recorded_order() -> None:
 
 
 def test_another_seed_divides_otherwise() -> None:
-    first = BLOCK.open(NOWHERE)
-    second = BLOCK.model_copy(update={"seed": 1}).open(NOWHERE)
+    first = DIGITS.open(NOWHERE)
+    second = DIGITS.model_copy(update={"seed": 1}).open(NOWHERE)
     assert first.provenance["sha256"] == second.provenance["sha256"]
     assert first.provenance["permutation"] != second.provenance["permutation"]
     assert (joined(first)[0] != joined(second)[0]).any()
@@ -67,8 +63,7 @@ def test_neither_split_may_be_empty(share: float) -> None:
 
 
 def test_mnist_has_a_border_and_every_class() -> None:
-    opened = MNIST.open(NOWHERE)
-    values, labels = joined(opened)
+    values, labels = joined(MNIST.open(NOWHERE))
     np.testing.assert_array_equal(np.bincount(labels), [500] * 10)
     assert values.max() == 255
     inside = values[:, :, 2:30, 2:30]
@@ -77,10 +72,8 @@ def test_mnist_has_a_border_and_every_class() -> None:
 
 
 def test_mixture_points_are_those_of_the_mixture() -> None:
-    opened = MIXTURE.open(NOWHERE)
-    points = opened.splits["train"].read(range(50))
+    points = MIXTURE.open(NOWHERE).splits["train"].read(range(50))
     assert np.abs(points - 3 * np.rint(points / 3)).max() < 0.5  # five standard deviations
-    assert opened.splits["train"].labels is None
 
 
 def test_an_image_is_a_function_of_its_index() -> None:
@@ -110,7 +103,7 @@ def test_the_class_decides_shape_and_hue() -> None:
         assert middle[channel] > rest + (20 if channel != 2 else 5)  # class 2 is a thin ring
 
 
-@pytest.mark.parametrize("outline", shapes())
+@pytest.mark.parametrize("outline", SHAPES)
 def test_shapes_have_an_inside_and_fit(outline: object) -> None:
     axis = np.linspace(-1.5, 1.5, 61)
     distance = outline(*np.meshgrid(axis, axis))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -29,25 +30,11 @@ def values(count: int, shape: tuple[int, ...], dtype: DType, seed: int = 0) -> d
 
 
 def plan(
-    items: range,
-    shape: tuple[int, ...] = (2, 3),
-    dtype: DType = "float32",
-    *,
-    labelled: bool = True,
-    spread: bool = False,
-    chunk: int = 4,
-    shard: int = 8,
+    items: range, shape: tuple[int, ...] = (2, 3), dtype: DType = "float32", **changes: Any
 ) -> StoreLayout:
-    return StoreLayout(
-        items=items,
-        shape=shape,
-        dtype=dtype,
-        levels=17 if dtype == "uint8" else None,
-        labelled=labelled,
-        spread=spread,
-        chunk=chunk,
-        shard=shard,
-    )
+    levels = 17 if dtype == "uint8" else None
+    others = {"labelled": True, "chunk": 4, "shard": 8} | changes
+    return StoreLayout(items=items, shape=shape, dtype=dtype, levels=levels, **others)
 
 
 def reader(of: StoreLayout, data: dict[str, ndarray]) -> ReadShard:

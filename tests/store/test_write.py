@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocm_core.errors import OcmError
+from ocm_core.io.checksums import data_files
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout
+from ocm_core.store.layout import StoreLayout, ranges
 from ocm_core.store.reader import open_split
 
 from .data import ATTRS, digests, plan, reader, values, write_jobs
@@ -98,7 +101,6 @@ def test_a_kept_posterior_is_drawn_from_with_the_noise_that_is_given(tmp_path: P
     whole = plan(range(10), spread=True)
     data = values(10, whole.shape, "float32")
     stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
-    np.testing.assert_array_equal(stored.all(), data["x"])
     drawn = stored.to_x0(stored.raw(range(10)), [np.random.default_rng(i) for i in range(10)])
     each = (np.random.default_rng(i) for i in range(10))
     noise = np.stack([n.standard_normal(whole.shape, dtype=np.float32) for n in each])
@@ -138,38 +140,24 @@ def written(tmp_path: Path) -> tuple[Path, StoreLayout]:
     return folder / "train.zarr", whole
 
 
-def test_a_flipped_bit_changes_the_digest_of_its_shard_and_of_nothing_else(
+def test_a_missing_or_shortened_shard_is_found_when_read_and_mended_when_resumed(
     written: tuple[Path, StoreLayout],
 ) -> None:
     path, whole = written
     before = digests(path)
-    shard = writer.shard_file(path, whole, "x", range(8, 16))
-    content = bytearray(shard.read_bytes())
-    content[37] ^= 1 << 4
-    shard.write_bytes(content)
-    after = digests(path)
-    assert {name for name in before if before[name] != after[name]} == {"x/c/1/0/0"}
-
-
-def test_a_missing_shard_is_an_error_and_not_fill_values(written: tuple[Path, StoreLayout]) -> None:
-    path, whole = written
     writer.shard_file(path, whole, "label", range(16, 20)).unlink()
     with pytest.raises(OcmError, match=r"label/c/2: no such shard \(there are 2 of 3\)"):
         open_split([path.parent], "train")
     with pytest.raises(OcmError, match="label/c/2: missing or not of its planned size"):
         writer.verify(path, whole)
-
-
-def test_a_shortened_shard_is_found_when_read_and_mended_when_resumed(
-    written: tuple[Path, StoreLayout],
-) -> None:
-    path, whole = written
-    before = digests(path)
+    read = reader(whole, values(20, whole.shape, "float32"))
+    writer.write(path, whole, read, ATTRS)
+    assert digests(path) == before
     shard = writer.shard_file(path, whole, "x", range(16, 20))
     shard.write_bytes(shard.read_bytes()[-40:])
     with pytest.raises(OcmError, match="x/c/2/0/0: 40 bytes instead of 132"):
-        open_split([path.parent], "train").all()
-    writer.write(path, whole, reader(whole, values(20, whole.shape, "float32")), ATTRS)
+        open_split([path.parent], "train")
+    writer.write(path, whole, read, ATTRS)
     assert digests(path) == before
 
 
@@ -199,41 +187,29 @@ def test_a_store_of_something_else_is_not_resumed(
         writer.write(written[0], other, reader(other, values(20, (2, 3), other.dtype)), attrs)
 
 
+def after_five(x: np.ndarray) -> np.ndarray:
+    return np.where(np.arange(8)[:, None, None] == 5, np.nan, x)
+
+
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("dtype", "change", "message"),
     [
-        ("x", lambda x: x[:, :1], "x of items range.0, 8. has shape"),
-        ("x", lambda x: np.where(np.arange(8)[:, None, None] == 5, np.nan, x), "item 5 is not"),
-        ("label", lambda label: label[:3], "label of items"),
-        ("label", lambda label: label + 0.5, "label is float64, planned was int64"),
+        ("float32", lambda d: d | {"x": d["x"][:, :1]}, "x of items range.0, 8. has shape"),
+        ("float32", lambda d: d | {"x": after_five(d["x"])}, "item 5 is not finite"),
+        ("float32", lambda d: d | {"label": d["label"][:3]}, "label of items"),
+        ("float32", lambda d: d | {"label": d["label"] + 0.5}, "float64, planned was int64"),
+        ("float32", lambda d: d | {"other": d["x"]}, "planned are x, label, index, given were"),
+        ("uint8", lambda d: d | {"x": np.full((8, 2, 3), 17, np.uint8)}, "not below levels = 17"),
+        ("float16", lambda d: d | {"x": np.full((8, 2, 3), 1e6)}, "not finite as float16"),
     ],
 )
-def test_bad_values_are_named(tmp_path: Path, name: str, change: object, message: str) -> None:
-    whole = plan(range(8))
-    data = values(8, whole.shape, "float32")
-    data[name] = change(data[name])  # type: ignore[operator]
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_bad_values_are_named(tmp_path: Path, dtype: str, change: object, message: str) -> None:
+    whole = plan(range(8), dtype=dtype)  # type: ignore[arg-type]
+    given = reader(whole, values(8, whole.shape, whole.dtype))
     with pytest.raises(OcmError, match=message):
-        writer.write(tmp_path / "train.zarr", whole, reader(whole, data), ATTRS)
+        writer.write(tmp_path / "a.zarr", whole, lambda rows: change(given(rows)), ATTRS)  # type: ignore[operator]
     assert not list(tmp_path.rglob("c/*"))
-
-
-def test_values_above_the_grey_levels_and_beyond_half_precision_are_refused(
-    tmp_path: Path,
-) -> None:
-    pixels = plan(range(8), dtype="uint8", labelled=False)
-    bright = {"x": np.full((8, 2, 3), 17, np.uint8)}
-    with pytest.raises(OcmError, match="not below levels = 17"):
-        writer.write(tmp_path / "a.zarr", pixels, reader(pixels, bright), ATTRS)
-    half = plan(range(8), dtype="float16", labelled=False)
-    with pytest.raises(OcmError, match="not finite as float16"), np.errstate(over="ignore"):
-        writer.write(tmp_path / "b.zarr", half, lambda rows: {"x": np.full((8, 2, 3), 1e6)}, ATTRS)
-
-
-def test_variables_that_were_not_planned_are_refused(tmp_path: Path) -> None:
-    whole = plan(range(8), labelled=False)
-    data = values(8, whole.shape, "float32")
-    with pytest.raises(OcmError, match="planned are x, index, given were"):
-        writer.write(tmp_path / "train.zarr", whole, lambda rows: data, ATTRS)
 
 
 def test_a_quota_that_the_disk_does_not_show_ends_in_a_message(
@@ -274,3 +250,59 @@ def test_rows_that_do_not_exist_are_refused(written: tuple[Path, StoreLayout]) -
     for rows in (range(15, 21), range(-1, 3), range(0), np.array([3, 20]), np.array([-1])):
         with pytest.raises(OcmError, match="expected some of 0 to 19"):
             stored.read(rows)
+
+
+@given(count=st.integers(0, 300), jobs=st.integers(1, 12), shard=st.integers(1, 40))
+def test_jobs_get_contiguous_ranges_that_begin_at_shards(count: int, jobs: int, shard: int) -> None:
+    cut = ranges(count, jobs, shard)
+    assert len(cut) == jobs
+    assert [item for items in cut for item in items] == list(range(count))
+    assert all(items.start % shard == 0 for items in cut)
+    loads = [-(-len(items) // shard) for items in cut]
+    assert max(loads) - min(loads) <= 1
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9, 12, 13, 29])
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
+def test_bytes_are_known_exactly_beforehand(count: int, dtype: str, tmp_path: Path) -> None:
+    whole = plan(range(count), dtype=dtype, spread=dtype != "uint8")  # type: ignore[arg-type]
+    data = values(count, whole.shape, whole.dtype)
+    (folder,) = write_jobs(tmp_path, whole, data, 1)
+    files = [file for file in data_files(folder) if file.name != "zarr.json"]
+    assert sum(file.stat().st_size for file in files) == whole.bytes_of(whole.shards)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chunk": 3, "shard": 8}, "shard of whole chunks"),
+        ({"items": range(4, 9)}, "begin at a multiple of shard = 8"),
+        ({"dtype": "float32", "levels": 17}, "grey levels for uint8"),
+        ({"dtype": "uint8", "levels": None}, "grey levels for uint8"),
+        ({"dtype": "uint8", "levels": 17, "spread": True}, "no spread of pixels"),
+    ],
+)
+def test_impossible_plans_are_refused(changes: dict[str, object], message: str) -> None:
+    possible = plan(range(9))
+    with pytest.raises(OcmError, match=message):
+        type(possible)(**{**vars(possible), **changes})
+
+
+def test_a_disk_that_is_too_small_is_named_and_the_writer_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "train.zarr", plan(range(20))
+    needed, read = whole.bytes_of(whole.shards), reader(whole, values(20, whole.shape, "float32"))
+    free = iter([needed - 1, needed, 0])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(free)))
+    with pytest.raises(
+        OcmError, match=rf"zarr: {needed:,} bytes .0.0 GB. are still to .* has "
+    ) as e:
+        writer.write(path, whole, read, ATTRS)
+    assert f"the disk of {tmp_path.resolve()}" in str(e.value) and not list(path.rglob("c/*"))
+    with pytest.raises(OcmError, match="finished work is kept"):  # full after the first shard
+        writer.write(path, whole, read, ATTRS)
+    monkeypatch.undo()
+    done: list[range] = []
+    writer.write(path, whole, lambda rows: done.append(rows) or read(rows), ATTRS)  # type: ignore[func-returns-value]
+    assert done == [range(8, 16), range(16, 20)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import UInt8
@@ -18,25 +18,15 @@ from ocm_core.io.reading import reading
 
 if TYPE_CHECKING:
     from ocm_core.datasets.base import Captions, ItemLabels
-
-
-class EncodedImages(Protocol):
-    """The images of a split as they lie in their folder or archive."""
-
-    def __len__(self) -> int: ...
-
-    def where(self, row: int) -> str:
-        """Name the file, for messages."""
-
-    def content(self, row: int) -> bytes:
-        """Read one file."""
+    from ocm_core.io.archives import IndexedMembers
+    from ocm_core.io.image_files import SelectedFiles
 
 
 @dataclass(frozen=True)
 class ImageSplit:
     """A split of encoded images."""
 
-    images: EncodedImages
+    images: IndexedMembers | SelectedFiles
     prepare: Callable[[Image.Image], Image.Image]
     side: int  # of what `prepare` returns
     labels: ItemLabels = None

@@ -19,7 +19,6 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from ocm_core.datasets.base import ArchivedData, Split, Splits, permutation, recorded
-from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member, tar_index
 from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
@@ -106,16 +105,13 @@ def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:
     from scipy.io import loadmat
 
     content = dict(each_member(path, [META, TRUTH]))
-    with reading(path, f"synsets in {META} and their numbers in {TRUTH}", REMEDY):
+    expected = f"synsets in {META} and the number of each of {images} images in {TRUTH}"
+    with reading(path, expected, REMEDY):
         synsets = loadmat(BytesIO(content[META]), squeeze_me=True)["synsets"]
         leaves = synsets[synsets["num_children"] == 0]
         names = dict(zip(leaves["ILSVRC2012_ID"].tolist(), leaves["WNID"].tolist(), strict=True))
         places = {name: place for place, name in enumerate(sorted(names.values()))}
         numbers = [int(line) for line in content[TRUTH].split()]
-        labels = np.array([places[names[number]] for number in numbers], dtype=np.int64)
-    if len(labels) != images:
-        raise OcmError(
-            f"{path}: {TRUTH}: expected a line for each of {images} images, found {len(labels)};"
-            f" {REMEDY}"
-        )
-    return labels
+        if len(numbers) != images:
+            raise ValueError(f"{len(numbers)} numbers")
+        return np.array([places[names[number]] for number in numbers], dtype=np.int64)

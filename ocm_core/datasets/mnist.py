@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
-from struct import pack
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,6 +23,7 @@ from ocm_core.datasets.base import (
 )
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member
+from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
 
 SIDE, BORDER = 28, 2
@@ -109,20 +108,13 @@ PARAMS = Annotated[MlxtendMnistData | OriginalMnistData, Field(discriminator="re
 def _idx(
     path: Path, name: str, contents: Mapping[str, bytes], *item: int
 ) -> UInt8[ndarray, "image ..."]:
-    """Read items of bytes behind a header: 0, 0, type, rank, and each size in four bytes."""
-    content, rank = contents[name], 1 + len(item)
-    count = (len(content) - 4 - 4 * rank) // prod(item)
-    header = pack(f">4B{rank}I", 0, 0, UNSIGNED_BYTES, rank, max(count, 0), *item)
-    if (
-        count < 1
-        or not content.startswith(header)
-        or len(content) != len(header) + count * prod(item)
-    ):
-        raise OcmError(
-            f"{path}: {name}: expected an IDX file of bytes in items of shape {item}, found"
-            f" {len(content)} bytes that begin with {content[:4]!r}; {REMEDY}"
-        )
-    return np.frombuffer(content, np.uint8, offset=len(header)).reshape(count, *item)
+    """Read bytes behind a header of big-endian words: type and rank, then each size."""
+    with reading(f"{path}: {name}", f"an IDX file of bytes in items of shape {item}", REMEDY):
+        content, rank = contents[name], 1 + len(item)
+        kind, *shape = np.frombuffer(content, ">u4", 1 + rank).tolist()
+        if kind != (UNSIGNED_BYTES << 8) + rank or shape[0] < 1 or shape[1:] != list(item):
+            raise ValueError(f"{len(content)} bytes that begin with {content[:4]!r}")
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
 def _bordered(images: UInt8[ndarray, "image 28 28"]) -> UInt8[ndarray, "image 1 32 32"]:

@@ -83,17 +83,15 @@ class ShardedArray:
     def _check_files(self) -> None:
         """Check that every shard exists in full; Zarr would read a missing one as fill values."""
         shards = -(-self.count // self.shard)
-        present = sum(1 for _ in data_files(self.path / "c"))
-        missing = [s for s in range(min(shards, present + 1)) if not self._file(s).is_file()]
-        if missing:
-            file = self._file(missing[0])
-            raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")
         index_bytes = INDEX_ENTRY * (self.shard // self.chunk) + CHECKSUM
         for shard in range(shards):
-            items = min(self.shard, self.count - shard * self.shard)
+            file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
             expected = -(-items // self.chunk) * self.chunk * self.item_bytes + index_bytes
-            if (size := self._file(shard).stat().st_size) != expected:
-                raise OcmError(f"{self._file(shard)}: {size} bytes instead of {expected}; {AGAIN}")
+            if not file.is_file():
+                present = sum(1 for _ in data_files(self.path / "c"))
+                raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")
+            if (size := file.stat().st_size) != expected:
+                raise OcmError(f"{file}: {size} bytes instead of {expected}; {AGAIN}")
 
 
 class StoreAttributes(BaseModel):
@@ -114,11 +112,6 @@ class Part:
     stop: int
     arrays: dict[str, ShardedArray]
     attrs: dict[str, Any]
-
-    @property
-    def chunks(self) -> list[range]:
-        size, stop = self.arrays["x"].chunk, self.stop
-        return [range(first, min(first + size, stop)) for first in range(self.first, stop, size)]
 
     @property
     def settings(self) -> object:
@@ -162,7 +155,12 @@ class StoredSplit:
     @cached_property
     def chunks(self) -> list[range]:
         """The units of reading, in the order of the items."""
-        return [chunk for part in self.parts for chunk in part.chunks]
+        return [
+            range(first, min(first + size, part.stop))
+            for part in self.parts
+            for size in [part.arrays["x"].chunk]
+            for first in range(part.first, part.stop, size)
+        ]
 
     @cached_property
     def _firsts(self) -> Int64[ndarray, " chunk"]:
@@ -215,13 +213,11 @@ class StoredSplit:
 
     def _slice(self, name: str, rows: range) -> ndarray:
         self._check_rows(rows.start, rows[-1] if rows else -1)
-        pieces = [
-            part.arrays[name].read(
-                max(rows.start, part.first) - part.first, min(rows.stop, part.stop) - part.first
-            )
-            for part in self.parts
-            if rows.start < part.stop and part.first < rows.stop
-        ]
+        pieces = []
+        for part in self.parts:
+            first, stop = max(rows.start, part.first), min(rows.stop, part.stop)
+            if first < stop:
+                pieces.append(part.arrays[name].read(first - part.first, stop - part.first))
         return np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
 
     def _check_rows(self, first: int, last: int) -> None:

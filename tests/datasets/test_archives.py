@@ -1,4 +1,7 @@
-"""No archive is opened before it is the right one, and a wrong one says what to do."""
+"""No archive is opened before it is the right one, and a wrong one says what to do.
+
+Our walk over an LMDB file finds what LMDB itself finds, and survives what LMDB does not.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+import lmdb
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import binary, dictionaries, integers, lists
 
 from ocm_core.errors import OcmError
 from ocm_core.io import fetch
 from ocm_core.io.archives import Archive, Located, locate, unpacked
 from ocm_core.io.checksums import FileRecord
+from ocm_core.io.lmdb_file import lmdb_ranges
 
 from ..checkpoints.server import Served, serve
 from .conftest import ARCHIVED
@@ -164,3 +172,54 @@ def test_what_is_declared_is_usable(kind: str) -> None:
         assert archive.url is None or urlsplit(archive.url).scheme in ("http", "https")
         assert archive.sha256 or archive.md5
         assert all(len(d) == n for d, n in ((archive.sha256, 64), (archive.md5, 32)) if d)
+
+
+Content = dict[bytes, bytes]
+
+
+def write_lmdb(folder: Path, content: Content, removed: list[bytes]) -> Path:
+    """In two transactions, so that both meta pages are in use and pages have been freed."""
+    with lmdb.open(str(folder), map_size=1 << 26) as database:
+        with database.begin(write=True) as writing:
+            for key, value in content.items():
+                writing.put(key, value)
+        with database.begin(write=True) as writing:
+            for key in removed:
+                writing.delete(key)
+    return folder / "data.mdb"
+
+
+def found(file: Path) -> Content:
+    whole = file.read_bytes()
+    entries = lmdb_ranges(file, file, "do this")
+    return {key: whole[offset : offset + size] for key, offset, size in entries}
+
+
+@settings(max_examples=60)
+@given(
+    dictionaries(binary(min_size=1, max_size=40), integers(0, 20_000), max_size=60),
+    lists(integers(0, 59), max_size=20),
+)
+def test_the_same_entries_as_lmdb(sizes: dict[bytes, int], gone: list[int]) -> None:
+    content = {key: key[:1] * size for key, size in sizes.items()}
+    removed = [key for number, key in enumerate(content) if number in gone]
+    with TemporaryDirectory() as folder:
+        read = found(write_lmdb(Path(folder), content, removed))
+    kept = {key: value for key, value in content.items() if key not in removed}
+    assert read == kept and list(read) == sorted(kept)
+
+
+def test_a_tree_of_several_levels(tmp_path: Path) -> None:
+    content = {f"{i * 7919 % 50_000:040x}".encode(): bytes([i % 251]) * 30 for i in range(50_000)}
+    read = found(write_lmdb(tmp_path, content, []))
+    assert read == content and list(read) == sorted(content)
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    """Mapped into memory, most of them end the process."""
+    file = write_lmdb(tmp_path, {b"%d" % i: bytes(3000) for i in range(40)}, [])
+    whole = file.read_bytes()
+    for size in range(0, len(whole) - 4096, 1111):
+        file.write_bytes(whole[:size])
+        with pytest.raises(OcmError, match=r"data\.mdb: expected a whole LMDB database"):
+            lmdb_ranges(file, file, "do this")

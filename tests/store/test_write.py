@@ -161,15 +161,6 @@ def test_a_missing_or_shortened_shard_is_found_when_read_and_mended_when_resumed
     assert digests(path) == before
 
 
-def test_a_finished_store_is_left_alone(written: tuple[Path, StoreLayout]) -> None:
-    path, whole = written
-
-    def never(rows: range) -> dict[str, np.ndarray]:
-        raise AssertionError(rows)
-
-    writer.write(path, whole, never, ATTRS)
-
-
 @pytest.mark.parametrize(
     ("other", "attrs"),
     [

@@ -237,8 +237,8 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
             DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
         )
         if everything or one.differ:
-            blocks = (one.summary, *(table for table in both if table.rows))
-            sections.append(Section(one.name, one.name, blocks))
+            shown = (table for table in both if table.rows)
+            sections.append(_section(one.name, one.name, "", one.summary, *shown))
     return Page(
         title=f"{found.before} → {found.after}",
         subtitle="Which results and parameters differ, experiment by experiment.",

@@ -37,12 +37,12 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     checked = tuple(claims.check(study))
     compared = paper.compare(study, paper.published(study))
     relative = [m.label for m in study.methods.values() if m.is_relative]
-    told = (Claims(checked, relative),) if checked else ()
+    told = Claims(checked, relative) if checked else None
     given, own = study.param("sample.samplers", {}), dict.fromkeys(study.recipe_names.values())
     samplers = {label: given[label] for label in own if label not in study.methods}
     explained = "A line and an equation for each method, and a line for each sampler."
     sections = [
-        Section("claims", "Which of the paper's claims hold?", told, claims.summary(checked)),
+        _section("claims", "Which of the paper's claims hold?", claims.summary(checked), told),
         *_sample_sections(study, folder, compared),
         _likelihood(study, folder, compared),
         *_other_measures(study),
@@ -50,7 +50,7 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
         paper.section(study, compared),
         _methods(study, folder),
         _training(study, folder),
-        Section("glossary", "Glossary", (Glossary(study.methods, samplers),), explained),
+        _section("glossary", "Glossary", explained, Glossary(study.methods, samplers)),
         _provenance(study, folder),
     ]
     table = tables.headline(study)
@@ -67,6 +67,11 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     )
 
 
+def _section(id: str, title: str, finding: str, *blocks: PageBlock | None) -> Section:
+    """Leave out the blocks that there are not."""
+    return Section(id, title, tuple(block for block in blocks if block), finding)
+
+
 def _sample_sections(
     study: Study, folder: ReportFolder, compared: Sequence[paper.Compared]
 ) -> Iterator[Section]:
@@ -75,19 +80,19 @@ def _sample_sections(
     for space in dict.fromkeys(measure.space for measure in known):
         first, *others = here = [measure for measure in known if measure.space == space]
         ending = f"-{space}" if space else ""
-        blocks: list[PageBlock | None] = [
-            None if study.is_plane else figures.differences(study, first),
-            figures.curves(study, [first], f"{first.key.replace('.', '-')}-by-nfe"),
-            figures.curves(study, others, f"other-measures{ending}"),
-        ]
-        blocks += [tables.measure_table(study, m, paper.printed(compared, m.key)) for m in here]
-        if folder.points and not space:
-            blocks.append(samples.plane_panels(study, *folder.points))
         name = study.space_name(first)
         title = f"And in the features of {name}?" if space else "How good are the samples?"
         intro = f"{first.about} Features of {name}: its numbers compare with one another only."
-        shown = tuple(block for block in (intro if name else first.about, *blocks) if block)
-        yield Section(f"quality{ending}", title, shown, _leaders(study, first))
+        plane = samples.plane_panels(study, *folder.points) if folder.points and not space else None
+        yield _section(
+            *(f"quality{ending}", title, _leaders(study, first)),
+            intro if name else first.about,
+            None if study.is_plane else figures.differences(study, first),
+            figures.curves(study, [first], f"{first.key.replace('.', '-')}-by-nfe"),
+            figures.curves(study, others, f"other-measures{ending}"),
+            *(tables.measure_table(study, m, paper.printed(compared, m.key)) for m in here),
+            plane,
+        )
 
 
 def _leaders(study: Study, measure: Measure) -> str:
@@ -122,17 +127,16 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
             f"the same data with the same noise. {_in_pairs(study)}"
         )
         parts = [study.registry[key] for key in _PARTS if key in study.grids]
-        blocks += [
+        blocks = [
             figures.curves(study, [measure], "nll", caption),
             tables.measure_table(study, measure, paper.printed(compared, BOUND)),
-            figures.curves(study, parts, "nll-parts") if len(parts) == len(_PARTS) else None,
+            figures.curves(study, parts if len(parts) == len(_PARTS) else [], "nll-parts"),
         ]
         finding = _leaders(study, measure)
     if folder.timesteps:
         items = f"{study.param('train.timesteps.images', 'some')} training data"
         blocks.append(figures.chosen_timesteps(study, folder.timesteps, items))
-    shown = tuple(block for block in blocks if block)
-    return Section("likelihood", "How likely are the data?", shown, finding)
+    return _section("likelihood", "How likely are the data?", finding, *blocks)
 
 
 def _in_pairs(study: Study) -> str:
@@ -156,36 +160,32 @@ def _other_measures(study: Study) -> Iterator[Section]:
         if measure.ranks_samples or measure.key == BOUND or not measure.shown:
             continue
         id = measure.key.replace(".", "-").replace("_", "-")
-        figure = figures.curves(study, [measure], id)
-        table: PageBlock = tables.measure_table(study, measure)
         name = f"{measure.name[0].upper()}{measure.name[1:]}"
-        blocks = (figure, table) if figure else (table,)
-        yield Section(f"measure-{id}", name, blocks, measure.about)
+        figure, table = figures.curves(study, [measure], id), tables.measure_table(study, measure)
+        yield _section(f"measure-{id}", name, measure.about, figure, table)
 
 
 def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     """Show what guidance trades, and what the heads predict."""
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
-    if guided:
-        yield Section("guidance-section", "What does guidance trade?", (guided,))
+    yield _section("guidance-section", "What does guidance trade?", "", guided)
     deviations = samples.posterior_std(folder)
-    if deviations:
-        finding = samples.nearest_head(deviations)
-        yield Section("deviations", "What do the heads predict?", (deviations,), finding)
+    finding = samples.nearest_head(deviations) if deviations else ""
+    yield _section("deviations", "What do the heads predict?", finding, deviations)
 
 
 def _methods(study: Study, folder: ReportFolder) -> Section:
     said = "Operations are those of a step with the method, relative to the network alone."
     finding = "Heads add parameters; probes and exact Jacobians add backward passes to every step."
-    blocks = (said,) * ("operations" in study.grids) + (tables.methods(study, folder.notes),)
-    return Section("methods", "What do methods cost?", blocks, finding)
+    shown = said if "operations" in study.grids else None
+    table = tables.methods(study, folder.notes)
+    return _section("methods", "What do methods cost?", finding, shown, table)
 
 
 def _training(study: Study, folder: ReportFolder) -> Section:
-    blocks: list[PageBlock] = []
-    if folder.curves:
-        blocks.append(figures.training_curves(study, folder.curves))
+    curves = folder.curves
+    blocks: list[PageBlock | None] = [figures.training_curves(study, curves) if curves else None]
     for row in study.results.select(measure="loss"):
         error = f" ± {row.error:.1g}" if row.error else ""
         blocks.append(f"{study.registry['loss'].about} It is {row.value:.4f}{error}.")
@@ -204,8 +204,8 @@ def _training(study: Study, folder: ReportFolder) -> Section:
             "were set to its end. The share of such entries, in percent:",
             shares,
         ]
-    finding = figures.levelled(folder.curves) if folder.curves else ""
-    return Section("training", "Training", tuple(blocks), finding)
+    finding = figures.levelled(curves) if curves else ""
+    return _section("training", "Training", finding, *blocks)
 
 
 def _provenance(study: Study, folder: ReportFolder) -> Section:
@@ -216,7 +216,7 @@ def _provenance(study: Study, folder: ReportFolder) -> Section:
             settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
     remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
     facts = Provenance(folder.provenance, study.param("sample", {}), remake, settings)
-    return Section("provenance", "Provenance", (facts,), f"Made again by {remake}")
+    return _section("provenance", "Provenance", f"Made again by {remake}", facts)
 
 
 def _flat(value: Any) -> Iterator[str]:
@@ -237,8 +237,8 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
             DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
         )
         if everything or one.differ:
-            blocks = (one.summary, *(table for table in both if table.rows))
-            sections.append(Section(one.name, one.name, blocks))
+            shown = (table for table in both if table.rows)
+            sections.append(_section(one.name, one.name, "", one.summary, *shown))
     return Page(
         title=f"{found.before} → {found.after}",
         subtitle="Which results and parameters differ, experiment by experiment.",

@@ -153,8 +153,10 @@ def _files(root: Path, revision: str | None) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for path in paths:
         if path.name in _FILES and len(path.parts) == 3:
-            show = ("show", f"{commit}:{path.as_posix()}") if revision else ()
-            content = _git(root, *show) if show else (root / path).read_bytes()
+            if revision is None:
+                content = (root / path).read_bytes()
+            else:
+                content = _git(root, "show", f"{commit}:{path.as_posix()}")
             with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
                 found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
     return {name: files for name, files in found.items() if {*files} == {*_FILES}}

@@ -117,15 +117,10 @@ class Study:
         given: dict[str, Mapping[str, Any]] = {**self.param("methods", {})}
         given |= {m: {"kind": m} for m in self.results.distinct("method") if m not in given}
         own = ("kind", "needs", "head", "init")
-        found = {
-            label: Method(
-                label,
-                str(method["kind"]),
-                {k: v for k, v in method.items() if k not in own},
-                self._family(method),
-            )
-            for label, method in given.items()
-        }
+        found = {}
+        for label, method in given.items():
+            options = {k: v for k, v in method.items() if k not in own}
+            found[label] = Method(label, str(method["kind"]), options, self._family(method))
         families = dict.fromkeys([_PUBLISHED, *(m.family for m in found.values() if m.family)])
         heads = [label for f in families for label, m in found.items() if m.family == f]
         first = next((i for i, label in enumerate(found) if label in heads), len(found))

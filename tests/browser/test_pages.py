@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -21,9 +23,9 @@ from ocm_core.report.index import index
 from ocm_core.report.page import page as document_of
 from ocm_core.report.render import render
 from ocm_core.report.style import PALETTES, LineStyle
-from tests.browser.viewer import DESKTOP, PHONE, figures, opened, seen, unfold
 from tests.report.made_up import ROOT, tables
 
+PHONE, DESKTOP = 390, 1400
 SCREEN, HIGHEST, LIMIT = 900, 6000, 12_000_000
 FIRST = "digits"
 OTHERS = ("toy_mog9", "mnist_latent", "cifar10_small")
@@ -32,6 +34,73 @@ SHOWN = [
     *(pytest.param((name, DESKTOP), marks=pytest.mark.slow) for name in OTHERS),
     *(pytest.param((name, PHONE), marks=pytest.mark.slow) for name in (FIRST, *OTHERS)),
 ]
+
+
+INSIDE = ("data:", "blob:")
+
+# The panes of a figure that can be seen; what is drawn of each; what is wrong with the drawing.
+SCRIPT = """
+const SHAPES = ".scatterlayer .trace path, .heatmaplayer image, .contourlayer path";
+window.visible = (figure) => [...figure.querySelectorAll(".pane")].filter((p) => p.offsetWidth > 0);
+const filled = (values) => Array.isArray(values)
+  ? values.some((value) => value !== null)
+  : values?.bdata?.length > 0; // Plotly's binary form
+window.title = (pane) => pane.querySelector("h3").textContent;
+window.seen = (figure) => visible(figure).map((pane) => pane.dataset.at + title(pane));
+window.undrawn = (figure) => visible(figure).flatMap((pane) => {
+  const name = `${figure.id}: ${title(pane)}`;
+  const plot = pane.querySelector(".plot");
+  const images = [...pane.querySelectorAll("img")];
+  const paths = [...pane.querySelectorAll(".panel path")];
+  if (plot) {
+    const shapes = plot.querySelectorAll(SHAPES);
+    const known = (plot.data ?? []).every((trace) => filled(trace.z) || filled(trace.y));
+    return plot.data?.length && known && shapes.length >= plot.data.length ? [] : [name];
+  }
+  const bad = images.some((i) => !(i.complete && i.naturalWidth > 0 && i.offsetWidth > 0))
+    || paths.some((p) => !p.getAttribute("d"));
+  return images.length + paths.length > 0 && !bad ? [] : [name];
+});
+"""
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, width: int = DESKTOP, **settings: Any) -> Iterator[Page]:
+    """The page; whatever is done with it, it must neither complain nor ask for another file."""
+    small = width < 600
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, is_mobile=small, has_touch=small, **settings
+    )
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.add_init_script(SCRIPT)
+    page.goto(file.as_uri())
+    yield page
+    context.close()
+    assert complaints == []
+    assert [u for u in requests if u != file.as_uri() and not u.startswith(INSIDE)] == []
+
+
+def unfold(page: Page) -> None:
+    """Open every section, and wait until its charts are drawn."""
+    page.evaluate("document.querySelectorAll('.fold').forEach((fold) => { fold.open = true; })")
+    page.wait_for_function(
+        """[...document.querySelectorAll(".plot")]
+          .filter((plot) => plot.offsetWidth > 0).every((plot) => plot.data)"""
+    )
+
+
+def seen(page: Page, figure: str) -> list[str]:
+    """What a figure shows at present."""
+    return page.evaluate("(id) => seen(document.getElementById(id))", figure)
+
+
+def figures(page: Page) -> list[str]:
+    return page.evaluate("[...document.querySelectorAll('figure')].map((f) => f.id)")
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,17 @@
-"""Results by setting: samplers merged, families of heads, and who is best at which nfe."""
+"""Results by setting, families of heads, who is best at which nfe, and what the paper claims."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
+from typing import Any
 
 import pytest
 
+from ocm_core.results.claims import CLAIMS, Verdict, check, summary
 from ocm_core.results.study import Setting, nearest
-from tests.results.synthetic import PARAMS, PLANE, image_rows, near, seeds, study
+from ocm_core.results.table import Row
+from tests.results.synthetic import PARAMS, PLANE, Place, bounds, image_rows, near, seeds, study
 
 
 def test_samplers_of_one_recipe_are_one() -> None:
@@ -116,3 +120,152 @@ def test_missing_parameters_have_a_default() -> None:
     found = study(image_rows(), {"methods": PARAMS["methods"]})
     assert found.param("sample.count", 7) == 7
     assert found.frontier is not None
+
+
+HOLDS, NOISE, UNDECIDED, FAILS = Verdict
+
+
+def verdict(key: str, rows: list[Row], params: Mapping[str, Any] = PARAMS) -> Verdict | None:
+    """The verdict on one claim; None where it is left out."""
+    found = {claim.key: claim for claim in check(study(rows, params))}
+    return found[key].verdict if key in found else None
+
+
+NLL: dict[str, list[tuple[dict[tuple[str, int], float], Verdict | None]]] = {
+    "a": [
+        ({("ocm", 25): 3.0, ("npr", 25): 3.1}, HOLDS),
+        ({("ocm", 25): 3.1, ("npr", 25): 3.0}, FAILS),
+        ({("ocm", 25): 3.01, ("npr", 25): 3.0}, HOLDS),  # within one standard error
+        ({("ocm", 25): 3.1, ("ocm_3", 25): 3.0, ("npr", 25): 3.2}, HOLDS),  # its own kind
+        ({("ocm", 25): 3.1, ("ocm_relative", 25): 3.0, ("npr", 25): 3.2}, HOLDS),  # another family
+        ({("npr", 25): 3.0}, UNDECIDED),
+        ({("ocm", 5): 3.0}, None),  # nothing from 25 on
+    ],
+    "b": [
+        ({("ocm", 5): 4.0, ("analytic", 5): 5.0, ("beta", 5): 5.0}, HOLDS),
+        ({("ocm", 5): 4.0, ("analytic", 5): 5.0, ("beta", 5): 3.0}, FAILS),
+        ({("ocm", 5): 4.0, ("analytic", 5): 4.01}, NOISE),
+        ({("ocm", 5): 4.0, ("analytic", 25): 5.0}, UNDECIDED),
+    ],
+    "c": [
+        ({("ocm", 5): 4.0, ("sn", 5): 6.0, ("beta_tilde", 5): 9.0}, HOLDS),
+        ({("ocm", 5): 4.0, ("sn", 5): 4.9, ("beta_tilde", 5): 9.0}, FAILS),
+    ],
+    "d": [
+        ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 2.0}, HOLDS),
+        ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 3.5}, FAILS),
+        ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 3.01}, NOISE),
+    ],
+}
+
+
+@pytest.mark.parametrize(("key", "values", "expected"), [(k, *c) for k in NLL for c in NLL[k]])
+def test_likelihood(
+    key: str, values: dict[tuple[str, int], float], expected: Verdict | None
+) -> None:
+    assert verdict(key, bounds(values)) == expected
+
+
+def test_only_the_first_rule_of_timesteps_counts() -> None:
+    rows = [
+        *bounds({("ocm", 25): 3.0, ("npr", 25): 3.1}),
+        *bounds({("ocm", 25): 3.1, ("npr", 25): 3.0}, rule="optimal"),
+    ]
+    assert verdict("a", rows) is HOLDS
+
+
+def at(nfe: int, sampler: str = "ddpm", **values: list[float]) -> dict[Place, list[float]]:
+    return {(sampler, method, nfe): found for method, found in values.items()}
+
+
+SAMPLES = {
+    "e": ("frechet", at(5, beta=near(9), ocm=near(5)), HOLDS),
+    "e, not the worst": ("frechet", at(5, beta=near(5), ocm=near(9)), FAILS),
+    "f": ("frechet", at(5, ocm=near(5), beta=near(9)), HOLDS),
+    "f, behind": ("frechet", at(5, ocm=near(9), beta=near(5)), FAILS),
+    "f, diverged": ("frechet", at(5, ocm=[5, nan, 5], beta=near(5)), FAILS),
+    "f, one seed": ("frechet", at(5, ocm=[5], beta=[6]), UNDECIDED),
+    "g": ("recall", at(5, ocm=near(0.9), beta_tilde=near(0.8)), HOLDS),
+    "g, noise in pairs": ("recall", at(5, ocm=[0.8, 0.9], beta_tilde=[0.9, 0.8]), NOISE),
+    "g, lower": ("recall", at(5, ocm=near(0.8), beta_tilde=near(0.9)), FAILS),
+    "h": ("recall", at(5, ocm=near(0.8), beta_tilde=near(0.9)), None),  # without guidance
+}
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_samples(case: str) -> None:
+    measure, values, expected = SAMPLES[case]
+    assert verdict(case[0], seeds(measure, values)) == expected
+
+
+def test_fid_takes_the_place_of_the_distance() -> None:
+    [claim] = [c for c in check(study(seeds("fid", SAMPLES["f"][1]))) if c.key == "f"]
+    assert "lowest FID with DDPM" in claim.text
+
+
+def test_with_guidance_recall_is_compared_at_the_smallest_nfe_of_each_sampler() -> None:
+    values = {
+        **at(5, ocm=near(0.9), beta_tilde=near(0.8)),
+        **at(10, ocm=near(0.8), beta_tilde=near(0.9)),
+        **at(5, "ddim", ocm=near(0.9), delta=near(0.8)),
+    }
+    rows = seeds("recall", values, guidance=1.5)
+    assert verdict("g", rows) is None
+    [claim] = [c for c in check(study(rows)) if c.key == "h"]
+    assert claim.verdict is HOLDS
+    assert [case.where for case in claim.cases] == [
+        "DDPM, guidance 1.5, against beta_tilde",
+        "DDIM, guidance 1.5, against delta",
+    ]
+
+
+def errors(score: str, **values: list[float]) -> list[Row]:
+    return [
+        Row("covariance_error", v, 0.01, score, method=method, timesteps=str(10 * i + 1))
+        for method, found in values.items()
+        for i, v in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ocm", "npr", "expected"),
+    [([1, 1], [2, 2], HOLDS), ([1, 2.01], [2, 2], NOISE), ([1, 3], [2, 2], FAILS)],
+)
+def test_covariance_error(ocm: list[float], npr: list[float], expected: Verdict) -> None:
+    for key, score in (("i", "exact"), ("j", "trained")):
+        assert verdict(key, errors(score, ocm=ocm, npr=npr), PLANE) == expected
+
+
+PLANES = {
+    "k": (at(5, ocm=near(1), exact_diag=near(1.001)), HOLDS),
+    "k, apart": (at(5, ocm=near(1), exact_diag=near(2)), FAILS),
+    "l": (at(5, ocm=near(1), beta=near(2), exact_diag=near(0.5)), HOLDS),
+    "l, behind": (at(5, ocm=near(3), beta=near(2)), FAILS),
+    "m": (at(10, exact_full=near(1), exact_diag=near(2)), HOLDS),
+    "n": (at(2, ocm=near(1), beta=near(2)), HOLDS),
+    "n, diverged": (at(2, ocm=near(1), beta=near(2), sn=[nan] * 3), FAILS),
+}
+
+
+@pytest.mark.parametrize("case", PLANES)
+def test_planes(case: str) -> None:
+    values, expected = PLANES[case]
+    assert verdict(case[0], seeds("mmd", values), PLANE) == expected
+
+
+def test_the_likelihood_of_points_is_no_claim_of_the_paper() -> None:
+    assert verdict("b", bounds({("ocm", 5): 1.0, ("beta", 5): 2.0}), PLANE) is None
+
+
+def test_a_claim_has_its_worst_verdict_and_says_its_numbers() -> None:
+    checked = check(study(image_rows()))
+    assert [claim.key for claim in checked] == ["a", "b", "c", "d", "e", "f", "g"]
+    [worst] = [claim for claim in checked if claim.key == "e"]
+    assert worst.verdict is FAILS
+    assert "nfe 5: beta 46, beta_tilde 52" in worst.cases[0].numbers
+    assert summary(checked).startswith("Of 7 claims of the paper, ")
+    assert summary([]) == ""
+
+
+def test_every_claim_has_its_own_letter() -> None:
+    assert len({claim.key for claim in CLAIMS}) == len(CLAIMS)

@@ -86,7 +86,7 @@ def component_of(
     """Trained heads copied into a component; `base` is the configuration of the network's model."""
     forms = {
         label: {
-            "kind": kind_of(network, head.net),
+            "kind": kind_of(network, head.net.state_dict()),
             "link": _NAMES[head.link],
             "table": None if head.baseline is None else len(head.baseline),
         }

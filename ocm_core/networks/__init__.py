@@ -1,4 +1,4 @@
-"""Network families, each one file with `FAMILY`, `Config` and `build`, and the heads that fit them.
+"""Network families, each one file with `Config` and `NETWORK`, and the heads that fit them.
 
 A family is imported only when it is asked for: which files a pipeline stage depends on is read off
 the import statements, and an edit in one family must not make the others' results stale.
@@ -7,6 +7,7 @@ the import statements, and an edit in one family must not make the others' resul
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from safetensors import safe_open
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
@@ -28,7 +30,9 @@ Network = TypeVar("Network", bound=nn.Module)
 
 def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:
     """Build a network of the family with random weights."""
-    network: ScoreNetwork = _module(family).build(config)
+    module = _module(family)
+    checked = read_config(module.Config, config, family) if hasattr(module, "Config") else config
+    network: ScoreNetwork = module.NETWORK(checked)
     return network
 
 
@@ -71,6 +75,30 @@ def empty_parameters() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
+def enable_gradient_checkpointing(network: nn.Module) -> None:
+    """Recompute the blocks of the network from now on, whenever a gradient passes through it.
+
+    A product with the Jacobian keeps what every layer has computed. Now only the inputs of blocks
+    are kept, and one block's activations at a time: the same bits, for one forward pass more.
+    """
+    checkpointed = list(blocks(network))
+    if not checkpointed:
+        raise OcmError(
+            f"{type(network).__name__} has no blocks (members of a ModuleList) to compute again;"
+            " its activations are kept: switch recomputing off"
+        )
+    for block in checkpointed:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def blocks(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the members of the innermost module lists: those that contain no list themselves."""
+    for module in network.modules():
+        for member in module if isinstance(module, nn.ModuleList) else ():
+            if not any(isinstance(part, nn.ModuleList) for part in member.modules()):
+                yield member
+
+
 def configuration(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, checked by the family, with its defaults, as plain values."""
     checked = asdict(read_config(_module(family).Config, config, family))
@@ -85,13 +113,13 @@ def small(family: str) -> Small:
 
 def families() -> list[str]:
     """Return the families; all files of this folder are imported to find out."""
-    modules = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
-    return [module.FAMILY for module in modules if hasattr(module, "FAMILY")]
+    names = [file.name for file in iter_modules(__path__)]
+    return [name for name in names if hasattr(import_module(f"{__name__}.{name}"), "NETWORK")]
 
 
 def _module(family: str) -> ModuleType:
     name = f"{__name__}.{family}"
     module = import_module(name) if find_spec(name) else None
-    if module is None or not hasattr(module, "FAMILY"):
+    if module is None or not hasattr(module, "NETWORK"):
         raise OcmError(f"network family: {unknown(family, families())}")
     return module

@@ -5,13 +5,10 @@ Its labels are rows of a table of embeddings (`Prompts` in diffusers.py), which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.shapes import Images, Labels, NetworkTimes
@@ -36,12 +33,7 @@ class DiffusersTextUNet(DiffusersUNet):
         self.conditional = True
         self.prompts: nn.Module | None = None
 
-    def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        self._check_shape(x)
-        (hidden,) = self.trunk(x, time, self.context(x, label), return_dict=False)
-        return TrunkFeatures(hidden.contiguous(), self.embedding(time, None))
-
-    def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
+    def embedding(self, time: NetworkTimes, context: Tensor | None) -> Tensor:
         """Return the embedding of the time alone; the text enters by attention."""
         return super().embedding(time, None)
 
@@ -52,21 +44,16 @@ class DiffusersTextUNet(DiffusersUNet):
                 "this UNet2DConditionModel takes text, and has been given no prompts; say which:"
                 " api.load(folder, prompts=[…]), or an experiment with captions"
             )
-        if label is None:
-            label = torch.full((len(x),), self.null_label, device=x.device)
-        embeddings: Tensor = self.prompts(label)
+        embeddings: Tensor = self.prompts(self.labels(x, label))
         return embeddings.to(self.trunk.dtype)
 
-    def _obstacles(self, model: UNet2DConditionModel) -> Iterator[str]:
-        yield from super()._obstacles(model)
-        config: Mapping[str, Any] = model.config
+    def obstacles(self, model: UNet2DConditionModel) -> Iterator[str]:
+        yield from super().obstacles(model)
         for key in OTHER_CONDITIONS:
-            if (value := config.get(key)) is not None:
+            if (value := model.config.get(key)) is not None:
                 yield f"{key}={value!r}: a condition beside the text; expected None"
-        if config["act_fn"] != "silu" or model.conv_norm_out is None:
+        if model.config["act_fn"] != "silu" or model.conv_norm_out is None:
             yield "act_fn and norm_num_groups: expected 'silu' and a norm before the last layer"
 
 
-def adapt(model: UNet2DConditionModel) -> DiffusersTextUNet:
-    """Wrap the model; its parameters are shared."""
-    return DiffusersTextUNet(model)
+ADAPTER = DiffusersTextUNet

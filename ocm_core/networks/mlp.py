@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.networks._layers import table_at, zeroed
 from ocm_core.schema.experiment import MlpNetworkParams
 from ocm_core.shapes import PerPoint, Points
 
@@ -40,12 +41,7 @@ class NoiseLevels(nn.Module):
 
     def at(self, time: Float[Tensor, " batch"]) -> tuple[PerPoint, PerPoint]:
         """Return ᾱ_t and b_t in float64, linear between timesteps."""
-        low, high = time.floor().long(), time.ceil().long()
-        fraction = (time - low).double()
-        alpha_bar, b = (
-            torch.lerp(table[low], table[high], fraction) for table in (self.alpha_bar, self.b)
-        )
-        return alpha_bar.unsqueeze(1), b.unsqueeze(1)
+        return table_at(self.alpha_bar, time).unsqueeze(1), table_at(self.b, time).unsqueeze(1)
 
     def marginal_variance(self, time: Float[Tensor, " batch"]) -> PerPoint:
         """Return ᾱ_t v + b_t."""
@@ -70,14 +66,10 @@ class Mlp(nn.Module):
         self.register_buffer("fine", fine, persistent=False)
         self.register_buffer("coarse", coarse, persistent=False)
         inputs = dimension * (1 + 2 * len(fine)) + 1 + 2 * len(coarse)
-        sizes = [inputs, *[width] * depth]
         layers: list[nn.Module] = []
-        for before, after in pairwise(sizes):
+        for before, after in pairwise([inputs, *[width] * depth]):
             layers += [nn.Linear(before, after), nn.SiLU()]
-        last = nn.Linear(width, dimension)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.layers = nn.Sequential(*layers, last)
+        self.layers = nn.Sequential(*layers, zeroed(nn.Linear(width, dimension)))
 
     def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
         alpha_bar, b = self.levels.at(time)
@@ -115,8 +107,7 @@ class PlaneNetwork(ScoreNetwork):
 
     def __init__(self, levels: NoiseLevels, dimension: int = 2) -> None:
         super().__init__()
-        self.levels = levels
-        self.dimension = dimension
+        self.levels, self.dimension = levels, dimension
 
     def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
         return TrunkFeatures(x, time)

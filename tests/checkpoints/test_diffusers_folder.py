@@ -73,7 +73,9 @@ def test_a_transformer_is_described_with_its_autoencoder(tmp_path: Path) -> None
     assert (found.classes, found.null_class, found.learns_variance) == (5, 5, True)
     assert found.vae is not None and found.vae["latent_channels"] == 4
     (tmp_path / "transformer/config.json").unlink()
-    with pytest.raises(OcmError, match=r"no config\.json in unet/, in transformer/ or in the"):
+    with pytest.raises(
+        OcmError, match=r"no config\.json in unet/, in transformer/, in model/ or in"
+    ):
         describe(tmp_path)
 
 

@@ -13,6 +13,7 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.networks.diffusers import wrapped
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.networks.keys import export_published
 
@@ -27,10 +28,9 @@ SKIPPING = {
 
 
 class TestDiffusersUNet(NetworkContract):
-    # an untrained model is whatever diffusers draws, and attention is its own business
+    # an untrained model is whatever diffusers draws
     test_untrained_network_predicts_zero = None
     test_untrained_blocks_pass_their_input_on = None
-    test_fused_attention_agrees = None
     goldens: ClassVar = tuple(CONFIGS)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -99,17 +99,20 @@ class TestDiffusersUNet(NetworkContract):
         changed = features._replace(embedding=features.embedding + 1.0)
         assert not torch.allclose(head(features), head(changed), atol=1e-3)
 
-    def test_a_label_is_refused(self, first: Golden, network: ScoreNetwork) -> None:
-        x, time, _ = first.inputs
-        with pytest.raises(OcmError, match=r"has no classes .*pass no label"):
-            network(x, time, torch.zeros(len(x), dtype=torch.int64))
-
-    @pytest.mark.parametrize("label", [None, torch.tensor([0, 1, CLASSES])])
-    def test_classes_need_labels_of_theirs(self, label: torch.Tensor | None) -> None:
-        case = own_model("classes")
-        x, time, _ = case.inputs
-        with pytest.raises(OcmError, match=r"classes 0 to 4 .*pass a label"):
-            case.network()(x, time, label)
+    @pytest.mark.parametrize(
+        ("name", "label", "message"),
+        [
+            ("plain", torch.tensor([0, 0, 0]), "is unconditional; pass no label"),
+            ("classes", None, "has no null class; pass a label"),
+            ("classes", torch.tensor([0, 1, CLASSES]), r"classes 0 to 4 .*pass a label"),
+        ],
+    )
+    def test_labels_that_do_not_fit_are_refused(
+        self, name: str, label: torch.Tensor | None, message: str
+    ) -> None:
+        case = own_model(name)
+        with pytest.raises(OcmError, match=message):
+            case.network()(*case.inputs[:2], label)
 
     @pytest.mark.parametrize("shape", [(1, 1, 8, 8), (1, 3, 8, 7)])
     def test_images_that_do_not_fit_are_refused(
@@ -135,5 +138,5 @@ def test_models_that_mean_something_else_are_refused(change: dict[str, Any], mes
 
 
 def test_other_networks_are_refused_by_name() -> None:
-    with pytest.raises(OcmError, match="Linear is no diffusers UNet2DModel"):
-        DiffusersUNet(nn.Linear(1, 1))
+    with pytest.raises(OcmError, match=r"'Linear' is unknown; .*write a subclass of ScoreNetwork"):
+        wrapped(nn.Linear(1, 1))

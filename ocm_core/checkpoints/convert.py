@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint, CheckpointSource, StateDict
+from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint, CheckpointSource
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
@@ -30,6 +30,7 @@ PROVENANCE = "provenance"  # the metadata entry of the safetensors file
 SHOWN = 6
 
 CheckpointProvenance = dict[str, str | int | bool | None]
+StateDict = dict[str, Tensor]
 
 
 def fetch(
@@ -37,24 +38,16 @@ def fetch(
     folder: Path,
     lock: Lock | None,
     *,
-    network: ScoreNetwork | None = None,
-    file: str | None = None,
-    url: str | None = None,
-    origin: str | None = None,
+    network: ScoreNetwork | None = None,  # whose keys the file must have; None: the published one
+    file: str | None = None,  # one of several published files
+    url: str | None = None,  # another address of the file
+    origin: str | None = None,  # what the provenance says in place of the address
     target: Path | None = None,
-    sha256: str | None = None,
+    sha256: str | None = None,  # the digest that the file must have, if the caller knows it
 ) -> CheckpointProvenance:
     """Write the weights to `target`, and return their provenance.
 
-    The file is taken from `folder` if it is there, and downloaded if not; the provenance is the
-    same.
-
-    Args:
-        network: whose keys and shapes the file must have; by default the published one
-        file: one of several published files
-        url: another address of the file
-        origin: what the provenance says in place of the address
-        sha256: the digest that the file must have, if the caller knows it
+    A file in `folder` is taken, otherwise it is downloaded; the provenance is the same.
     """
     if file is None and url is None:
         there = (source.file for source in checkpoint.sources if (folder / source.file).exists())
@@ -67,7 +60,6 @@ def fetch(
             network = checkpoint.network()
     with fetched(source, path, lock, url) as record:
         weights = _read(network, source, path, on_trust(source, path, lock))
-        address = origin or url or source.url
         provenance: CheckpointProvenance = {
             "checkpoint": checkpoint.name,
             "file": source.file,
@@ -77,7 +69,7 @@ def fetch(
             "ema": source.ema,
             "licence": source.licence,
             "page": source.page,
-            "url": address and redacted(address),
+            "url": redacted(address) if (address := origin or url or source.url) else None,
         }
         with replacing(target or folder / WEIGHTS) as temporary:
             save_file(weights, temporary, metadata={PROVENANCE: json.dumps(provenance)})
@@ -120,7 +112,7 @@ def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:
         return OcmError(f"{path}: not of layout {layout!r}: {said}; {remedy}")
 
     place = ""
-    for key in LAYOUTS[layout].place:
+    for key in LAYOUTS[layout]:
         if isinstance(key, str) and not (isinstance(content, Mapping) and key in content):
             raise refused(f"the key {key!r}", content)
         if isinstance(key, int) and not (isinstance(content, list | tuple) and len(content) > 1):
@@ -128,13 +120,11 @@ def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:
         content, place = content[key], f"{place}[{key!r}]"  # type: ignore[index]
     if not isinstance(content, Mapping) or not content:
         raise refused("a flat dict of tensors", content)
-    for tensor in content.values():
-        if not isinstance(tensor, Tensor):
-            raise refused("a flat dict of tensors", content)
-        if tensor.layout != torch.strided or (
-            tensor.is_nested or tensor.is_quantized or tensor.is_meta
-        ):
-            raise refused("a flat dict of tensors", tensor)
+    for key, tensor in content.items():
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+            raise refused(f"a dense tensor as {key!r}", tensor)
+        if tensor.is_nested or tensor.is_quantized:
+            raise refused(f"{key!r} neither nested nor quantised", tensor)
     starts = [value.untyped_storage().data_ptr() for value in content.values() if value.numel()]
     if len(set(starts)) < len(starts):  # safetensors could not say so
         raise refused("a flat dict of tensors, each with values of its own", content)
@@ -148,5 +138,4 @@ def _described(content: object) -> str:
     if isinstance(content, list | tuple):
         kinds = [type(item).__name__ for item in content[:SHOWN]]
         return f"a {type(content).__name__} of {len(content)}: {', '.join(kinds)}"
-    odd = " that is nested, sparse, quantised or without values"
-    return f"a {type(content).__name__}{odd if isinstance(content, Tensor) else ''}"
+    return f"a {type(content).__name__}"

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.networks.config import Blocks, check_diffusers_sizes, read_known
+from ocm_core.networks.config import Blocks, Channels, check_diffusers_sizes, read_known
 from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
 from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, SchedulerSchedule
@@ -33,17 +33,16 @@ PARTS = ("unet", "transformer", "model", "")  # where the model may be
 ENCODER, TOKENIZER = "text_encoder", "tokenizer"
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
 TEXT_MODEL, TEXT_CLASS = "UNet2DConditionModel", "CLIPTextModel"
-Size = Annotated[int, Field(gt=0, le=2**16)]
 
 
 @dataclass(frozen=True)
 class TextSizes:
     """The sizes that decide how long it takes to build a text encoder, as transformers has them."""
 
-    hidden_size: Annotated[int, Field(gt=0, le=2**13)] = 512
-    intermediate_size: Size = 2048
+    hidden_size: Channels = 512
+    intermediate_size: Channels = 2048
     num_hidden_layers: Blocks = 12
-    num_attention_heads: Size = 8
+    num_attention_heads: Channels = 8
     max_position_embeddings: Annotated[int, Field(gt=0, le=2**12)] = 77
     vocab_size: Annotated[int, Field(gt=0, le=2**20)] = 49408
 
@@ -80,7 +79,6 @@ class ModelDescription:
     prediction: str
     scheduler_file: Path
     schedule: Mapping[str, Any]  # `schedule` of an experiment
-    zero_snr: bool  # the last timestep is pure noise, and is left out
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
     text: TextDescription | None  # the text encoder and tokenizer of a model that takes text
@@ -127,7 +125,6 @@ def describe(folder: str | Path) -> ModelDescription:
         prediction=scheduler.get("prediction_type", "epsilon"),
         scheduler_file=_scheduler_file(folder),
         schedule=schedule_keys(scheduler),
-        zero_snr=bool(scheduler.get("rescale_betas_zero_snr")),
         parameters=sum(_values(file) for file in weight_files(place)),
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
         text=_describe_text(folder, config) if kind == TEXT_MODEL else None,
@@ -163,15 +160,12 @@ def read_scheduler_config(folder: Path) -> dict[str, Any]:
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:
     """Refuse a scheduler without betas, or of a prediction or variance that is not supported."""
     name, predicted = config.get("_class_name"), config.get("prediction_type", "epsilon")
-    if "FlowMatch" in str(name) or config.get("use_flow_sigmas"):
+    flows = "FlowMatch" in str(name) or config.get("use_flow_sigmas")
+    if flows or "beta_schedule" not in config:
+        found = ": a flow-matching model, and" if flows else " has no beta_schedule:"
         raise OcmError(
-            f"{where}: {name}: a flow-matching model has no noise schedule of betas, and its "
-            "velocity is no noise prediction; expected a scheduler such as DDPMScheduler"
-        )
-    if "beta_schedule" not in config:
-        raise OcmError(
-            f"{where}: {name} has no beta_schedule; expected the scheduler of a model with "
-            "discrete timesteps, such as DDPMScheduler"
+            f"{where}: {name}{found} a noise schedule of betas is needed; expected the scheduler"
+            " of a model with discrete timesteps, such as DDPMScheduler"
         )
     if predicted not in PREDICTIONS:
         raise OcmError(

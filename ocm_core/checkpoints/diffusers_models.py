@@ -51,10 +51,7 @@ def denoiser_of_folder(network: ScoreNetwork, described: ModelDescription) -> De
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings.
-
-    It is transformers' own, which is an extra of this package (`text`).
-    """
+    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings."""
 
     model: Any  # transformers' CLIPTextModel
     tokenizer: Any
@@ -106,10 +103,7 @@ class TextEncoder:
 
 
 def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **options: Any) -> Any:
-    """Load weights that fit the configuration; `empty` is the model on the meta device.
-
-    A text encoder's file may have more tensors: older ones hold tables that are computed now.
-    """
+    """Load weights that fit the configuration; `empty` is the model on the meta device."""
     files = folders.weight_files(place, stem)
     for file in files:  # each by name: the libraries do not say which one is damaged
         with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
@@ -126,7 +120,7 @@ def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **opt
             variant=variant if len(files) == 1 else None,
             **options,
         )
-        if may_have_more:
+        if may_have_more:  # older text encoders hold tables that are computed now
             report = {what: report[what] for what in ("missing_keys", "mismatched_keys")}
         if problems := [f"{what}: {list(keys)[:3]}" for what, keys in report.items() if keys]:
             raise ValueError(f"the weights do not fit config.json: {'; '.join(problems)}")

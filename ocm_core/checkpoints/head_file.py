@@ -1,8 +1,7 @@
 """The covariance heads of a denoiser, saved to one safetensors file and loaded again.
 
-Weights and baselines have the name of their method as a prefix. The link function, from the raw
-output to a covariance, and the digest of the model's weights are metadata; the kind of head follows
-from the shapes of its tensors.
+Tensors have the name of their method as a prefix. Link functions (from the raw output to a
+covariance) and the digest of the model's weights are metadata; shapes tell the kind of head.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ def weights_digest(network: ScoreNetwork) -> str:
 
 def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
     """Return the denoiser with the heads of the file added, if they were trained on it."""
-    path = Path(path)
     with reading(path, "a file of heads", _AGAIN), safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         links = TypeAdapter(dict[str, str]).validate_json(metadata[_LINKS])
@@ -87,9 +85,8 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         baseline = tensors.get(f"{label}.{_BASELINE}")  # c̄_t for t = 0 … T
         expected = (denoiser.schedule.steps + 1,)
-        if baseline is not None and (
-            baseline.shape != expected or not baseline.is_floating_point()
-        ):
+        fits = baseline is None or (baseline.shape == expected and baseline.is_floating_point())
+        if baseline is not None and not fits:
             raise OcmError(
                 f"{path}: expected a baseline for each of {expected[0]} timesteps, found"
                 f" {baseline.dtype} of shape {tuple(baseline.shape)}: the file was written for"
@@ -97,23 +94,19 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
             )
         net = denoiser.network.make_head(kind_of(denoiser.network, weights, path))
         net.load_state_dict(weights)
-        head = CovarianceHead(net, baseline, link)
-        device = next(denoiser.network.parameters()).device
-        heads[label] = head.to(device).eval().requires_grad_(False)
+        head = CovarianceHead(net, baseline, link).to(next(denoiser.network.parameters()).device)
+        heads[label] = head.eval().requires_grad_(False)
     return replace(denoiser, heads=heads)
 
 
 def kind_of(network: ScoreNetwork, tensors: Mapping[str, Tensor], where: object = "head") -> str:
     """Return the kind of head of this network whose tensors have these names and shapes."""
+    shapes = {key: tensor.shape for key, tensor in tensors.items()}
     for kind in network.head_kinds:
-        expected = network.make_head(kind).state_dict()
-        if _shapes(expected) == _shapes(tensors):
+        head = network.make_head(kind).state_dict()
+        if {key: tensor.shape for key, tensor in head.items()} == shapes:
             return kind
     raise OcmError(
         f"{where}: no head of {type(network).__name__} ({', '.join(network.head_kinds)}) has these"
         " tensors: it was written for another network"
     )
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {key: tensor.shape for key, tensor in tensors.items()}

@@ -1,19 +1,17 @@
 """The six published networks of the paper's experiments, as data, and the layouts of their files.
 
-Addresses and digests are copied from the pages named beside them; what no page states is None.
-A network may have several sources, one file each: the first is downloaded, unless another one is in
-`checkpoints/<name>/` already.
+Addresses and digests are copied from the pages named beside them; what no page states is None. Of
+several sources the first is downloaded, unless another's file is in `checkpoints/<name>/` already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from ocm_core.diffusion.denoiser import TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
@@ -24,32 +22,13 @@ from ocm_core.networks.keys import count_values
 
 FOLDER = Path("checkpoints")
 ANALYTIC = "https://github.com/baofff/Analytic-DPM"
-NETWORK = "eps_model"  # what Analytic-DPM's trainer calls the noise prediction network
 _FROM_ZERO = TimeConvention(shift=1, scale=1.0)  # the network's first timestep is 0
 
-StateDict = dict[str, Tensor]
-
-
-class CheckpointLayout(NamedTuple):
-    """Where the weights are, and how to nest a state dict the same way for a dummy checkpoint."""
-
-    place: tuple[str | int, ...]  # keys of dicts; -1 is the end of a list
-    nest: Callable[[StateDict], object]
-
-
-def _ddim(state: StateDict) -> object:
-    """Nest as [model with `module.` before every key, optimiser, epoch, step, moving average]."""
-    prefixed = {f"module.{key}": tensor for key, tensor in state.items()}
-    return [prefixed, {"state": {}, "param_groups": []}, 1, 1, state]
-
-
-LAYOUTS: Mapping[str, CheckpointLayout] = {
-    "flat": CheckpointLayout((), lambda state: state),
-    "ema_models_states": CheckpointLayout(
-        ("ema_models_states", NETWORK),
-        lambda state: {key: {NETWORK: state} for key in ("models_states", "ema_models_states")},
-    ),
-    "list_with_ema_last": CheckpointLayout((-1,), _ddim),
+# Where a file has the weights: keys of dicts; -1 is the end of a list, after the model in training.
+LAYOUTS: Mapping[str, tuple[str | int, ...]] = {
+    "flat": (),
+    "ema_models_states": ("ema_models_states", "eps_model"),
+    "list_with_ema_last": (-1,),
 }
 
 
@@ -231,6 +210,14 @@ def checkpoint_named(name: str) -> Checkpoint:
     if name not in CHECKPOINTS:
         raise OcmError(f"checkpoint: {unknown(name, CHECKPOINTS)}")
     return CHECKPOINTS[name]
+
+
+def nested(layout: str, state: Mapping[str, Any]) -> object:
+    """Nest a state dict as a published file of that layout does."""
+    content: object = state
+    for key in reversed(LAYOUTS[layout]):
+        content = [{}, content] if isinstance(key, int) else {key: content}
+    return content
 
 
 def counts(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import safe_open
@@ -32,16 +32,14 @@ def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:
     """Build a network of the family with random weights."""
     module = _module(family)
     checked = read_config(module.Config, config, family) if hasattr(module, "Config") else config
-    network: ScoreNetwork = module.NETWORK(checked)
-    return network
+    return cast(ScoreNetwork, module.NETWORK(checked))
 
 
 def load(make: Callable[[], Network], file: Path, device: torch.device | str = "cpu") -> Network:
     """Make a network without initial values and load its weights from a safetensors file.
 
-    No weight is drawn, and none is in memory twice: each is copied from the mapped file to its
-    place on the device. It is copied on a CPU, too, because results may depend on the alignment of
-    weights in their last digits.
+    No weight is drawn, and none is in memory twice. Each is copied from the mapped file, on a CPU
+    too: results may depend on the alignment of weights in their last digits.
     """
     with empty_parameters():
         network = make()
@@ -78,8 +76,7 @@ def empty_parameters() -> Iterator[None]:
 def enable_gradient_checkpointing(network: nn.Module) -> None:
     """Recompute the blocks of the network from now on, whenever a gradient passes through it.
 
-    A product with the Jacobian keeps what every layer has computed. Now only the inputs of blocks
-    are kept, and one block's activations at a time: the same bits, for one forward pass more.
+    Only the inputs of blocks are kept, and one block's activations at a time: the same bits.
     """
     checkpointed = list(blocks(network))
     if not checkpointed:
@@ -107,8 +104,7 @@ def configuration(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def small(family: str) -> Small:
     """Return the small configuration that a family declares."""
-    declared: Small = _module(family).SMALL
-    return declared
+    return cast(Small, _module(family).SMALL)
 
 
 def families() -> list[str]:

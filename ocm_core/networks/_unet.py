@@ -7,7 +7,7 @@ differs between the families (norms, blocks, padding, time encoding, names) is i
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, cast
 
@@ -158,17 +158,13 @@ class UNet(CutNetwork):
         self.encoder, skips = self._encoder()
         width = config.widths[-1]
         attending = UNetLevel(ResidualBlock(self, width, width), self.attention(width))
-        last = UNetLevel(ResidualBlock(self, width, width), None)
-        self.middle = nn.ModuleList([attending, last])
+        self.middle = nn.ModuleList([attending, UNetLevel(ResidualBlock(self, width, width), None)])
         self.decoder = self._decoder(width, skips)
         self.output = self._output(config.in_channels * self.out_channels_per_input)
         self.published_names = self._published_names()
 
     @abstractmethod
-    def attention(self, channels: int) -> nn.Module: ...
-
-    def decoder_attention(self, channels: int) -> nn.Module:
-        return self.attention(channels)
+    def attention(self, channels: int, up: bool = False) -> nn.Module: ...
 
     @abstractmethod
     def downsample(self, channels: int) -> nn.Module: ...
@@ -211,10 +207,10 @@ class UNet(CutNetwork):
         embedding: Tensor = self.time_mlp(self.encode_time(time).to(x.dtype))
         return embedding
 
-    def _stage(self, inputs: int, level: int, attention: Callable[[int], nn.Module]) -> UNetLevel:
+    def _stage(self, inputs: int, level: int, up: bool) -> UNetLevel:
         width, attends = self.config.widths[level], level in self.config.attention_levels
-        made = attention(width) if attends else None
-        return UNetLevel(ResidualBlock(self, inputs, width), made)
+        attention = self.attention(width, up) if attends else None
+        return UNetLevel(ResidualBlock(self, inputs, width), attention)
 
     def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
         """Return the levels, finest first, and the width of every skip connection in order."""
@@ -222,7 +218,7 @@ class UNet(CutNetwork):
         levels, skips = nn.ModuleList(), [channels]
         for level, width in enumerate(self.config.widths):
             inputs = [channels] + [width] * (self.config.blocks_per_level - 1)
-            stages = [self._stage(before, level, self.attention) for before in inputs]
+            stages = [self._stage(before, level, up=False) for before in inputs]
             coarsest = level == self.config.levels - 1
             levels.append(Level(stages, None if coarsest else self.downsample(width)))
             skips += [width] * (self.config.blocks_per_level + (not coarsest))
@@ -234,10 +230,7 @@ class UNet(CutNetwork):
         levels = nn.ModuleList()
         for level, width in reversed(list(enumerate(self.config.widths))):
             inputs = [channels] + [width] * self.config.blocks_per_level
-            stages = [
-                self._stage(before + skips.pop(), level, self.decoder_attention)
-                for before in inputs
-            ]
+            stages = [self._stage(before + skips.pop(), level, up=True) for before in inputs]
             levels.append(Level(stages, self.upsample(width) if level else None))
             channels = width
         return levels

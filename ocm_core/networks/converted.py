@@ -1,7 +1,7 @@
 """A network that was trained with other conventions, seen as one that follows this library's.
 
 Those are data in [-1, 1], the time t = 1 … T, and a prediction of the noise. The conversion is
-linear and exact, so that the Jacobian follows by itself and features stay what they are:
+linear and exact, so the Jacobian follows by itself:
 
 - v = √ᾱ ε - √b x_0 gives ε̂ = √ᾱ v̂ + √b x_t; a prediction of x_0 gives ε̂ = (x_t - √ᾱ x̂_0) / √b.
 - Data in [-r, r] are data in [-1, 1] on the schedule ᾱ' = r²ᾱ / (r²ᾱ + b) (`Schedule.for_range`),

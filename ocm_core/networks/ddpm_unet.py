@@ -59,7 +59,7 @@ class DdpmUNet(UNet):
         "complex": {"residual": "before_out", "norm": "norm_out2", "conv": "conv_out2"},
     }
 
-    def attention(self, channels: int) -> nn.Module:
+    def attention(self, channels: int, up: bool = False) -> nn.Module:
         return DdpmAttentionBlock(channels, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from jaxtyping import Float32, Int
 from torch import Tensor, nn
@@ -48,8 +48,7 @@ class DiffusersNetwork(CutNetwork):
     def __init__(self, model: Any) -> None:
         super().__init__()
         if obstacles := list(self.obstacles(model)):
-            kind = self.model_kind.__name__
-            raise OcmError(f"this {kind} cannot be used: {'; '.join(obstacles)}")
+            raise OcmError(f"this {type(model).__name__} cannot be used: {'; '.join(obstacles)}")
         self.config: Mapping[str, Any] = model.config
         self.in_channels: int = self.config["in_channels"]
         outputs = self.config["out_channels"] or self.in_channels
@@ -75,8 +74,7 @@ def new_model(config: Mapping[str, Any]) -> nn.Module:
     kind = str(config.get("_class_name"))
     remedy = "compare it with diffusers' documentation"
     with reading("config.json", f"a configuration of {kind}", remedy):
-        model: nn.Module = _adapter(kind).model_kind.from_config(dict(config))
-    return model
+        return cast(nn.Module, _adapter(kind).model_kind.from_config(dict(config)))
 
 
 def wrapped(model: nn.Module, null_class: int | None = None) -> ScoreNetwork:
@@ -93,9 +91,8 @@ def _adapter(kind: str) -> type[DiffusersNetwork]:
             f"class of diffusers: {unknown(kind, DIFFUSERS_ADAPTERS)}; for other networks write a"
             " subclass of ScoreNetwork (ocm_core/diffusion/score_network.py)"
         )
-    network: type[DiffusersNetwork]
-    network = import_module(f"ocm_core.networks.{DIFFUSERS_ADAPTERS[kind]}").ADAPTER
-    return network
+    adapter = import_module(f"ocm_core.networks.{DIFFUSERS_ADAPTERS[kind]}").ADAPTER
+    return cast(type[DiffusersNetwork], adapter)
 
 
 NETWORK = build

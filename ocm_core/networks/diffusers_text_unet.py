@@ -15,7 +15,6 @@ from ocm_core.shapes import Images, Labels, NetworkTimes
 
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel  # isort: skip
 
-DROPPED = 0.1  # of the captions in training, as Stable Diffusion was trained
 OTHER_CONDITIONS = (
     *("addition_embed_type", "encoder_hid_dim_type", "num_class_embeds"),
     *("time_embedding_act_fn", "timestep_post_act", "time_cond_proj_dim"),
@@ -26,7 +25,7 @@ class DiffusersTextUNet(DiffusersUNet):
     """Stable Diffusion's UNet, whose labels are prompts."""
 
     model_kind = UNet2DConditionModel
-    label_dropout = DROPPED
+    label_dropout = 0.1  # as Stable Diffusion was trained
 
     def __init__(self, model: UNet2DConditionModel) -> None:
         super().__init__(model)

@@ -20,8 +20,6 @@ from ocm_core.networks._unet import OutputLayer
 from ocm_core.networks.diffusers import DiffusersNetwork
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
-OUTPUT_LAYERS = ("conv_norm_out", "conv_act", "conv_out")
-
 
 class DiffusersUNet(DiffusersNetwork):
     """A UNet of diffusers, cut before its output layers."""
@@ -34,8 +32,9 @@ class DiffusersUNet(DiffusersNetwork):
         super().__init__(model)
         self.classes: int | None = self.config["num_class_embeds"]
         self.conditional = self.classes is not None
+        last = ("conv_norm_out", "conv_act", "conv_out")
         self.trunk: Any = copy(model)
-        self.trunk._modules = model._modules | {name: nn.Identity() for name in OUTPUT_LAYERS}
+        self.trunk._modules = model._modules | {name: nn.Identity() for name in last}
         self.output = OutputLayer(model.conv_norm_out, model.conv_out)
         self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()} | {
             "output.norm": "conv_norm_out",

@@ -1,9 +1,8 @@
 """The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
 
 Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
-The last class of the embedding table is the null class of classifier-free guidance: it stands in
-for a label that is not given, and training replaces labels by it at random (see
-`ocm_core/training/batches.py`, where all that is random in training is drawn).
+The last class of the embedding table is the null class of classifier-free guidance: it stands for
+"no label", and training replaces labels by it at random (`ocm_core/training/batches.py`).
 """
 
 from dataclasses import dataclass

@@ -85,11 +85,9 @@ class IddpmUNet(UNet):
         embedding = super().embed(x, time, label)
         return embedding if label is None else embedding + self.label_table(label)
 
-    def attention(self, channels: int) -> nn.Module:
-        return IddpmAttentionBlock(channels, self.config.attention_heads, self.config.norm_groups)
-
-    def decoder_attention(self, channels: int) -> nn.Module:
-        heads = self.config.decoder_attention_heads or self.config.attention_heads
+    def attention(self, channels: int, up: bool = False) -> nn.Module:
+        heads = self.config.attention_heads
+        heads = self.config.decoder_attention_heads or heads if up else heads
         return IddpmAttentionBlock(channels, heads, self.config.norm_groups)
 
     def downsample(self, channels: int) -> nn.Module:

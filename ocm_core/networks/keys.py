@@ -25,14 +25,9 @@ def export_published(module: nn.Module) -> dict[str, Tensor]:
     return {_published(module, key): tensor for key, tensor in module.state_dict().items()}
 
 
-def load_published(
-    module: nn.Module, state_dict: Mapping[str, Tensor], *, assign: bool = False
-) -> None:
-    """Load exactly the module's tensors.
-
-    With `assign` the module takes the tensors themselves, so that it may be on the meta device.
-    """
-    module.load_state_dict(import_published(module, state_dict), assign=assign)
+def load_published(module: nn.Module, found: Mapping[str, Tensor], assign: bool = False) -> None:
+    """Load exactly the module's tensors; with `assign` it takes them as they are, not copies."""
+    module.load_state_dict(import_published(module, found), assign=assign)
 
 
 def import_published(module: nn.Module, found: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,11 +2,8 @@
 
 With Gaussian preconditioning the network learns what a Gaussian of the data's variance v cannot
 say: ε̂ = √b / (ᾱ v + b) · x_t + c_g · F(x_t, t), with c_g = ᾱ v / (ᾱ v + b). The linear part alone
-has 1 - √b J = c_g, so that an error of F shifts c in proportion to c itself, even at large t, where
-c is 1e-4 and the Jacobian of a plain network says nothing about it.
-
-Inputs are at unit scale. The noise level enters as log(b_t / ᾱ_t) / 2, in which the interesting
-small t are not crowded.
+has 1 - √b J = c_g, so an error of F shifts c in proportion to c itself, even at large t, where c is
+1e-4. Inputs are at unit scale, and the noise level enters as log(b_t / ᾱ_t) / 2.
 """
 
 from __future__ import annotations
@@ -50,10 +47,7 @@ class NoiseLevels(nn.Module):
 
 
 class Mlp(nn.Module):
-    """SiLU layers over Fourier features of x_t (at unit variance) and of the noise level.
-
-    Without those of x_t a small network takes ten times as long to find narrow modes.
-    """
+    """SiLU layers over Fourier features of x_t, for narrow modes, and of the noise level."""
 
     fine: Tensor
     coarse: Tensor
@@ -73,16 +67,11 @@ class Mlp(nn.Module):
 
     def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
         alpha_bar, b = self.levels.at(time)
-        level = 0.25 * torch.log(b / alpha_bar)
+        level = (0.25 * torch.log(b / alpha_bar)).to(x.dtype)
         scaled = x / self.levels.marginal_variance(time).sqrt().to(x.dtype)
-        angles = torch.cat(
-            [
-                (scaled.unsqueeze(-1) * self.fine.to(x.dtype)).flatten(1),
-                level.to(x.dtype) * self.coarse.to(x.dtype),
-            ],
-            dim=1,
-        )
-        features = [scaled, level.to(x.dtype), angles.sin(), angles.cos()]
+        fine = (scaled.unsqueeze(-1) * self.fine.to(x.dtype)).flatten(1)
+        angles = torch.cat([fine, level * self.coarse.to(x.dtype)], dim=1)
+        features = [scaled, level, angles.sin(), angles.cos()]
         output: Tensor = self.layers(torch.cat(features, dim=1))
         return output
 

@@ -15,8 +15,7 @@ from ocm_core import api
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.rng.noise import SampleNoise
 from tests.init.folders import write_stable_diffusion
-from tests.networks.diffusers_cases import CONFIGS, model
-from tests.networks.test_diffusers_dit import tiny_dit
+from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
 
 from diffusers import DDIMScheduler, DDPMScheduler, UNet2DConditionModel  # isort: skip
 from diffusers.schedulers import scheduling_ddpm  # isort: skip

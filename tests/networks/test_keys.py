@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.networks import build
@@ -39,29 +38,17 @@ def test_published_names_of_any_unet_are_distinct(
     assert not [name for name in names.values() if set(name.split(".")) & set(ours)]
 
 
-@pytest.mark.parametrize(
-    ("removed", "added", "message"),
-    [
-        ("mid.attn_1.q.weight", {}, r"DdpmUNet: missing: mid\.attn_1\.q\.weight;"),
-        (
-            None,
-            {f"out2.{i}.weight": torch.zeros(1) for i in range(5)},
-            r"unexpected: out2\.0\.weight, .* and 2 more",
-        ),
-        (
-            None,
-            {"conv_in.weight": torch.zeros(32, 1, 3, 3)},
-            r"misshapen: conv_in\.weight \(32, 1, 3, 3\) instead of \(32, 3, 3, 3\)",
-        ),
-    ],
-)
-def test_keys_that_do_not_fit_are_refused_and_nothing_changes(
-    removed: str | None, added: dict[str, Tensor], message: str
-) -> None:
+def test_keys_that_do_not_fit_are_refused_and_nothing_changes() -> None:
     case = golden("ddpm_unet_base")
-    network, state = case.fresh(), case.group("weights/") | added
-    state.pop(removed, None)
+    network, state = case.fresh(), case.group("weights/")
     before = {key: tensor.clone() for key, tensor in network.state_dict().items()}
+    del state["mid.attn_1.q.weight"]
+    state |= {f"out2.{i}.weight": torch.zeros(1) for i in range(5)}
+    state["conv_in.weight"] = torch.zeros(32, 1, 3, 3)
+    message = (
+        r"DdpmUNet: missing: mid\.attn_1\.q\.weight; unexpected: out2\.0\.weight, .* and 2 more;"
+        r" misshapen: conv_in\.weight \(32, 1, 3, 3\) instead of \(32, 3, 3, 3\);"
+    )
     with pytest.raises(OcmError, match=message):
         load_published(network, state)
     assert all(torch.equal(before[key], tensor) for key, tensor in network.state_dict().items())

@@ -21,7 +21,7 @@ from ocm_core import covariance
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
-from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
+from ocm_core.networks import enable_gradient_checkpointing
 from ocm_core.rng.batches import BatchRng
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting

@@ -16,20 +16,20 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.checkpoints.layouts import StateDict, extract, layout_named
-from ocm_core.checkpoints.registry import Checkpoint, CheckpointSource
+from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint, CheckpointSource
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
-from ocm_core.io.checksums import FileRecord
 from ocm_core.io.fetch import Lock, fetched, on_trust, redacted
-from ocm_core.io.reading import open_restricted, refuse_damaged_zip, refuse_other_formats
-from ocm_core.networks.keys import load_published, published_keys, refuse_not_finite
+from ocm_core.io.reading import open_restricted, refuse_damaged_zip
+from ocm_core.networks.keys import export_published, import_published, refuse_not_finite
 
 WEIGHTS = "weights.safetensors"
 PROVENANCE = "provenance"  # the metadata entry of the safetensors file
+SHOWN = 6
 
 CheckpointProvenance = dict[str, str | int | bool | None]
+StateDict = dict[str, Tensor]
 
 
 def fetch(
@@ -37,58 +37,42 @@ def fetch(
     folder: Path,
     lock: Lock | None,
     *,
-    network: ScoreNetwork | None = None,
-    file: str | None = None,
-    url: str | None = None,
-    origin: str | None = None,
+    network: ScoreNetwork | None = None,  # whose keys the file must have; None: the published one
+    file: str | None = None,  # one of several published files
+    url: str | None = None,  # another address of the file
+    origin: str | None = None,  # what the provenance says in place of the address
     target: Path | None = None,
-    sha256: str | None = None,
+    sha256: str | None = None,  # the digest that the file must have, if the caller knows it
 ) -> CheckpointProvenance:
     """Write the weights to `target`, and return their provenance.
 
-    The file is taken from `folder` if it is there, and downloaded if not; the provenance is the
-    same.
-
-    Args:
-        network: whose keys and shapes the file must have; by default the published one
-        file: one of several published files
-        url: another address of the file
-        origin: what the provenance says in place of the address
-        sha256: the digest that the file must have, if the caller knows it
+    A file in `folder` is taken, otherwise it is downloaded; the provenance is the same.
     """
-    source = checkpoint.source(file or (None if url else _placed(checkpoint, folder)))
+    if file is None and url is None:
+        there = (source.file for source in checkpoint.sources if (folder / source.file).exists())
+        file = next(there, None)
+    source = checkpoint.source(file)
     source = replace(source, sha256=sha256 or source.sha256)
     path = folder / source.file
+    if network is None:
+        with torch.device("meta"):
+            network = checkpoint.network()
     with fetched(source, path, lock, url) as record:
-        content = _opened(source, path, on_trust(source, path, lock))
-        weights = _checked(network or empty_network(checkpoint), source, path, content)
-        address = origin or url or source.url
-        provenance = _provenance(checkpoint, source, record, address and redacted(address))
+        weights = _read(network, source, path, on_trust(source, path, lock))
+        provenance: CheckpointProvenance = {
+            "checkpoint": checkpoint.name,
+            "file": source.file,
+            "sha256": record.sha256,
+            "bytes": record.bytes,
+            "layout": source.layout,
+            "ema": source.ema,
+            "licence": source.licence,
+            "page": source.page,
+            "url": redacted(address) if (address := origin or url or source.url) else None,
+        }
         with replacing(target or folder / WEIGHTS) as temporary:
             save_file(weights, temporary, metadata={PROVENANCE: json.dumps(provenance)})
     return provenance
-
-
-def empty_network(checkpoint: Checkpoint) -> ScoreNetwork:
-    """Return the published network on the meta device, without memory for its weights."""
-    with torch.device("meta"):
-        return checkpoint.network()
-
-
-def published_state(network: ScoreNetwork, state: Mapping[str, Tensor]) -> StateDict:
-    """Return the tensors under this project's keys; refuse any that do not fit the network."""
-    empty = network.to("meta")
-    load_published(empty, {key: tensor.to("meta") for key, tensor in state.items()})
-    expected = empty.state_dict()
-    names = published_keys(empty)
-    for key, name in names.items():
-        if state[name].dtype != expected[key].dtype:
-            raise OcmError(
-                f"{name} is {state[name].dtype} instead of {expected[key].dtype};"
-                " check that the file is the published one"
-            )
-    refuse_not_finite(state)
-    return {key: state[name].contiguous() for key, name in names.items()}
 
 
 def describe(provenance: Mapping[str, Any]) -> str:
@@ -98,42 +82,59 @@ def describe(provenance: Mapping[str, Any]) -> str:
     return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"
 
 
-def _placed(checkpoint: Checkpoint, folder: Path) -> str | None:
-    files = (source.file for source in checkpoint.sources)
-    return next((file for file in files if (folder / file).exists()), None)
-
-
-def _opened(source: CheckpointSource, path: Path, trusted: bool) -> object:
-    """Open the file; one with no known digest must at least agree with its own CRCs."""
+def _read(network: ScoreNetwork, source: CheckpointSource, path: Path, on_trust: bool) -> StateDict:
+    """Return the weights under our keys; a file on trust must at least agree with its own CRCs."""
     remedy = source.remedy(path)
-    refuse_other_formats(path, remedy)
-    if trusted:
+    if on_trust:
         refuse_damaged_zip(path, remedy)
-    return open_restricted(path, remedy, layout_named(source.layout).allowed)
-
-
-def _checked(
-    network: ScoreNetwork, source: CheckpointSource, path: Path, content: object
-) -> StateDict:
-    remedy = source.remedy(path)
+    content = open_restricted(path, remedy)
     state = extract(source.layout, content, path, remedy)
     try:
-        return published_state(network, state)
+        weights = import_published(network, state)
+        for name, expected in export_published(network).items():
+            if state[name].dtype != expected.dtype:
+                raise OcmError(
+                    f"{name} is {state[name].dtype} instead of {expected.dtype};"
+                    " check that the file is the published one"
+                )
+        refuse_not_finite(state)
     except OcmError as error:
         raise OcmError(f"{path}: {error}; {remedy}") from None
+    return {key: tensor.contiguous() for key, tensor in weights.items()}
 
 
-def _provenance(
-    checkpoint: Checkpoint, source: CheckpointSource, record: FileRecord, url: str | None
-) -> CheckpointProvenance:
-    return {
-        "checkpoint": checkpoint.name,
-        "file": source.file,
-        "sha256": record.sha256,
-        "bytes": record.bytes,
-        "layout": source.layout,
-        "ema": source.ema,
-        "licence": source.licence,
-        "page": source.page,
-        "url": url,
-    }
+def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:
+    """Return the weights in what the restricted unpickler read from the file `path`."""
+
+    def refused(expected: str, found: object) -> OcmError:
+        said = f"expected {expected} in {place or 'the file'}, found {_described(found)}"
+        return OcmError(f"{path}: not of layout {layout!r}: {said}; {remedy}")
+
+    place = ""
+    for key in LAYOUTS[layout]:
+        if isinstance(key, str) and not (isinstance(content, Mapping) and key in content):
+            raise refused(f"the key {key!r}", content)
+        if isinstance(key, int) and not (isinstance(content, list | tuple) and len(content) > 1):
+            raise refused("a list that ends in the moving average", content)
+        content, place = content[key], f"{place}[{key!r}]"  # type: ignore[index]
+    if not isinstance(content, Mapping) or not content:
+        raise refused("a flat dict of tensors", content)
+    for key, tensor in content.items():
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+            raise refused(f"a dense tensor as {key!r}", tensor)
+        if tensor.is_nested or tensor.is_quantized:
+            raise refused(f"{key!r} neither nested nor quantised", tensor)
+    starts = [value.untyped_storage().data_ptr() for value in content.values() if value.numel()]
+    if len(set(starts)) < len(starts):  # safetensors could not say so
+        raise refused("a flat dict of tensors, each with values of its own", content)
+    return {str(key): tensor for key, tensor in content.items()}
+
+
+def _described(content: object) -> str:
+    if isinstance(content, Mapping):
+        keys = [str(key) for key in content]
+        return f"a dict of {len(keys)}: {', '.join(keys[:SHOWN])}"
+    if isinstance(content, list | tuple):
+        kinds = [type(item).__name__ for item in content[:SHOWN]]
+        return f"a {type(content).__name__} of {len(content)}: {', '.join(kinds)}"
+    return f"a {type(content).__name__}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,15 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ocm_core.checkpoints.diffusers_folder import (
-    ENCODER,
-    MODEL_WEIGHTS,
-    SAVE_AGAIN,
-    TEXT_CLASS,
-    TEXT_WEIGHTS,
-    TOKENIZER,
-    ModelDescription,
-    weight_files,
-)
+from ocm_core.checkpoints import diffusers_folder as folders
+from ocm_core.checkpoints.diffusers_folder import SAVE_AGAIN, ModelDescription
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.networks.diffusers import PromptEmbeddings, model_class, new_model, wrapped
+from ocm_core.networks.diffusers import PromptEmbeddings, new_model, wrapped
 from ocm_core.networks.keys import refuse_larger, refuse_not_finite
 from ocm_core.schema.experiment import SchedulerSchedule
 
@@ -44,8 +35,7 @@ def read_model(described: ModelDescription) -> Any:
     """Load diffusers' own object, in float32."""
     with torch.device("meta"):
         empty = new_model(described.config)
-    kind, place = model_class(described.kind), described.place
-    return _read(kind, empty, place, MODEL_WEIGHTS, low_cpu_mem_usage=False)
+    return _read(empty, described.place, folders.MODEL_WEIGHTS, low_cpu_mem_usage=False)
 
 
 def read_network(described: ModelDescription, null_class: int | None = None) -> ScoreNetwork:
@@ -61,10 +51,7 @@ def denoiser_of_folder(network: ScoreNetwork, described: ModelDescription) -> De
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings.
-
-    It is transformers' own, which is an extra of this package (`text`).
-    """
+    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings."""
 
     model: Any  # transformers' CLIPTextModel
     tokenizer: Any
@@ -72,15 +59,20 @@ class TextEncoder:
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> TextEncoder:
         """Load it from the folder of the pipeline, in float32."""
-        transformers = _transformers(folder)
-        place, words = Path(folder) / ENCODER, Path(folder) / TOKENIZER
+        if find_spec("transformers") is None:
+            raise OcmError(
+                f"{folder}: its text encoder needs the package transformers: "
+                "`pip install 'ocm-core[text]'`"
+            )
+        import transformers
+
+        place, words = Path(folder) / folders.ENCODER, Path(folder) / folders.TOKENIZER
         with reading(words, "a tokenizer of CLIP", SAVE_AGAIN):
             tokenizer = transformers.CLIPTokenizer.from_pretrained(words, local_files_only=True)
-        with reading(place, f"a {TEXT_CLASS}", SAVE_AGAIN), torch.device("meta"):
+        with reading(place, f"a {folders.TEXT_CLASS}", SAVE_AGAIN), torch.device("meta"):
             config = transformers.CLIPTextConfig.from_pretrained(place, local_files_only=True)
             empty = transformers.CLIPTextModel(config)
-        kind = transformers.CLIPTextModel
-        model = _read(kind, empty, place, TEXT_WEIGHTS, may_have_more=True)
+        model = _read(empty, place, folders.TEXT_WEIGHTS, may_have_more=True)
         return cls(model.eval().requires_grad_(False).to(device), tokenizer)
 
     @torch.no_grad()
@@ -95,8 +87,13 @@ class TextEncoder:
         )
         used = getattr(self.model.config, "use_attention_mask", None)
         mask = words["attention_mask"].to(self.model.device) if used else None
-        tokens = self._checked(words["input_ids"]).to(self.model.device)
-        embeddings: Tensor = self.model(tokens, mask)[0]
+        tokens, most = words["input_ids"], self.model.config.vocab_size
+        if int(tokens.min()) < 0 or int(tokens.max()) >= most:
+            raise OcmError(
+                f"{folders.TOKENIZER}: gives the number {int(tokens.max())}, and the text encoder"
+                f" knows words up to {most - 1}; expected parts of one pipeline"
+            )
+        embeddings: Tensor = self.model(tokens.to(self.model.device), mask)[0]
         return embeddings.float()
 
     def cut(self, prompts: Sequence[str]) -> int:
@@ -104,30 +101,18 @@ class TextEncoder:
         lengths = map(len, self.tokenizer(list(prompts), verbose=False)["input_ids"])
         return sum(length > self.tokenizer.model_max_length for length in lengths)
 
-    def _checked(self, tokens: Tensor) -> Tensor:
-        most = self.model.config.vocab_size
-        if int(tokens.min()) < 0 or int(tokens.max()) >= most:
-            raise OcmError(
-                f"{TOKENIZER}: gives the number {int(tokens.max())}, and the text encoder knows"
-                f" words up to {most - 1}; expected parts of one pipeline"
-            )
-        return tokens
 
-
-def _read(
-    kind: Any, empty: Any, place: Path, stem: str, may_have_more: bool = False, **options: Any
-) -> Any:
-    """Load weights that fit the configuration; `empty` is the model on the meta device.
-
-    A text encoder's file may have more tensors: older ones hold tables that are computed now.
-    """
-    files = weight_files(place, stem)
+def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **options: Any) -> Any:
+    """Load weights that fit the configuration; `empty` is the model on the meta device."""
+    files = folders.weight_files(place, stem)
     for file in files:  # each by name: the libraries do not say which one is damaged
-        _check_values(file)
+        with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
+            for key in opened.keys():  # noqa: SIM118  # not a dict
+                refuse_not_finite({f"{file}: {key}": opened.get_tensor(key)})
     refuse_larger(empty, place)
     variant = files[0].name.removeprefix(stem).removesuffix(".safetensors").strip(".") or None
-    with reading(place, f"a {kind.__name__}", SAVE_AGAIN):
-        model, report = kind.from_pretrained(
+    with reading(place, f"a {type(empty).__name__}", SAVE_AGAIN):
+        model, report = empty.from_pretrained(
             place,
             use_safetensors=True,
             local_files_only=True,
@@ -135,26 +120,8 @@ def _read(
             variant=variant if len(files) == 1 else None,
             **options,
         )
-        if may_have_more:
+        if may_have_more:  # older text encoders hold tables that are computed now
             report = {what: report[what] for what in ("missing_keys", "mismatched_keys")}
         if problems := [f"{what}: {list(keys)[:3]}" for what, keys in report.items() if keys]:
             raise ValueError(f"the weights do not fit config.json: {'; '.join(problems)}")
     return model.float()
-
-
-def _check_values(file: Path) -> None:
-    with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
-        for key in opened.keys():  # noqa: SIM118  # not a dict
-            try:
-                refuse_not_finite({key: opened.get_tensor(key)})
-            except OcmError as error:
-                raise OcmError(f"{file}: {error}") from None
-
-
-def _transformers(folder: str | Path) -> Any:
-    if find_spec("transformers") is None:
-        raise OcmError(
-            f"{folder}: its text encoder needs the package transformers: "
-            "`pip install 'ocm-core[text]'`"
-        )
-    return import_module("transformers")

@@ -1,17 +1,14 @@
-"""The six published networks of the paper's experiments, as data.
+"""The six published networks of the paper's experiments, as data, and the layouts of their files.
 
-Addresses and digests are copied from the pages named beside them; what no page states is None.
-A network may have several sources, one file each: the first is downloaded, unless another one is in
-`checkpoints/<name>/` already.
+Addresses and digests are copied from the pages named beside them; what no page states is None. Of
+several sources the first is downloaded, unless another's file is in `checkpoints/<name>/` already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -25,12 +22,14 @@ from ocm_core.networks.keys import count_values
 
 FOLDER = Path("checkpoints")
 ANALYTIC = "https://github.com/baofff/Analytic-DPM"
-EXTENDED = "https://github.com/baofff/Extended-Analytic-DPM"
-OPENAI = "https://github.com/openai/improved-diffusion"
-CONVERTED = "https://github.com/pesser/pytorch_diffusion"
-DDIM = "https://github.com/ermongroup/ddim"
-DIT = "https://github.com/facebookresearch/DiT"
 _FROM_ZERO = TimeConvention(shift=1, scale=1.0)  # the network's first timestep is 0
+
+# Where a file has the weights: keys of dicts; -1 is the end of a list, after the model in training.
+LAYOUTS: Mapping[str, tuple[str | int, ...]] = {
+    "flat": (),
+    "ema_models_states": ("ema_models_states", "eps_model"),
+    "list_with_ema_last": (-1,),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +47,13 @@ class Checkpoint:
 
     name: str
     family: str
-    arguments: Mapping[str, Any]  # of the published constructor
+    config: Mapping[str, Any]
     head: str
     schedule: Literal["linear", "cosine"]
     steps: int = 1000
     time: TimeConvention = _FROM_ZERO
-    paper_millions: float
-    paper_millions_with_head: float
+    paper_millions: tuple[float, float]  # of parameters, without and with the head
     sources: tuple[CheckpointSource, ...]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The arguments under this project's names."""
-        family = import_module(f"ocm_core.networks.{self.family}")
-        values: dict[str, Any] = vars(family.Config.from_published(self.arguments))
-        return values
 
     def network(self) -> ScoreNetwork:
         """Build the network with new weights."""
@@ -71,80 +62,60 @@ class Checkpoint:
     def source(self, file: str | None = None) -> CheckpointSource:
         """Return the source of that file, or the first one."""
         by_file = {source.file: source for source in self.sources}
-        if file is None:
-            return self.sources[0]
-        if file not in by_file:
+        if file is not None and file not in by_file:
             raise OcmError(f"file of checkpoint {self.name!r}: {unknown(file, by_file)}")
-        return by_file[file]
+        return by_file[file] if file else self.sources[0]
 
 
 def _extended(name: str, file_id: str) -> CheckpointSource:
     """Return Extended-Analytic-DPM's conversion, to which the paper's own README links as well."""
-    return CheckpointSource(file=f"{name}.pth", page=EXTENDED, url=google_drive(file_id))
+    page = "https://github.com/baofff/Extended-Analytic-DPM"
+    return CheckpointSource(file=f"{name}.pth", page=page, url=google_drive(file_id))
 
 
-def _analytic_cifar10(file: str) -> CheckpointSource:
-    return CheckpointSource(
-        file=file,
+def _unet(multipliers: list[int], blocks: int, attention: list[int], dropout: float) -> Any:
+    return {
+        "in_channels": 3,
+        "base_channels": 128,
+        "channel_multipliers": multipliers,
+        "blocks_per_level": blocks,
+        "attention_levels": attention,
+        "dropout": dropout,
+    }
+
+
+def _cifar10(schedule: Literal["linear", "cosine"], file_id: str, analytic: str) -> Checkpoint:
+    name = f"cifar10_{schedule[0]}s"
+    by_hand = CheckpointSource(
+        file=analytic,
         layout="ema_models_states",
         page=ANALYTIC,
         ema=True,
         note="its README has one link for both schedules, Google Drive"
         " 1WyoUFDQeJUJblAT85Tc1ntbqklvqMP3J, and does not say what is behind it",
     )
-
-
-def _cifar10(schedule: Literal["linear", "cosine"], *sources: CheckpointSource) -> Checkpoint:
     return Checkpoint(
-        name=f"cifar10_{schedule[0]}s",
+        name=name,
         family="iddpm_unet",
-        arguments={
-            "in_channels": 3,
-            "out_channels": 3,
-            "model_channels": 128,
-            "channel_mult": [1, 2, 2, 2],
-            "num_res_blocks": 3,
-            "attention_resolutions": [2, 4],
-            "num_heads": 4,
-            "dropout": 0.3,
-        },
+        config=_unet([1, 2, 2, 2], blocks=3, attention=[1, 2], dropout=0.3),
         head="simple",
         schedule=schedule,
         time=TimeConvention(shift=0, scale=1.0),
-        paper_millions=52.54,
-        paper_millions_with_head=52.55,
-        sources=sources,
+        paper_millions=(52.54, 52.55),
+        sources=(_extended(name, file_id), by_hand),
     )
 
 
 _ALL = (
-    _cifar10(
-        "linear",
-        _extended("cifar10_ls", "1rhZBWUDK3_q37Iac3sXq6WnxR_OHhPyI"),
-        _analytic_cifar10("400000.ckpt.pth"),
-    ),
-    _cifar10(
-        "cosine",
-        _extended("cifar10_cs", "1ONNLpqPDLr4NesC0TfVZ3dCyaVBu7Xw0"),
-        _analytic_cifar10("160000.ckpt.pth"),
-    ),
+    _cifar10("linear", "1rhZBWUDK3_q37Iac3sXq6WnxR_OHhPyI", "400000.ckpt.pth"),
+    _cifar10("cosine", "1ONNLpqPDLr4NesC0TfVZ3dCyaVBu7Xw0", "160000.ckpt.pth"),
     Checkpoint(
         name="celeba64",
         family="ddpm_unet",
-        arguments={
-            "in_channels": 3,
-            "out_ch": 3,
-            "ch": 128,
-            "ch_mult": [1, 2, 2, 2, 4],
-            "num_res_blocks": 2,
-            "attn_resolutions": [16],
-            "resolution": 64,
-            "dropout": 0.1,
-        },
+        config=_unet([1, 2, 2, 2, 4], blocks=2, attention=[2], dropout=0.1),
         head="simple",
         schedule="linear",
-        paper_millions=78.70,
-        paper_millions_with_head=78.71,  # as printed; by count it is 78.7045
+        paper_millions=(78.70, 78.71),  # as printed; by count it is 78.7045
         sources=(
             _extended("celeba64", "1bGQGTsFOnqQ2z3FN5rdkj1FPN1_5nYF4"),
             CheckpointSource(
@@ -157,7 +128,7 @@ _ALL = (
             CheckpointSource(
                 file="ddim_celeba64.pth",
                 layout="list_with_ema_last",
-                page=DDIM,
+                page="https://github.com/ermongroup/ddim",
                 licence="MIT",
                 ema=True,
                 note="its README links the Google Drive folder 1si6Gn3U2ZrggnfYXOESWVFIwcNbyfh5o",
@@ -167,26 +138,17 @@ _ALL = (
     Checkpoint(
         name="imagenet64",
         family="iddpm_unet",
-        arguments={
-            "in_channels": 3,
-            "out_channels": 6,
-            "model_channels": 128,
-            "channel_mult": [1, 2, 3, 4],
-            "num_res_blocks": 3,
-            "attention_resolutions": [4, 8],
-            "num_heads": 4,
-            "dropout": 0.0,
-        },
+        config=_unet([1, 2, 3, 4], blocks=3, attention=[2, 3], dropout=0.0)
+        | {"learns_variance": True},
         head="complex",
         schedule="cosine",
         steps=4000,
         time=TimeConvention(shift=1, scale=0.25),
-        paper_millions=121.06,
-        paper_millions_with_head=121.49,
+        paper_millions=(121.06, 121.49),
         sources=(
             CheckpointSource(
                 file="imagenet64_uncond_100M_1500K.pt",
-                page=OPENAI,
+                page="https://github.com/openai/improved-diffusion",
                 url="https://openaipublic.blob.core.windows.net/diffusion/march-2021/"
                 "imagenet64_uncond_100M_1500K.pt",
             ),
@@ -196,24 +158,14 @@ _ALL = (
     Checkpoint(
         name="lsun_bedroom",
         family="ddpm_unet",
-        arguments={
-            "in_channels": 3,
-            "out_ch": 3,
-            "ch": 128,
-            "ch_mult": [1, 1, 2, 2, 4, 4],
-            "num_res_blocks": 2,
-            "attn_resolutions": [16],
-            "resolution": 256,
-            "dropout": 0.0,
-        },
+        config=_unet([1, 1, 2, 2, 4, 4], blocks=2, attention=[4], dropout=0.0),
         head="complex",
         schedule="linear",
-        paper_millions=113.67,
-        paper_millions_with_head=114.04,
+        paper_millions=(113.67, 114.04),
         sources=(
             CheckpointSource(
                 file="model-2388000.ckpt",
-                page=CONVERTED,
+                page="https://github.com/pesser/pytorch_diffusion",
                 licence="MIT",
                 ema=True,
                 url="https://heibox.uni-heidelberg.de/f/b95206528f384185889b/?dl=1",
@@ -226,41 +178,31 @@ _ALL = (
     Checkpoint(
         name="imagenet256",
         family="dit",
-        arguments={
-            "input_size": 32,
+        config={
+            "image_size": 32,
             "patch_size": 2,
             "in_channels": 4,
-            "hidden_size": 1152,
+            "width": 1152,
             "depth": 28,
-            "num_heads": 16,
-            "mlp_ratio": 4.0,
-            "class_dropout_prob": 0.1,
+            "attention_heads": 16,
             "num_classes": 1000,
-            "learn_sigma": True,
+            "learns_variance": True,
         },
         head="adaln",
         schedule="linear",
-        paper_millions=675.13,
-        paper_millions_with_head=677.80,
+        paper_millions=(675.13, 677.80),
         sources=(
             CheckpointSource(
                 file="DiT-XL-2-256x256.pt",
-                page=DIT,
+                page="https://github.com/facebookresearch/DiT",
                 licence="CC-BY-NC",
                 url="https://dl.fbaipublicfiles.com/DiT/models/DiT-XL-2-256x256.pt",
-            ),
-            CheckpointSource(
-                file="training.pt",
-                layout="training_with_ema",
-                page=DIT,
-                ema=True,
-                note="none is published: this is a file that DiT's training script has written",
             ),
         ),
     ),
 )
 
-CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType({entry.name: entry for entry in _ALL})
+CHECKPOINTS: Mapping[str, Checkpoint] = {entry.name: entry for entry in _ALL}
 
 
 def checkpoint_named(name: str) -> Checkpoint:
@@ -268,6 +210,14 @@ def checkpoint_named(name: str) -> Checkpoint:
     if name not in CHECKPOINTS:
         raise OcmError(f"checkpoint: {unknown(name, CHECKPOINTS)}")
     return CHECKPOINTS[name]
+
+
+def nested(layout: str, state: Mapping[str, Any]) -> object:
+    """Nest a state dict as a published file of that layout does."""
+    content: object = state
+    for key in reversed(LAYOUTS[layout]):
+        content = [{}, content] if isinstance(key, int) else {key: content}
+    return content
 
 
 def counts(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -285,8 +235,8 @@ def counts(checkpoint: Checkpoint) -> dict[str, Any]:
         "parameters_with_head": total,
         "millions": round(without / 1e6, 2),
         "millions_with_head": round(total / 1e6, 2),
-        "paper_millions": checkpoint.paper_millions,
-        "paper_millions_with_head": checkpoint.paper_millions_with_head,
+        "paper_millions": checkpoint.paper_millions[0],
+        "paper_millions_with_head": checkpoint.paper_millions[1],
     }
 
 

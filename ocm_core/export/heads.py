@@ -48,7 +48,7 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
         network, links = wrapped(model), {link: name for name, link in LINKS.items()}
         forms = {
             label: {
-                "kind": kind_of(network, head.net),
+                "kind": kind_of(network, head.net.state_dict()),
                 "link": links[head.link],
                 "table": None if head.baseline is None else len(head.baseline),
             }

@@ -145,7 +145,7 @@ def _summary(model: ModelDescription) -> str:
         classes = f"takes text of {model.text.tokens} tokens"
     steps = model.schedule["steps"]
     schedule = f"{model.schedule['beta_schedule']} schedule of {steps} steps"
-    if model.zero_snr:
+    if model.schedule["rescale_betas_zero_snr"]:
         schedule += f" (the last of {steps + 1} is pure noise, and never visited)"
     latent = ", with its autoencoder" if model.vae else ""
     count = f"{model.parameters / 1e6:.1f} M parameters"

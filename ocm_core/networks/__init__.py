@@ -1,4 +1,4 @@
-"""Network families, each one file with `FAMILY`, `Config` and `build`, and the heads that fit them.
+"""Network families, each one file with `Config` and `NETWORK`, and the heads that fit them.
 
 A family is imported only when it is asked for: which files a pipeline stage depends on is read off
 the import statements, and an edit in one family must not make the others' results stale.
@@ -7,16 +7,18 @@ the import statements, and an edit in one family must not make the others' resul
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import safe_open
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
@@ -28,16 +30,16 @@ Network = TypeVar("Network", bound=nn.Module)
 
 def build(family: str, config: Mapping[str, Any]) -> ScoreNetwork:
     """Build a network of the family with random weights."""
-    network: ScoreNetwork = _module(family).build(config)
-    return network
+    module = _module(family)
+    checked = read_config(module.Config, config, family) if hasattr(module, "Config") else config
+    return cast(ScoreNetwork, module.NETWORK(checked))
 
 
 def load(make: Callable[[], Network], file: Path, device: torch.device | str = "cpu") -> Network:
     """Make a network without initial values and load its weights from a safetensors file.
 
-    No weight is drawn, and none is in memory twice: each is copied from the mapped file to its
-    place on the device. It is copied on a CPU, too, because results may depend on the alignment of
-    weights in their last digits.
+    No weight is drawn, and none is in memory twice. Each is copied from the mapped file, on a CPU
+    too: results may depend on the alignment of weights in their last digits.
     """
     with empty_parameters():
         network = make()
@@ -71,6 +73,29 @@ def empty_parameters() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
+def enable_gradient_checkpointing(network: nn.Module) -> None:
+    """Recompute the blocks of the network from now on, whenever a gradient passes through it.
+
+    Only the inputs of blocks are kept, and one block's activations at a time: the same bits.
+    """
+    checkpointed = list(blocks(network))
+    if not checkpointed:
+        raise OcmError(
+            f"{type(network).__name__} has no blocks (members of a ModuleList) to compute again;"
+            " its activations are kept: switch recomputing off"
+        )
+    for block in checkpointed:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def blocks(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the members of the innermost module lists: those that contain no list themselves."""
+    for module in network.modules():
+        for member in module if isinstance(module, nn.ModuleList) else ():
+            if not any(isinstance(part, nn.ModuleList) for part in member.modules()):
+                yield member
+
+
 def configuration(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, checked by the family, with its defaults, as plain values."""
     checked = asdict(read_config(_module(family).Config, config, family))
@@ -79,19 +104,18 @@ def configuration(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def small(family: str) -> Small:
     """Return the small configuration that a family declares."""
-    declared: Small = _module(family).SMALL
-    return declared
+    return cast(Small, _module(family).SMALL)
 
 
 def families() -> list[str]:
     """Return the families; all files of this folder are imported to find out."""
-    modules = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
-    return [module.FAMILY for module in modules if hasattr(module, "FAMILY")]
+    names = [file.name for file in iter_modules(__path__)]
+    return [name for name in names if hasattr(import_module(f"{__name__}.{name}"), "NETWORK")]
 
 
 def _module(family: str) -> ModuleType:
     name = f"{__name__}.{family}"
     module = import_module(name) if find_spec(name) else None
-    if module is None or not hasattr(module, "FAMILY"):
+    if module is None or not hasattr(module, "NETWORK"):
         raise OcmError(f"network family: {unknown(family, families())}")
     return module

@@ -1,6 +1,7 @@
-"""Layers that several families share: attention, time encodings, the output of transformers."""
+"""Layers and a base class that several families share: attention, time encodings, output layers."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Self, TypeVar
 
@@ -9,34 +10,45 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.shapes import NetworkTimes
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.errors import OcmError
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
 Layer = TypeVar("Layer", bound=nn.Module)
 Encodings = Float[Tensor, "batch width"]
 HeadTokens = Float[Tensor, "batch head token width"]
 
 
-class Attention(nn.Module):
-    """softmax(q kᵀ / √width) v; `fused` uses a kernel that has no forward-mode derivative."""
+class CutNetwork(ScoreNetwork):
+    """A network that is cut before its last layer `output`; a head is one more layer like it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fused = False
+    output: nn.Module
 
-    def forward(self, query: HeadTokens, key: HeadTokens, value: HeadTokens) -> HeadTokens:
-        if self.fused:
-            return F.scaled_dot_product_attention(query, key, value)
-        scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
-        at_least_single = torch.promote_types(scores.dtype, torch.float32)
-        return scores.softmax(dim=-1, dtype=at_least_single).to(value.dtype) @ value
+    def readout(self, features: TrunkFeatures) -> Images:
+        image: Tensor = self.output(features)
+        return image
 
+    def labels(self, x: Images, label: Labels) -> Labels:
+        """Return the labels, or the null class for every image; refuse what does not fit."""
+        if label is not None and not self.conditional:
+            raise OcmError(f"{type(self).__name__} is unconditional; pass no label")
+        if label is not None or not self.conditional:
+            return label
+        if self.null_label is None:
+            raise OcmError(f"{type(self).__name__} has no null class; pass a label")
+        return torch.full((len(x),), self.null_label, device=x.device)
 
-def set_fused_attention(network: nn.Module, on: bool) -> None:
-    """Switch the fused attention kernel on or off in all layers."""
-    for module in network.modules():
-        if isinstance(module, Attention):
-            module.fused = on
+    @abstractmethod
+    def head(self, kind: str) -> nn.Module:
+        """Make a head that predicts zero."""
+        ...
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        if sizes:
+            raise OcmError(
+                f"head kind {kind!r} takes its size from the network; leave out {', '.join(sizes)}"
+            )
+        return self.head(kind)
 
 
 class ModulatedOutput(nn.Module):
@@ -56,17 +68,22 @@ class ModulatedOutput(nn.Module):
     def forward(self, features: TrunkFeatures) -> Tensor:
         tokens, embedding = features
         shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
-        return self._unpatchify(self.linear(modulated_norm(tokens, shift, scale)))
-
-    def _unpatchify(self, tokens: Tensor) -> Tensor:
+        patches: Tensor = self.linear(modulated_norm(tokens, shift, scale))
         side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
-        grid = tokens.reshape(len(tokens), side, side, patch, patch, -1)
-        return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(tokens), -1, side * patch, side * patch)
+        grid = patches.reshape(len(patches), side, side, patch, patch, -1)
+        return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(grid), -1, side * patch, side * patch)
 
 
 def modulated_norm(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     """Normalise tokens, then scale and shift them (adaLN)."""
     return F.layer_norm(tokens, tokens.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+
+def attend(query: HeadTokens, key: HeadTokens, value: HeadTokens) -> HeadTokens:
+    """Return softmax(q kᵀ / √width) v; fused kernels have no forward-mode derivative."""
+    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    at_least_single = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(dim=-1, dtype=at_least_single).to(value.dtype) @ value
 
 
 def map_to_tokens(pixels: Tensor, heads: int) -> HeadTokens:
@@ -78,6 +95,12 @@ def map_to_tokens(pixels: Tensor, heads: int) -> HeadTokens:
 def tokens_to_map(tokens: HeadTokens, shape: torch.Size) -> Tensor:
     """Invert `map_to_tokens`."""
     return tokens.transpose(-2, -1).reshape(shape)
+
+
+def table_at(table: Float[Tensor, " time"], time: NetworkTimes) -> Float[Tensor, " batch"]:
+    """Return `table[t]`, linear between timesteps."""
+    low, high = time.floor().long(), time.ceil().long()
+    return torch.lerp(table[low], table[high], (time - low).to(table.dtype))
 
 
 def time_angles(time: NetworkTimes, half: int, steps: int) -> Encodings:

@@ -6,31 +6,31 @@ differs between the families (norms, blocks, padding, time encoding, names) is i
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
-from ocm_core.networks._layers import time_mlp, zeroed
+from ocm_core.networks._layers import CutNetwork, time_mlp, zeroed
 from ocm_core.networks.config import (
-    MOST_BLOCKS_PER_LEVEL,
-    MOST_LEVELS,
+    BlocksPerLevel,
     Channels,
+    Levels,
     Multiplier,
     Probability,
     Small,
     check_multiple,
-    refuse_sizes,
 )
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
-MakeAttention = Callable[[int], nn.Module]  # of so many channels
+BLOCK_LAYERS = ("norm_in", "conv_in", "embed", "norm_out", "conv_out", "shortcut")
 SMALL_UNET = Small(
     side=16,
     config={
@@ -49,10 +49,8 @@ class UNetConfig:
 
     in_channels: Channels
     base_channels: Annotated[int, Field(ge=4, le=2**12, multiple_of=2)]
-    channel_multipliers: Annotated[  # finest first
-        tuple[Multiplier, ...], Field(min_length=1, max_length=MOST_LEVELS)
-    ]
-    blocks_per_level: Annotated[int, Field(gt=0, le=MOST_BLOCKS_PER_LEVEL)]
+    channel_multipliers: Annotated[tuple[Multiplier, ...], Levels]  # finest first
+    blocks_per_level: BlocksPerLevel
     attention_levels: tuple[int, ...]  # level i works at 2^-i of the resolution
     dropout: Probability = 0.0
     norm_groups: PositiveInt = 32
@@ -78,25 +76,16 @@ class UNetConfig:
 class ResidualBlock(nn.Module):
     """Norm, SiLU, convolution, twice; the embedding shifts (and scales) the second norm."""
 
-    norm_eps: ClassVar[float]
-    published_names: ClassVar[Mapping[str, str]]
-
-    def __init__(
-        self,
-        channels: tuple[int, int],
-        embedding: int,
-        groups: int,
-        dropout: float,
-        scale_shift: bool,
-    ) -> None:
+    def __init__(self, unet: "UNet", inputs: int, outputs: int) -> None:
         super().__init__()
-        inputs, outputs = channels
-        self.scale_shift = scale_shift
-        self.norm_in = nn.GroupNorm(groups, inputs, eps=self.norm_eps)
+        groups, eps = unet.config.norm_groups, unet.norm_eps
+        self.scale_shift = unet.scale_shift
+        self.published_names = dict(zip(BLOCK_LAYERS, unet.block_names, strict=True))
+        self.norm_in = nn.GroupNorm(groups, inputs, eps=eps)
         self.conv_in = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.embed = nn.Linear(embedding, (2 if scale_shift else 1) * outputs)
-        self.norm_out = nn.GroupNorm(groups, outputs, eps=self.norm_eps)
-        self.dropout = nn.Dropout(dropout)
+        self.embed = nn.Linear(unet.embedding_width, (1 + unet.scale_shift) * outputs)
+        self.norm_out = nn.GroupNorm(groups, outputs, eps=eps)
+        self.dropout = nn.Dropout(unet.config.dropout)
         self.conv_out = zeroed(nn.Conv2d(outputs, outputs, 3, padding=1))
         self.shortcut = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
@@ -118,8 +107,7 @@ class UNetLevel(nn.Module):
 
     def __init__(self, residual: nn.Module, attention: nn.Module | None) -> None:
         super().__init__()
-        self.residual = residual
-        self.attention = attention
+        self.residual, self.attention = residual, attention
 
     def forward(self, hidden: Tensor, embedding: Tensor, skip: Tensor | None = None) -> Tensor:
         if skip is not None:  # joined here, so that recomputing need not keep the joined map
@@ -129,48 +117,11 @@ class UNetLevel(nn.Module):
 
 
 class Level(nn.Module):
-    """The blocks of one resolution, and the layer that changes it."""
+    """The blocks of one resolution, and the layer that halves or doubles it."""
 
     def __init__(self, stages: Sequence[UNetLevel], resample: nn.Module | None) -> None:
         super().__init__()
-        self.stages = nn.ModuleList(stages)
-        self.resample = resample
-
-
-class DownLevel(Level):
-    """A level on the way down."""
-
-    def forward(self, hidden: Tensor, embedding: Tensor) -> list[Tensor]:
-        """Return every state on the way; the next level continues from the last."""
-        states = []
-        for stage in self.stages:
-            hidden = stage(hidden, embedding)
-            states.append(hidden)
-        if self.resample is not None:
-            states.append(self.resample(hidden))
-        return states
-
-
-class UpLevel(Level):
-    """A level on the way up."""
-
-    def forward(self, hidden: Tensor, embedding: Tensor, skips: list[Tensor]) -> Tensor:
-        """Join skips, which are taken off the end of the list."""
-        for stage in self.stages:
-            hidden = stage(hidden, embedding, skips.pop())
-        return hidden if self.resample is None else self.resample(hidden)
-
-
-class Upsample(nn.Module):
-    """Doubling by copies, and a convolution."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        doubled: Tensor = self.conv(F.interpolate(hidden, scale_factor=2.0, mode="nearest"))
-        return doubled
+        self.stages, self.resample = nn.ModuleList(stages), resample
 
 
 class OutputLayer(nn.Module):
@@ -178,9 +129,7 @@ class OutputLayer(nn.Module):
 
     def __init__(self, norm: nn.Module, conv: nn.Module, residual: nn.Module | None = None) -> None:
         super().__init__()
-        self.residual = residual
-        self.norm = norm
-        self.conv = conv
+        self.residual, self.norm, self.conv = residual, norm, conv
         self.published_names: Mapping[str, str] = {}
 
     def forward(self, features: TrunkFeatures) -> Tensor:
@@ -191,54 +140,39 @@ class OutputLayer(nn.Module):
         return image
 
 
-class UNet(ScoreNetwork):
+class UNet(CutNetwork):
     """Encoder, middle and decoder; a family supplies blocks, attention and the time encoding."""
 
     head_kinds = ("simple", "complex")
-    residual_block: ClassVar[type[ResidualBlock]]
+    norm_eps: ClassVar[float]
+    block_names: ClassVar[tuple[str, ...]]  # the published ones of `BLOCK_LAYERS`
     published_heads: ClassVar[Mapping[str, Mapping[str, str]]]
 
-    def __init__(self, config: UNetConfig) -> None:
+    def __init__(self, config: UNetConfig, scale_shift: bool = False) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.scale_shift = config, scale_shift
         self.out_channels_per_input = 2 if config.learns_variance else 1
         self.embedding_width = 4 * config.base_channels
         self.time_mlp = time_mlp(config.base_channels, self.embedding_width)
         self.stem = nn.Conv2d(config.in_channels, config.base_channels, 3, padding=1)
         self.encoder, skips = self._encoder()
-        self.middle = self._middle(config.widths[-1])
-        self.decoder = self._decoder(config.widths[-1], skips)
+        width = config.widths[-1]
+        attending = UNetLevel(ResidualBlock(self, width, width), self.attention(width))
+        self.middle = nn.ModuleList([attending, UNetLevel(ResidualBlock(self, width, width), None)])
+        self.decoder = self._decoder(width, skips)
         self.output = self._output(config.in_channels * self.out_channels_per_input)
         self.published_names = self._published_names()
 
-    def norm(self, channels: int) -> nn.Module:
-        return nn.GroupNorm(self.config.norm_groups, channels, eps=self.residual_block.norm_eps)
-
-    def residual(self, in_channels: int, out_channels: int) -> ResidualBlock:
-        return self.residual_block(
-            (in_channels, out_channels),
-            self.embedding_width,
-            self.config.norm_groups,
-            self.config.dropout,
-            self.scale_shift,
-        )
-
-    @property
-    def scale_shift(self) -> bool:
-        """Whether the embedding also scales the second norm of a residual block."""
-        return False
-
     @abstractmethod
-    def attention(self, channels: int) -> nn.Module: ...
-
-    def decoder_attention(self, channels: int) -> nn.Module:
-        return self.attention(channels)
-
-    def upsample(self, channels: int) -> nn.Module:
-        return Upsample(channels)
+    def attention(self, channels: int, up: bool = False) -> nn.Module: ...
 
     @abstractmethod
     def downsample(self, channels: int) -> nn.Module: ...
+
+    def upsample(self, channels: int) -> nn.Module:
+        copies = nn.Upsample(scale_factor=2.0, mode="nearest")
+        conv = nn.Conv2d(channels, channels, 3, padding=1)
+        return nn.Sequential(OrderedDict(copies=copies, conv=conv))
 
     @abstractmethod
     def encode_time(self, time: NetworkTimes) -> Tensor: ...
@@ -247,44 +181,36 @@ class UNet(ScoreNetwork):
     def _published_names(self) -> dict[str, str]: ...
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        self._check_input(x, label)
-        embedding = self.embed(x, time, label)
-        skips = [self.stem(x)]
-        for level in self.encoder:
-            skips += level(skips[-1], embedding)
-        hidden = skips[-1]
-        for stage in self.middle:
-            hidden = stage(hidden, embedding)
-        for level in self.decoder:
-            hidden = level(hidden, embedding, skips)
-        return TrunkFeatures(hidden, embedding)
-
-    def embed(self, x: Images, time: NetworkTimes, label: Labels) -> Tensor:
-        embedding: Tensor = self.time_mlp(self.encode_time(time).to(x.dtype))
-        return embedding
-
-    def readout(self, features: TrunkFeatures) -> Images:
-        image: Tensor = self.output(features)
-        return image
-
-    def _check_input(self, x: Images, label: Labels) -> None:
-        if label is not None and not self.conditional:
-            raise OcmError(f"{type(self).__name__} is unconditional; pass no label")
-        if label is None and self.conditional:
-            raise OcmError(f"{type(self).__name__} has no null class; pass a label")
         factor = 2 ** (self.config.levels - 1)
         if x.shape[-2] % factor or x.shape[-1] % factor:
             raise OcmError(
                 f"image size {tuple(x.shape[-2:])} is not a multiple of {factor}, which"
                 f" {self.config.levels} levels (channel_multipliers) need"
             )
+        embedding = self.embed(x, time, self.labels(x, label))
+        skips = [self.stem(x)]
+        for level in cast(Iterable[Level], self.encoder):
+            for stage in level.stages:
+                skips.append(stage(skips[-1], embedding))
+            if level.resample is not None:
+                skips.append(level.resample(skips[-1]))
+        hidden = skips[-1]
+        for stage in self.middle:
+            hidden = stage(hidden, embedding)
+        for level in cast(Iterable[Level], self.decoder):
+            for stage in level.stages:
+                hidden = stage(hidden, embedding, skips.pop())
+            hidden = hidden if level.resample is None else level.resample(hidden)
+        return TrunkFeatures(hidden, embedding)
 
-    def _stage(
-        self, in_channels: int, out_channels: int, level: int, attention: MakeAttention
-    ) -> UNetLevel:
-        attends = level in self.config.attention_levels
-        made = attention(out_channels) if attends else None
-        return UNetLevel(self.residual(in_channels, out_channels), made)
+    def embed(self, x: Images, time: NetworkTimes, label: Labels) -> Tensor:
+        embedding: Tensor = self.time_mlp(self.encode_time(time).to(x.dtype))
+        return embedding
+
+    def _stage(self, inputs: int, level: int, up: bool) -> UNetLevel:
+        width, attends = self.config.widths[level], level in self.config.attention_levels
+        attention = self.attention(width, up) if attends else None
+        return UNetLevel(ResidualBlock(self, inputs, width), attention)
 
     def _encoder(self) -> tuple[nn.ModuleList, list[int]]:
         """Return the levels, finest first, and the width of every skip connection in order."""
@@ -292,39 +218,32 @@ class UNet(ScoreNetwork):
         levels, skips = nn.ModuleList(), [channels]
         for level, width in enumerate(self.config.widths):
             inputs = [channels] + [width] * (self.config.blocks_per_level - 1)
-            stages = [self._stage(before, width, level, self.attention) for before in inputs]
+            stages = [self._stage(before, level, up=False) for before in inputs]
             coarsest = level == self.config.levels - 1
-            levels.append(DownLevel(stages, None if coarsest else self.downsample(width)))
+            levels.append(Level(stages, None if coarsest else self.downsample(width)))
             skips += [width] * (self.config.blocks_per_level + (not coarsest))
             channels = width
         return levels, skips
-
-    def _middle(self, width: int) -> nn.ModuleList:
-        attending = UNetLevel(self.residual(width, width), self.attention(width))
-        return nn.ModuleList([attending, UNetLevel(self.residual(width, width), None)])
 
     def _decoder(self, channels: int, skips: list[int]) -> nn.ModuleList:
         """Return the levels, coarsest first; each has one block more than on the way down."""
         levels = nn.ModuleList()
         for level, width in reversed(list(enumerate(self.config.widths))):
             inputs = [channels] + [width] * self.config.blocks_per_level
-            stages = [
-                self._stage(before + skips.pop(), width, level, self.decoder_attention)
-                for before in inputs
-            ]
-            levels.append(UpLevel(stages, self.upsample(width) if level else None))
+            stages = [self._stage(before + skips.pop(), level, up=True) for before in inputs]
+            levels.append(Level(stages, self.upsample(width) if level else None))
             channels = width
         return levels
 
     def _output(self, out_channels: int, residual: nn.Module | None = None) -> OutputLayer:
         width = self.config.widths[0]
         conv = zeroed(nn.Conv2d(width, out_channels, 3, padding=1))
-        return OutputLayer(self.norm(width), conv, residual)
+        norm = nn.GroupNorm(self.config.norm_groups, width, eps=self.norm_eps)
+        return OutputLayer(norm, conv, residual)
 
-    def _build_head(self, kind: str, **sizes: int) -> OutputLayer:
-        refuse_sizes(kind, sizes)
+    def head(self, kind: str) -> OutputLayer:
         width = self.config.widths[0]
-        residual = self.residual(width, width) if kind == "complex" else None
+        residual = ResidualBlock(self, width, width) if kind == "complex" else None
         head = self._output(self.config.in_channels, residual)
         head.published_names = self.published_heads[kind]
         return head

@@ -1,7 +1,7 @@
 """A network that was trained with other conventions, seen as one that follows this library's.
 
 Those are data in [-1, 1], the time t = 1 … T, and a prediction of the noise. The conversion is
-linear and exact, so that the Jacobian follows by itself and features stay what they are:
+linear and exact, so the Jacobian follows by itself:
 
 - v = √ᾱ ε - √b x_0 gives ε̂ = √ᾱ v̂ + √b x_t; a prediction of x_0 gives ε̂ = (x_t - √ᾱ x̂_0) / √b.
 - Data in [-r, r] are data in [-1, 1] on the schedule ᾱ' = r²ᾱ / (r²ᾱ + b) (`Schedule.for_range`),
@@ -20,6 +20,7 @@ from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule, predict_eps
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.networks._layers import table_at
 from ocm_core.shapes import Batch, Labels, NetworkTimes
 
 PredictionType = Literal["epsilon", "v_prediction", "sample"]
@@ -62,16 +63,13 @@ class Converted(ScoreNetwork):
         self.out_channels_per_input = network.out_channels_per_input
         self.conditional, self.null_label = network.conditional, network.null_label
         self.label_dropout = network.label_dropout
-        tables = {
-            "alpha_bar": schedule.alpha_bar,
-            "b": schedule.b,
-            "spread": schedule.spread(data_range),
-        }
+        tables = {"alpha_bar": schedule.alpha_bar, "b": schedule.b}
+        tables["spread"] = schedule.spread(data_range)
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table), persistent=False)
 
     def features(self, x: Batch, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        return self.network.features(self._entering(x, time), self._network_time(time), label)
+        return self.network.features(self._entering(x, time), self.time(time), label)
 
     def readout(self, features: TrunkFeatures) -> Batch:
         return self.network.readout(features)
@@ -80,29 +78,22 @@ class Converted(ScoreNetwork):
         self, x: Batch, time: NetworkTimes, label: Labels = None
     ) -> tuple[TrunkFeatures, Batch]:
         entering = self._entering(x, time)
-        features, raw = self.network.evaluate(entering, self._network_time(time), label)
-        return features, self._eps(entering, raw.to(x.dtype), time)
-
-    def _network_time(self, time: NetworkTimes) -> Tensor:
-        return self.time(time)
+        features, raw = self.network.evaluate(entering, self.time(time), label)
+        raw = raw.to(x.dtype)
+        if self.prediction == "epsilon":
+            return features, raw
+        predicted, *learned = raw.chunk(self.out_channels_per_input, dim=1)
+        alpha_bar, b = self._at(self.alpha_bar, time, x), self._at(self.b, time, x)
+        eps = _TO_EPS[self.prediction](entering, predicted, alpha_bar, b)
+        return features, torch.cat([eps, *learned], dim=1)
 
     def _entering(self, x: Batch, time: NetworkTimes) -> Batch:
         return x if self.data_range == 1.0 else self._at(self.spread, time, x).sqrt() * x
 
-    def _eps(self, x: Batch, raw: Batch, time: NetworkTimes) -> Batch:
-        if self.prediction == "epsilon":
-            return raw
-        predicted, *learned = raw.chunk(self.out_channels_per_input, dim=1)
-        alpha_bar, b = self._at(self.alpha_bar, time, x), self._at(self.b, time, x)
-        eps = _TO_EPS[self.prediction](x, predicted, alpha_bar, b)
-        return torch.cat([eps, *learned], dim=1)
-
     @staticmethod
     def _at(table: Tensor, time: NetworkTimes, like: Batch) -> Tensor:
-        """Return `table[t]`, linear between timesteps, shaped to multiply `like`."""
-        low, high = time.floor().long(), time.ceil().long()
-        value = torch.lerp(table[low], table[high], (time - low).to(table.dtype))
-        return value.to(like.dtype).view(-1, *(1,) * (like.ndim - 1))
+        """Return `table[t]`, shaped to multiply `like`."""
+        return table_at(table, time).to(like.dtype).view(-1, *(1,) * (like.ndim - 1))
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
         return self.network.make_head(kind, **sizes)

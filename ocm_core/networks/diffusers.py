@@ -1,4 +1,4 @@
-"""Models that diffusers has classes for: each class has an adapter of its own.
+"""Models that diffusers has classes for: each class has a small file of its own that adapts it.
 
 A model that takes text has its prompts as labels: a label is the row of a table of embeddings. The
 last row is the empty prompt's, which stands for "no label".
@@ -6,9 +6,9 @@ last row is the empty prompt's, which stands for "no label".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from jaxtyping import Float32, Int
 from torch import Tensor, nn
@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
+from ocm_core.networks._layers import CutNetwork
 from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS
-
-FAMILY = "diffusers"
-_CHECK = "compare it with diffusers' documentation"
 
 PromptEmbeddings = Float32[Tensor, "prompt token width"]
 PromptLabels = Int[Tensor, " batch"]
@@ -38,6 +36,34 @@ class Prompts(nn.Module):
         return self.embeddings[label]
 
 
+class DiffusersNetwork(CutNetwork):
+    """A model of diffusers, cut before its last layers; its parameters are shared.
+
+    A subclass names the class of diffusers (`model_kind`), finds what it cannot use (`obstacles`),
+    and says how features, output and heads are got. Its file names the subclass as `ADAPTER`.
+    """
+
+    model_kind: ClassVar[Any]
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        if obstacles := list(self.obstacles(model)):
+            raise OcmError(f"this {type(model).__name__} cannot be used: {'; '.join(obstacles)}")
+        self.config: Mapping[str, Any] = model.config
+        self.in_channels: int = self.config["in_channels"]
+        outputs = self.config["out_channels"] or self.in_channels
+        self.out_channels_per_input = outputs // self.in_channels
+
+    def obstacles(self, model: Any) -> Iterator[str]:
+        """Yield what is wrong with the configuration, and what is expected."""
+        inputs, outputs = model.config["in_channels"], model.config["out_channels"]
+        if outputs not in (None, inputs, 2 * inputs):
+            yield (
+                f"out_channels={outputs}; expected in_channels={inputs}, or {2 * inputs} with a"
+                " learned variance"
+            )
+
+
 def build(config: Mapping[str, Any], null_class: int | None = None) -> ScoreNetwork:
     """Build a score network of the configuration's class, with random weights."""
     return wrapped(new_model(config), null_class)
@@ -46,25 +72,27 @@ def build(config: Mapping[str, Any], null_class: int | None = None) -> ScoreNetw
 def new_model(config: Mapping[str, Any]) -> nn.Module:
     """Build a model of the configuration's class, with random weights."""
     kind = str(config.get("_class_name"))
-    with reading("config.json", f"a configuration of {kind}", _CHECK):
-        model: nn.Module = model_class(kind).from_config(dict(config))
-    return model
-
-
-def model_class(kind: str) -> Any:
-    """Return diffusers' class of that name."""
-    return getattr(_adapter(kind), kind)
+    remedy = "compare it with diffusers' documentation"
+    with reading("config.json", f"a configuration of {kind}", remedy):
+        return cast(nn.Module, _adapter(kind).model_kind.from_config(dict(config)))
 
 
 def wrapped(model: nn.Module, null_class: int | None = None) -> ScoreNetwork:
     """Wrap the model as a score network; its parameters are shared."""
-    network: ScoreNetwork = _adapter(type(model).__name__).adapt(model)
+    network = _adapter(type(model).__name__)(model)
     if null_class is not None:
         network.null_label = null_class
     return network
 
 
-def _adapter(kind: str) -> Any:
+def _adapter(kind: str) -> type[DiffusersNetwork]:
     if kind not in DIFFUSERS_ADAPTERS:
-        raise OcmError(f"class of diffusers: {unknown(kind, DIFFUSERS_ADAPTERS)}")
-    return import_module(f"ocm_core.networks.{DIFFUSERS_ADAPTERS[kind]}")
+        raise OcmError(
+            f"class of diffusers: {unknown(kind, DIFFUSERS_ADAPTERS)}; for other networks write a"
+            " subclass of ScoreNetwork (ocm_core/diffusion/score_network.py)"
+        )
+    adapter = import_module(f"ocm_core.networks.{DIFFUSERS_ADAPTERS[kind]}").ADAPTER
+    return cast(type[DiffusersNetwork], adapter)
+
+
+NETWORK = build

@@ -6,36 +6,26 @@ behind the last class stands for "no label".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import torch
 from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 from torch import Tensor
 
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import ModulatedOutput
-from ocm_core.networks.config import refuse_sizes
+from ocm_core.networks.diffusers import DiffusersNetwork
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 
-class DiffusersDiT(ScoreNetwork):
+class DiffusersDiT(DiffusersNetwork):
     """A DiT of diffusers, cut before its last layer."""
 
     head_kinds = ("adaln",)
+    model_kind = DiTTransformer2DModel
     conditional = True
+    output: ModulatedOutput
 
     def __init__(self, model: DiTTransformer2DModel) -> None:
-        super().__init__()
-        self.config: Mapping[str, Any] = model.config
-        inputs, outputs = self.config["in_channels"], model.out_channels
-        if outputs not in (inputs, 2 * inputs):
-            raise OcmError(
-                f"this DiTTransformer2DModel cannot be used: out_channels={outputs}; expected"
-                f" in_channels={inputs}, or {2 * inputs} with a learned variance"
-            )
-        self.out_channels_per_input = outputs // inputs
+        super().__init__(model)
         self.classes: int = self.config["num_embeds_ada_norm"]
         self.null_label = self.classes
         self.patchify, self.blocks = model.pos_embed, model.transformer_blocks
@@ -49,8 +39,10 @@ class DiffusersDiT(ScoreNetwork):
         }
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        label = self._labels(x, label)
-        hidden = self.patchify(x)
+        expected = (self.in_channels, *[self.config["sample_size"]] * 2)
+        if tuple(x.shape[1:]) != expected:
+            raise OcmError(f"items of shape {tuple(x.shape[1:])}: this model takes {expected}")
+        label, hidden = self.labels(x, label), self.patchify(x)
         for block in self.blocks:
             hidden = block(hidden, timestep=time, class_labels=label)
         return TrunkFeatures(hidden, self.embedding(time, label))
@@ -62,24 +54,9 @@ class DiffusersDiT(ScoreNetwork):
         embedding: Tensor = first.get_submodule("norm1.emb")(time, label, hidden_dtype=dtype)
         return embedding
 
-    def readout(self, features: TrunkFeatures) -> Images:
-        image: Tensor = self.output(features)
-        return image
-
-    def _labels(self, x: Images, label: Labels) -> Tensor:
-        expected = (self.config["in_channels"], *[self.config["sample_size"]] * 2)
-        if tuple(x.shape[1:]) != expected:
-            raise OcmError(f"items of shape {tuple(x.shape[1:])}: this model takes {expected}")
-        if label is None:
-            return torch.full((len(x),), self.classes, device=x.device)
-        return label
-
-    def _build_head(self, kind: str, **sizes: int) -> ModulatedOutput:
-        refuse_sizes(kind, sizes)
-        width, patch = self.output.modulation.in_features, self.config["patch_size"]
-        return ModulatedOutput.untrained(width, patch, self.config["in_channels"])
+    def head(self, kind: str) -> ModulatedOutput:
+        width, patch = self.output.modulation.in_features, self.output.patch_size
+        return ModulatedOutput.untrained(width, patch, self.in_channels)
 
 
-def adapt(model: DiTTransformer2DModel) -> DiffusersDiT:
-    """Wrap the model; its parameters are shared."""
-    return DiffusersDiT(model)
+ADAPTER = DiffusersDiT

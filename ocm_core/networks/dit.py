@@ -1,26 +1,24 @@
 """The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
 
 Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
-The last class of the embedding table is the null class of classifier-free guidance: it stands in
-for a label that is not given, and training replaces labels by it at random (see
-`ocm_core/training/batches.py`, where all that is random in training is drawn).
+The last class of the embedding table is the null class of classifier-free guidance: it stands for
+"no label", and training replaces labels by it at random (`ocm_core/training/batches.py`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
-from ocm_core.errors import OcmError
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.networks._layers import (
-    Attention,
+    CutNetwork,
     Layer,
     ModulatedOutput,
+    attend,
     cosine_first_encoding,
     modulated_norm,
     time_mlp,
@@ -29,32 +27,17 @@ from ocm_core.networks._layers import (
 from ocm_core.networks.config import (
     Blocks,
     Channels,
+    Classes,
     Probability,
     Side,
     Small,
     check_multiple,
-    check_published,
-    read_config,
-    refuse_sizes,
 )
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
-FAMILY = "dit"
 _SMALL_SIZES = {"image_size": 8, "width": 32, "depth": 2, "attention_heads": 4, "num_classes": 3}
 SMALL = Small(8, _SMALL_SIZES)
 TIME_ENCODING_WIDTH = 256
-PUBLISHED_ARGUMENTS = {
-    "input_size": "image_size",
-    "patch_size": "patch_size",
-    "in_channels": "in_channels",
-    "hidden_size": "width",
-    "depth": "depth",
-    "num_heads": "attention_heads",
-    "mlp_ratio": "mlp_ratio",
-    "class_dropout_prob": "label_dropout",
-    "num_classes": "num_classes",
-    "learn_sigma": "learns_variance",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +50,7 @@ class Config:
     width: Annotated[int, Field(gt=0, le=2**14, multiple_of=4)]  # sine, cosine of two axes
     depth: Blocks
     attention_heads: PositiveInt
-    num_classes: Annotated[int, Field(gt=0, le=10**6)]
+    num_classes: Classes
     mlp_ratio: Annotated[float, Field(gt=0, le=64)] = 4.0
     label_dropout: Probability = 0.1  # 0: no null class
     learns_variance: bool = False
@@ -75,17 +58,6 @@ class Config:
     def __post_init__(self) -> None:
         check_multiple("image_size", self.image_size, "patch_size", self.patch_size)
         check_multiple("width", self.width, "attention_heads", self.attention_heads)
-
-    @property
-    def patches_per_side(self) -> int:
-        return self.image_size // self.patch_size
-
-    @classmethod
-    def from_published(cls, arguments: Mapping[str, Any]) -> Self:
-        """Translate the constructor arguments of the published code."""
-        check_published(arguments, PUBLISHED_ARGUMENTS, {}, FAMILY)
-        values = {ours: arguments[name] for name, ours in PUBLISHED_ARGUMENTS.items()}
-        return read_config(cls, values, FAMILY)
 
 
 class SelfAttention(nn.Module):
@@ -97,13 +69,12 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.qkv = _drawn(nn.Linear(width, 3 * width))
-        self.attend = Attention()
         self.output = _drawn(nn.Linear(width, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
         split = self.qkv(tokens).unflatten(-1, (3, self.heads, -1))
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        attended: Tensor = self.output(self.attend(query, key, value).transpose(1, 2).flatten(2))
+        attended: Tensor = self.output(attend(query, key, value).transpose(1, 2).flatten(2))
         return attended
 
 
@@ -136,10 +107,11 @@ class DitBlock(nn.Module):
         return tokens + update
 
 
-class DiT(ScoreNetwork):
+class DiT(CutNetwork):
     """The diffusion transformer."""
 
     head_kinds = ("adaln",)
+    conditional = True
     published_names: ClassVar = {
         "patchify": "x_embedder.proj",
         "positions": "pos_embed",
@@ -153,13 +125,12 @@ class DiT(ScoreNetwork):
         super().__init__()
         self.config = config
         self.out_channels_per_input = 2 if config.learns_variance else 1
-        self.conditional = True
         self.label_dropout = config.label_dropout
         self.null_label = config.num_classes if config.label_dropout > 0 else None
         patch = config.patch_size
         self.patchify = _drawn(nn.Conv2d(config.in_channels, config.width, patch, stride=patch))
         # A buffer, not a frozen parameter: no optimiser can ever pick it up.
-        self.register_buffer("positions", position_table(config.patches_per_side, config.width))
+        self.register_buffer("positions", position_table(config.image_size // patch, config.width))
         self.time_mlp = _drawn(time_mlp(TIME_ENCODING_WIDTH, config.width), std=0.02)
         classes = config.num_classes + (self.null_label is not None)
         self.label_table = _drawn(nn.Embedding(classes, config.width), std=0.02)
@@ -168,24 +139,11 @@ class DiT(ScoreNetwork):
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
-        embedding = self.time_mlp(encoded) + self.label_table(self._labels(x, label))
+        embedding = self.time_mlp(encoded) + self.label_table(self.labels(x, label))
         hidden = self.patchify(x).flatten(2).transpose(1, 2) + self.positions
         for block in self.blocks:
             hidden = block(hidden, embedding)
         return TrunkFeatures(hidden, embedding)
-
-    def readout(self, features: TrunkFeatures) -> Images:
-        image: Tensor = self.output(features)
-        return image
-
-    def _labels(self, x: Images, label: Labels) -> Labels:
-        if self.null_label is None:
-            if label is None:
-                raise OcmError("DiT with label_dropout=0 has no null class; pass a label")
-            return label
-        if label is None:
-            return torch.full((len(x),), self.null_label, device=x.device)
-        return label
 
     def _final_layer(self, out_channels: int, prefix: str) -> ModulatedOutput:
         layer = ModulatedOutput.untrained(self.config.width, self.config.patch_size, out_channels)
@@ -193,8 +151,7 @@ class DiT(ScoreNetwork):
         layer.published_names = {name: f"{prefix}{theirs}" for name, theirs in names.items()}
         return layer
 
-    def _build_head(self, kind: str, **sizes: int) -> ModulatedOutput:
-        refuse_sizes(kind, sizes)
+    def head(self, kind: str) -> ModulatedOutput:
         return self._final_layer(self.config.in_channels, "final_layer2.")
 
 
@@ -219,6 +176,4 @@ def _drawn(layer: Layer, std: float | None = None) -> Layer:
     return layer
 
 
-def build(config: Mapping[str, Any]) -> DiT:
-    """Build the network with random weights."""
-    return DiT(read_config(Config, config, FAMILY))
+NETWORK = DiT

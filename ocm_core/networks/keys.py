@@ -20,35 +20,35 @@ def published_keys(module: nn.Module) -> dict[str, str]:
     return {key: _published(module, key) for key in module.state_dict()}
 
 
-def export_published(module: nn.Module, head: nn.Module | None = None) -> dict[str, Tensor]:
+def export_published(module: nn.Module) -> dict[str, Tensor]:
     """Return the weights under their published names."""
-    exported: dict[str, Tensor] = {}
-    for part in _parts(module, head):
-        names = published_keys(part)
-        exported |= {names[key]: tensor for key, tensor in part.state_dict().items()}
-    return exported
+    return {_published(module, key): tensor for key, tensor in module.state_dict().items()}
 
 
-def load_published(
-    module: nn.Module,
-    state_dict: Mapping[str, Tensor],
-    head: nn.Module | None = None,
-    *,
-    assign: bool = False,
-) -> None:
-    """Load exactly the module's tensors, and the head's if one is passed.
+def load_published(module: nn.Module, found: Mapping[str, Tensor], assign: bool = False) -> None:
+    """Load exactly the module's tensors; with `assign` it takes them as they are, not copies."""
+    module.load_state_dict(import_published(module, found), assign=assign)
 
-    With `assign` the module takes the tensors themselves, so that it may be on the meta device.
-    """
-    problems = _differences(export_published(module, head), state_dict)
-    if problems:
+
+def import_published(module: nn.Module, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return published weights under this library's names; refuse any that do not fit exactly."""
+    expected = export_published(module)
+    kinds = {
+        "missing": expected.keys() - found.keys(),
+        "unexpected": found.keys() - expected.keys(),
+        "misshapen": {
+            f"{key} {tuple(found[key].shape)} instead of {tuple(expected[key].shape)}"
+            for key in expected.keys() & found.keys()
+            if found[key].shape != expected[key].shape
+        },
+    }
+    if any(kinds.values()):
+        problems = "; ".join(f"{kind}: {_first_few(keys)}" for kind, keys in kinds.items() if keys)
         raise OcmError(
-            f"published weights do not fit {type(module).__name__}: {'; '.join(problems)};"
+            f"published weights do not fit {type(module).__name__}: {problems};"
             " check that the file and the network configuration belong together"
         )
-    for part in _parts(module, head):
-        names = published_keys(part)
-        part.load_state_dict({key: state_dict[name] for key, name in names.items()}, assign=assign)
+    return {key: found[name] for key, name in published_keys(module).items()}
 
 
 def count_values(module: nn.Module) -> int:
@@ -76,10 +76,6 @@ def refuse_not_finite(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _parts(module: nn.Module, head: nn.Module | None) -> list[nn.Module]:
-    return [module] if head is None else [module, head]
-
-
 def _published(module: nn.Module, key: str) -> str:
     names: Mapping[str, str] = getattr(module, "published_names", {})
     parts = key.split(".")
@@ -88,20 +84,6 @@ def _published(module: nn.Module, key: str) -> str:
     ours, rest = ".".join(parts[:cut]), ".".join(parts[cut:])
     theirs = names.get(ours, ours)
     return f"{theirs}.{_published(module.get_submodule(ours), rest)}" if rest else theirs
-
-
-def _differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    misshapen = [
-        f"{key} {tuple(found[key].shape)} instead of {tuple(expected[key].shape)}"
-        for key in expected.keys() & found.keys()
-        if found[key].shape != expected[key].shape
-    ]
-    kinds = {
-        "missing": expected.keys() - found.keys(),
-        "unexpected": found.keys() - expected.keys(),
-        "misshapen": misshapen,
-    }
-    return [f"{kind}: {_first_few(keys)}" for kind, keys in kinds.items() if keys]
 
 
 def _first_few(keys: Iterable[str]) -> str:

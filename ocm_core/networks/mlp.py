@@ -2,11 +2,8 @@
 
 With Gaussian preconditioning the network learns what a Gaussian of the data's variance v cannot
 say: ε̂ = √b / (ᾱ v + b) · x_t + c_g · F(x_t, t), with c_g = ᾱ v / (ᾱ v + b). The linear part alone
-has 1 - √b J = c_g, so that an error of F shifts c in proportion to c itself, even at large t, where
-c is 1e-4 and the Jacobian of a plain network says nothing about it.
-
-Inputs are at unit scale. The noise level enters as log(b_t / ᾱ_t) / 2, in which the interesting
-small t are not crowded.
+has 1 - √b J = c_g, so an error of F shifts c in proportion to c itself, even at large t, where c is
+1e-4. Inputs are at unit scale, and the noise level enters as log(b_t / ᾱ_t) / 2.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from torch import Tensor, nn
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.networks._layers import table_at, zeroed
 from ocm_core.schema.experiment import MlpNetworkParams
 from ocm_core.shapes import PerPoint, Points
 
@@ -40,12 +38,7 @@ class NoiseLevels(nn.Module):
 
     def at(self, time: Float[Tensor, " batch"]) -> tuple[PerPoint, PerPoint]:
         """Return ᾱ_t and b_t in float64, linear between timesteps."""
-        low, high = time.floor().long(), time.ceil().long()
-        fraction = (time - low).double()
-        alpha_bar, b = (
-            torch.lerp(table[low], table[high], fraction) for table in (self.alpha_bar, self.b)
-        )
-        return alpha_bar.unsqueeze(1), b.unsqueeze(1)
+        return table_at(self.alpha_bar, time).unsqueeze(1), table_at(self.b, time).unsqueeze(1)
 
     def marginal_variance(self, time: Float[Tensor, " batch"]) -> PerPoint:
         """Return ᾱ_t v + b_t."""
@@ -54,10 +47,7 @@ class NoiseLevels(nn.Module):
 
 
 class Mlp(nn.Module):
-    """SiLU layers over Fourier features of x_t (at unit variance) and of the noise level.
-
-    Without those of x_t a small network takes ten times as long to find narrow modes.
-    """
+    """SiLU layers over Fourier features of x_t, for narrow modes, and of the noise level."""
 
     fine: Tensor
     coarse: Tensor
@@ -70,27 +60,18 @@ class Mlp(nn.Module):
         self.register_buffer("fine", fine, persistent=False)
         self.register_buffer("coarse", coarse, persistent=False)
         inputs = dimension * (1 + 2 * len(fine)) + 1 + 2 * len(coarse)
-        sizes = [inputs, *[width] * depth]
         layers: list[nn.Module] = []
-        for before, after in pairwise(sizes):
+        for before, after in pairwise([inputs, *[width] * depth]):
             layers += [nn.Linear(before, after), nn.SiLU()]
-        last = nn.Linear(width, dimension)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.layers = nn.Sequential(*layers, last)
+        self.layers = nn.Sequential(*layers, zeroed(nn.Linear(width, dimension)))
 
     def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
         alpha_bar, b = self.levels.at(time)
-        level = 0.25 * torch.log(b / alpha_bar)
+        level = (0.25 * torch.log(b / alpha_bar)).to(x.dtype)
         scaled = x / self.levels.marginal_variance(time).sqrt().to(x.dtype)
-        angles = torch.cat(
-            [
-                (scaled.unsqueeze(-1) * self.fine.to(x.dtype)).flatten(1),
-                level.to(x.dtype) * self.coarse.to(x.dtype),
-            ],
-            dim=1,
-        )
-        features = [scaled, level.to(x.dtype), angles.sin(), angles.cos()]
+        fine = (scaled.unsqueeze(-1) * self.fine.to(x.dtype)).flatten(1)
+        angles = torch.cat([fine, level * self.coarse.to(x.dtype)], dim=1)
+        features = [scaled, level, angles.sin(), angles.cos()]
         output: Tensor = self.layers(torch.cat(features, dim=1))
         return output
 
@@ -115,8 +96,7 @@ class PlaneNetwork(ScoreNetwork):
 
     def __init__(self, levels: NoiseLevels, dimension: int = 2) -> None:
         super().__init__()
-        self.levels = levels
-        self.dimension = dimension
+        self.levels, self.dimension = levels, dimension
 
     def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
         return TrunkFeatures(x, time)

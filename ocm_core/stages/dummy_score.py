@@ -40,8 +40,7 @@ class DummyScore(Artifact):
 def run(job: Job) -> None:
     import torch
 
-    from ocm_core.checkpoints.layouts import layout_named
-    from ocm_core.checkpoints.registry import checkpoint_named
+    from ocm_core.checkpoints.registry import checkpoint_named, nested
     from ocm_core.networks import build
     from ocm_core.networks.keys import export_published
     from ocm_core.rng.streams import seed_torch
@@ -51,7 +50,7 @@ def run(job: Job) -> None:
     source = checkpoint_named(choice.name).source(choice.file)
     seed_torch(SEED)
     state = export_published(_redrawn(build(network.family, network.config)))
-    torch.save(layout_named(source.layout).nest(state), job.folder / source.file)
+    torch.save(nested(source.layout, state), job.folder / source.file)
     job.note(file=source.file, layout=source.layout)
 
 

@@ -131,7 +131,7 @@ def run(job: Job) -> None:
     from ocm_core.covariance.learned import LearnedMethod
     from ocm_core.diffusion.gaussian import Decoder
     from ocm_core.distributed import current_rank
-    from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
+    from ocm_core.networks import enable_gradient_checkpointing
     from ocm_core.precision import set_precision
     from ocm_core.rng.streams import seed_torch
     from ocm_core.stages._denoiser import load_denoiser

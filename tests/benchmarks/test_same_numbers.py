@@ -26,8 +26,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.metrics.frechet import Statistics, frechet_distance
-from ocm_core.networks import build
-from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
+from ocm_core.networks import build, enable_gradient_checkpointing
 from tests.core.doubles import Replay
 
 

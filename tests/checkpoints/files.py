@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,30 +14,21 @@ from ocm_core.networks.keys import export_published
 
 StateDict = dict[str, Tensor]
 
-TINY: dict[str, dict[str, Any]] = {
-    "iddpm_unet": {
-        "model_channels": 32,
-        "channel_mult": [1, 2],
-        "num_res_blocks": 1,
-        "attention_resolutions": [2],
-    },
-    "ddpm_unet": {
-        "ch": 32,
-        "ch_mult": [1, 2],
-        "num_res_blocks": 1,
-        "attn_resolutions": [4],
-        "resolution": 8,
-    },
-    "dit": {"input_size": 8, "hidden_size": 16, "depth": 1, "num_heads": 2, "num_classes": 3},
+UNET = {
+    "base_channels": 32,
+    "channel_multipliers": [1, 2],
+    "blocks_per_level": 1,
+    "attention_levels": [1],
 }
+TRANSFORMER = {"image_size": 8, "width": 16, "depth": 1, "attention_heads": 2, "num_classes": 3}
 
 
 def tiny(name: str) -> Checkpoint:
     """The same entry, a few channels wide; digests of the real file do not apply."""
     entry = checkpoint_named(name)
-    arguments = {**entry.arguments, **TINY[entry.family]}
+    config = {**entry.config, **(TRANSFORMER if entry.family == "dit" else UNET)}
     sources = tuple(replace(source, md5=None) for source in entry.sources)
-    return replace(entry, arguments=arguments, sources=sources)
+    return replace(entry, config=config, sources=sources)
 
 
 def weights(checkpoint: Checkpoint, seed: int = 0) -> StateDict:
@@ -54,7 +43,6 @@ def _other(state: StateDict) -> StateDict:
 
 WRITERS: dict[str, Callable[[StateDict], object]] = {
     "flat": lambda state: state,
-    "models_states": lambda state: {"it": 7, "models_states": {"eps_model": state}},
     "ema_models_states": lambda state: {
         "it": 7,
         "best_val_loss": None,
@@ -69,12 +57,6 @@ WRITERS: dict[str, Callable[[StateDict], object]] = {
         3,
         state,
     ],
-    "training_with_ema": lambda state: {
-        "model": _other(state),
-        "ema": state,
-        "opt": {"state": {}, "param_groups": []},
-        "args": Namespace(model="DiT-XL/2", image_size=256),
-    },
 }
 
 

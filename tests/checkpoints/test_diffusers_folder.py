@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,32 @@ from diffusers import (
     DiTPipeline,
     EulerDiscreteScheduler,
 )
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from ocm_core import api
+from ocm_core.checkpoints import diffusers_models
 from ocm_core.checkpoints.diffusers_folder import describe
-from ocm_core.checkpoints.diffusers_models import denoiser_of_folder, read_model, read_network
+from ocm_core.checkpoints.diffusers_models import (
+    TextEncoder,
+    denoiser_of_folder,
+    read_model,
+    read_network,
+)
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import SchedulerSchedule
-from tests.networks.diffusers_cases import CLASSES, CONFIGS, model
-from tests.networks.test_diffusers_dit import tiny_dit
+from tests.init.folders import write_stable_diffusion
+from tests.networks.diffusers_cases import CLASSES, CONFIGS, model, tiny_dit
+
+from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
+
+PROMPTS = ["a cat", "", "an unusually long caption"]
+UNET, TEXT = "unet/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"
+READERS: dict[str, Callable[[Path], object]] = {
+    UNET: lambda folder: read_model(describe(folder)),
+    TEXT: TextEncoder.load,
+}
 
 
 def written(folder: Path, name: str = "plain", **scheduler: Any) -> Path:
@@ -32,8 +52,22 @@ def written(folder: Path, name: str = "plain", **scheduler: Any) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_stable_diffusion(tmp_path_factory.mktemp("sd") / "model")
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "model"))
+
+
 def edit(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def edit_weights(file: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
+    save_file(change(load_file(file)), file, {"format": "pt"})
 
 
 def test_a_unet_is_described(tmp_path: Path) -> None:
@@ -73,8 +107,23 @@ def test_a_transformer_is_described_with_its_autoencoder(tmp_path: Path) -> None
     assert (found.classes, found.null_class, found.learns_variance) == (5, 5, True)
     assert found.vae is not None and found.vae["latent_channels"] == 4
     (tmp_path / "transformer/config.json").unlink()
-    with pytest.raises(OcmError, match=r"no config\.json in unet/, in transformer/ or in the"):
+    with pytest.raises(OcmError, match=r"no config\.json in unet/, in transformer/, in model/ or"):
         describe(tmp_path)
+
+
+def test_a_pipeline_is_described_and_every_part_is_in_the_digest(folder: Path) -> None:
+    found = describe(folder)
+    assert (found.kind, found.shape, found.classes) == ("UNet2DConditionModel", (4, 8, 8), None)
+    assert found.text is not None and found.vae is not None
+    assert (found.text.tokens, found.text.width) == (10, 8)
+    digest = found.text.digest
+    for part in ("tokenizer/tokenizer.json", "text_encoder/config.json"):
+        file = folder / part
+        whole = file.read_text()
+        file.write_text(whole + "\n")
+        assert describe(folder).text.digest != digest  # type: ignore[union-attr]
+        file.write_text(whole)
+    assert describe(folder).text.digest == digest  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -88,21 +137,24 @@ def test_a_transformer_is_described_with_its_autoencoder(tmp_path: Path) -> None
     ],
 )
 def test_betas_are_those_of_the_scheduler(scheduler: Any, tmp_path: Path) -> None:
-    DDPMPipeline(model(CONFIGS["plain"]), DDPMScheduler()).save_pretrained(tmp_path)
-    scheduler.save_pretrained(tmp_path / "scheduler")
+    scheduler.save_pretrained(written(tmp_path) / "scheduler")
     found = describe(tmp_path)
     schedule = schedules.of_params(SchedulerSchedule.model_validate(found.schedule))
     expected = scheduler.betas.double().numpy()
-    assert schedule.steps == len(expected) - found.zero_snr
+    assert schedule.steps == len(expected) - found.schedule["rescale_betas_zero_snr"]
     np.testing.assert_array_equal(schedule.betas[1:], expected[: schedule.steps])
 
 
-def test_half_precision_is_read_into_float32(tmp_path: Path) -> None:
-    own = model(CONFIGS["plain"]).half()
-    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path, variant="fp16")
-    found = read_model(describe(tmp_path))
-    assert {p.dtype for p in found.parameters()} == {torch.float32}
-    assert torch.equal(found.conv_in.weight, own.conv_in.weight.float())
+@pytest.mark.parametrize("name", [UNET, TEXT])
+def test_half_precision_is_read_into_float32(name: str, folder: Path) -> None:
+    file = folder / name
+    half = {key: tensor.half() for key, tensor in load_file(file).items()}
+    file.unlink()
+    save_file(half, file.with_suffix(".fp16.safetensors"), {"format": "pt"})
+    found = READERS[name](folder)
+    loaded = getattr(found, "model", found).state_dict()
+    assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
+    assert all(torch.equal(loaded[key], tensor.float()) for key, tensor in half.items())
 
 
 def test_shards_are_read_and_a_damaged_one_is_named(tmp_path: Path) -> None:
@@ -126,35 +178,101 @@ def test_shards_are_read_and_a_damaged_one_is_named(tmp_path: Path) -> None:
         describe(tmp_path)
 
 
-def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
-    own = model(CONFIGS["plain"])
-    own.conv_in.bias.data[0] = torch.nan
-    DDPMPipeline(own, DDPMScheduler()).save_pretrained(tmp_path)
-    with pytest.raises(OcmError, match=r"\.safetensors: conv_in\.bias has values .* not finite"):
-        read_model(describe(tmp_path))
+@pytest.mark.parametrize("name", [UNET, TEXT])
+def test_weights_that_are_damaged_missing_or_not_finite_are_named(name: str, folder: Path) -> None:
+    file, whole = folder / name, (folder / name).read_bytes()
+    key = sorted(load_file(file))[-1]
+    edit_weights(file, lambda weights: weights | {key: weights[key] * torch.inf})
+    with pytest.raises(OcmError, match=rf"\.safetensors: {key} has values .* not finite"):
+        READERS[name](folder)
+    file.write_bytes(whole)
+    edit_weights(file, lambda weights: dict([*weights.items()][1:]))
+    with pytest.raises(OcmError, match=r"expected a (CLIPText|UNet2DCondition)Model.*not fit conf"):
+        READERS[name](folder)
+    file.write_bytes(whole[:-10])
+    with pytest.raises(OcmError, match=r"\.safetensors: expected a whole safetensors file"):
+        READERS[name](folder)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("file", "changes", "message"),
     [
-        ({"_class_name": "FlowMatchHeunDiscreteScheduler"}, "a flow-matching model"),
-        ({"use_flow_sigmas": True}, "a flow-matching model"),
-        ({"prediction_type": "original"}, "prediction_type: 'original'; expected one of epsilon"),
-        ({"variance_type": "learned"}, "variance_type: 'learned'; expected 'learned_range'"),
-        ({"variance_type": "learned_range"}, "out_channels: 3, .* expected 6"),
+        ("scheduler/scheduler_config", {"_class_name": "FlowMatchHeun"}, "a flow-matching model"),
+        ("scheduler/scheduler_config", {"use_flow_sigmas": True}, "a flow-matching model"),
+        ("scheduler/scheduler_config", {"prediction_type": "o"}, "'o'; expected one of epsilon"),
+        ("scheduler/scheduler_config", {"variance_type": "learned"}, "expected 'learned_range'"),
+        ("scheduler/scheduler_config", {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
+        ("unet/config", {"_class_name": "Flux"}, "describes a Flux; expected one of UNet2D"),
+        ("unet/config", {"sample_size": [8, 8, 8]}, "unet/config.json: sample_size"),
+        ("unet/config", {"addition_embed_type": "text_time"}, "a Stable-Diffusion XL pipe"),
+        ("text_encoder/config", {"architectures": ["T5"]}, r"\['T5'\]; expected a CLIPText"),
+        ("text_encoder/config", {"hidden_size": 4}, "hidden_size: 4, and the model's cross_"),
+        ("text_encoder/config", {"hidden_size": None}, "hidden_size: Input should be a valid"),
+        ("text_encoder/config", {"num_hidden_layers": 10**18}, "num_hidden_layers: .* 256"),
+        ("tokenizer/tokenizer_config", {"model_max_length": 11}, "expected a number up to"),
     ],
 )
 def test_what_is_not_supported_is_refused(
-    changes: dict[str, Any], message: str, tmp_path: Path
+    file: str, changes: dict[str, Any], message: str, folder: Path
 ) -> None:
-    edit(written(tmp_path) / "scheduler/scheduler_config.json", **changes)
+    edit(folder / f"{file}.json", **changes)
     with pytest.raises(OcmError, match=message):
-        describe(tmp_path)
+        describe(folder)
 
 
-def test_other_classes_are_refused_by_name(tmp_path: Path) -> None:
-    edit(written(tmp_path) / "unet/config.json", _class_name="FluxTransformer2DModel")
-    with pytest.raises(
-        OcmError, match="describes a FluxTransformer2DModel; expected one of UNet2D"
-    ):
-        describe(tmp_path)
+def test_embeddings_are_those_of_transformers(made: Path) -> None:
+    encoder = TextEncoder.load(made)
+    tokenizer = CLIPTokenizer.from_pretrained(made / "tokenizer")
+    model = CLIPTextModel.from_pretrained(made / "text_encoder").eval()
+    words = tokenizer(PROMPTS, padding="max_length", truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(words["input_ids"]).last_hidden_state
+    assert torch.equal(encoder(PROMPTS), expected)
+    assert encoder(PROMPTS).shape == (3, 10, 8)
+    assert encoder.cut(PROMPTS) == 1
+
+
+def test_two_text_encoders_and_none_are_refused(folder: Path) -> None:
+    (folder / "text_encoder_2").mkdir()
+    with pytest.raises(OcmError, match=r"XL pipeline, whose model takes two texts .* expected one"):
+        describe(folder)
+    (folder / "text_encoder_2").rmdir()
+    shutil.rmtree(folder / "text_encoder")
+    with pytest.raises(OcmError, match=r"text_encoder/config\.json: no such file, and the model"):
+        describe(folder)
+
+
+def test_a_tokenizer_of_another_encoder_is_refused(folder: Path) -> None:
+    file = folder / "tokenizer/tokenizer.json"
+    words = json.loads(file.read_text())
+    words["model"]["vocab"]["a</w>"] = 1000
+    file.write_text(json.dumps(words))
+    with pytest.raises(OcmError, match="gives the number 1000, and the text encoder knows words"):
+        TextEncoder.load(folder)(["a cat"])
+
+
+def test_a_configuration_that_asks_for_more_than_there_is(folder: Path) -> None:
+    edit(folder / "text_encoder/config.json", vocab_size=2**20)
+    with pytest.raises(OcmError, match=r"weights of \d+ bytes, and the configuration asks for"):
+        TextEncoder.load(folder)
+
+
+def test_tensors_beyond_those_of_the_encoder_are_left_alone(made: Path, folder: Path) -> None:
+    """The first published files hold the table `position_ids`, which is computed now."""
+    edit_weights(folder / TEXT, lambda weights: {**weights, "text_model.more": torch.zeros(3)})
+    assert torch.equal(TextEncoder.load(folder)(PROMPTS), TextEncoder.load(made)(PROMPTS))
+
+
+def test_without_transformers_the_command_is_said(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diffusers_models, "find_spec", lambda name: None)
+    with pytest.raises(OcmError, match=r"transformers: `pip install 'ocm-core\[text\]'`"):
+        api.load(made, prompts=["a cat"])
+
+
+def test_prompts_are_for_models_that_take_text(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(OcmError, match="prompts: expected those of a model that takes text"):
+        api.load(made)
+    with pytest.raises(OcmError, match="has a UNet2DModel"):
+        api.load(written(tmp_path), prompts=["a cat"])

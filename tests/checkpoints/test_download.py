@@ -67,22 +67,22 @@ def test_a_part_where_the_whole_was_asked_for_is_refused(tmp_path: Path) -> None
         download(server.url, tmp_path / "x.pt", "do this")
 
 
-def test_a_part_that_is_too_long_starts_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "version", "sent"),
+    [(BODY + b"more", '"first"', [0, len(BODY)]), (BODY[:HALF], None, [len(BODY)])],
+    ids=["too long", "of an unnamed version"],
+)
+def test_a_part_that_does_not_fit_starts_anew(
+    part: bytes, version: str | None, sent: list[int], tmp_path: Path
+) -> None:
     path = tmp_path / "x.pt"
-    path.with_name("x.pt.part").write_bytes(BODY + b"more")
-    path.with_name("x.pt.part.version").write_text('"first"')
+    path.with_name("x.pt.part").write_bytes(part)
+    if version:
+        path.with_name("x.pt.part.version").write_text(version)
     with serve(Served(BODY)) as server:
         download(server.url, path, "do this")
-        assert server.sent == [0, len(BODY)]
+        assert server.sent == sent
     assert path.read_bytes() == BODY
-
-
-def test_a_part_of_an_unnamed_version_starts_anew(tmp_path: Path) -> None:
-    (tmp_path / "x.pt.part").write_bytes(BODY[:HALF])
-    with serve(Served(BODY)) as server:
-        download(server.url, tmp_path / "x.pt", "do this")
-        assert server.sent == [len(BODY)]
-    assert (tmp_path / "x.pt").read_bytes() == BODY
 
 
 def test_a_local_file_is_copied_whatever_part_lies_there(tmp_path: Path) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import torch
+from torch import nn
 
-from ocm_core.checkpoints.layouts import LAYOUTS
-from ocm_core.checkpoints.registry import CHECKPOINTS, Checkpoint, checkpoint_named
+from ocm_core.checkpoints.registry import CHECKPOINTS, LAYOUTS, Checkpoint, checkpoint_named
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
-from ocm_core.networks.keys import export_published
+from ocm_core.networks import configuration
+from ocm_core.networks.keys import count_values, export_published
+from tests.networks.golden import ROOT, our_config
 
-GOLDENS = Path(__file__).parents[1] / "goldens" / "checkpoints"
-MILLIONS = {
+HEADS = {"simple": "simple", "complex": "complex", "final_layer_4_channels": "adaln"}
+MILLIONS = {  # score network, and with the head that the paper used
     "cifar10_ls": (52.54, 52.55),
     "cifar10_cs": (52.54, 52.55),
     "celeba64": (78.70, 78.70),
@@ -25,36 +27,52 @@ MILLIONS = {
     "imagenet256": (675.13, 677.80),
 }
 
-every_checkpoint = pytest.mark.parametrize("entry", CHECKPOINTS.values(), ids=list(CHECKPOINTS))
+
+@pytest.fixture(params=CHECKPOINTS)
+def entry(request: pytest.FixtureRequest) -> Checkpoint:
+    return CHECKPOINTS[request.param]
 
 
-def golden(entry: Checkpoint) -> dict:
-    return json.loads((GOLDENS / f"{entry.name}.json").read_text())
+@pytest.fixture
+def facts(entry: Checkpoint) -> Any:
+    return json.loads((ROOT / "checkpoints" / f"{entry.name}.json").read_text())
+
+
+def shapes(module: nn.Module) -> dict[str, list[int]]:
+    return {key: list(tensor.shape) for key, tensor in export_published(module).items()}
 
 
 def test_the_six_are_there() -> None:
-    assert {file.stem for file in GOLDENS.glob("*.json")} == set(CHECKPOINTS)
+    assert {file.stem for file in (ROOT / "checkpoints").glob("*.json")} == set(CHECKPOINTS)
 
 
-@every_checkpoint
-def test_keys_and_shapes_are_the_published_ones(entry: Checkpoint) -> None:
+def test_keys_shapes_and_counts_are_the_published_ones(entry: Checkpoint, facts: Any) -> None:
     with torch.device("meta"):
-        exported = export_published(entry.network())
-    shapes = {key: list(tensor.shape) for key, tensor in exported.items()}
-    assert shapes == golden(entry)["state_dict"]
-    assert {tensor.dtype for tensor in exported.values()} == {torch.float32}
+        network = entry.network()
+        heads = {
+            mode: network.make_head(kind)
+            for mode, kind in HEADS.items()
+            if kind in network.head_kinds
+        }
+    assert shapes(network) == facts["state_dict"]
+    assert count_values(network) == facts["parameters"]
+    assert {tensor.dtype for tensor in network.state_dict().values()} == {torch.float32}
+    for mode, head in heads.items():
+        added = facts["heads"][mode]
+        bare = added.get("added_shapes_without_prefix", {})
+        prefixed = {f"final_layer2.{key}": shape for key, shape in bare.items()}
+        assert shapes(head) == added.get("added_state_dict", prefixed)
+        assert count_values(head) == added["parameters_added"]
 
 
-@every_checkpoint
-def test_arguments_are_the_published_ones(entry: Checkpoint) -> None:
-    published = golden(entry)["config"]
-    assert {name: published[name] for name in entry.arguments} == dict(entry.arguments)
-    assert golden(entry)["family"] == entry.family
+def test_configuration_is_the_published_one(entry: Checkpoint, facts: Any) -> None:
+    assert facts["family"] == entry.family
+    published = configuration(entry.family, our_config(facts["config"]))
+    assert configuration(entry.family, entry.config) == published
 
 
-@every_checkpoint
-def test_schedule_and_network_time_are_the_published_ones(entry: Checkpoint) -> None:
-    facts = golden(entry)["timesteps"]
+def test_schedule_and_network_time_are_the_published_ones(entry: Checkpoint, facts: Any) -> None:
+    facts = facts["timesteps"]
     assert facts["schedule"].startswith(entry.schedule)
     assert facts["N"] == entry.steps
     assert entry.time.shift == (0 if facts["shift1"] is False else 1)
@@ -63,15 +81,13 @@ def test_schedule_and_network_time_are_the_published_ones(entry: Checkpoint) -> 
     assert at_the_end == (entry.steps - entry.time.shift) * scale
 
 
-@every_checkpoint
-def test_the_head_is_the_one_of_the_paper(entry: Checkpoint) -> None:
-    paper = golden(entry)["paper"]
+def test_the_head_is_the_one_of_the_paper(entry: Checkpoint, facts: Any) -> None:
+    paper = facts["paper"]
     assert paper.get("head_mode_used", "adaln") == entry.head
-    assert paper["score_network_millions"] == entry.paper_millions
-    assert paper["with_head_millions"] == entry.paper_millions_with_head
+    stated = (paper["score_network_millions"], paper["with_head_millions"])
+    assert stated == entry.paper_millions
 
 
-@every_checkpoint
 def test_sources_are_usable(entry: Checkpoint) -> None:
     files = [source.file for source in entry.sources]
     assert len(set(files)) == len(files)
@@ -85,7 +101,7 @@ def test_sources_are_usable(entry: Checkpoint) -> None:
 def test_networks_prints_the_counts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(GOLDENS.parents[2])
+    monkeypatch.chdir(ROOT.parents[1])
     assert main(["networks", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["name"]: (row["millions"], row["millions_with_head"]) for row in rows} == MILLIONS

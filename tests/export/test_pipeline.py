@@ -19,8 +19,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
 from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
-from tests.networks.diffusers_cases import CONFIGS, model
-from tests.networks.test_diffusers_dit import tiny_dit
+from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
 
 SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}

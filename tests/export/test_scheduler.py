@@ -14,8 +14,7 @@ from ocm_core.errors import OcmError
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.rng.noise import SampleNoise
 from tests.export.test_pipeline import SHORT, images
-from tests.networks.diffusers_cases import CONFIGS, model
-from tests.networks.test_diffusers_dit import tiny_dit
+from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
 
 # after the library, which makes torchvision importable where it is not
 from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork
-from ocm_core.networks.diffusers_unet import DiffusersUNet, UNet2DModel
+from ocm_core.networks.diffusers import Prompts, wrapped
+from ocm_core.networks.diffusers_dit import DiTTransformer2DModel
+from ocm_core.networks.diffusers_text_unet import UNet2DConditionModel
+from ocm_core.networks.diffusers_unet import UNet2DModel
 from ocm_core.networks.keys import load_published
 
 from .golden import Golden
 
+Model = TypeVar("Model", bound=nn.Module)
 CLASSES = 5
 PLAIN = {
     "sample_size": 8,
@@ -54,43 +58,91 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "resnet_resampling": PLAIN
     | {"downsample_type": "resnet", "upsample_type": "resnet", "act_fn": "gelu", "dropout": 0.2},
 }
+DIT = {
+    "num_attention_heads": 2,
+    "attention_head_dim": 4,
+    "in_channels": 4,
+    "out_channels": 8,
+    "num_layers": 2,
+    "sample_size": 8,
+    "patch_size": 2,
+    "num_embeds_ada_norm": CLASSES,
+}
+TEXT = {
+    "sample_size": 8,
+    "block_out_channels": (8, 8),
+    "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "cross_attention_dim": 8,
+    "attention_head_dim": 4,
+}
+CASES = {name: (UNet2DModel, config) for name, config in CONFIGS.items()} | {
+    "dit": (DiTTransformer2DModel, DIT),
+    "dit_fixed_variance": (DiTTransformer2DModel, DIT | {"out_channels": 4}),
+    "text": (UNet2DConditionModel, TEXT),
+}
+PROMPTS = torch.randn(CLASSES + 1, 3, 8, generator=torch.Generator().manual_seed(4))
 
 
-def model(config: dict[str, Any], seed: int = 0) -> UNet2DModel:
+def drawn(kind: type[Model], config: dict[str, Any], seed: int = 0) -> Model:
     """Every parameter drawn anew: norms that are not the identity tell one layer from another."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        made = UNet2DModel(**config)
+        made = kind(**config)
         with torch.no_grad():
             for parameter in made.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
     return made.eval()
 
 
+def model(config: dict[str, Any], seed: int = 0) -> UNet2DModel:
+    return drawn(UNet2DModel, config, seed)
+
+
+def tiny_dit(seed: int = 0, **changes: int) -> DiTTransformer2DModel:
+    return drawn(DiTTransformer2DModel, DIT | changes, seed)
+
+
+def adapted(model: nn.Module) -> ScoreNetwork:
+    network = wrapped(model)
+    if isinstance(model, UNet2DConditionModel):
+        network.prompts, network.null_label = Prompts(PROMPTS), CLASSES
+    return network.eval()
+
+
+def output_of(model: nn.Module, x: Tensor, time: Tensor, label: Tensor | None) -> Tensor:
+    """The model's own forward pass."""
+    if isinstance(model, DiTTransformer2DModel):
+        return model(x, timestep=time, class_labels=label).sample
+    given = PROMPTS[label] if isinstance(model, UNet2DConditionModel) else label
+    learned = model.config["time_embedding_type"] == "learned"
+    return model(x, time.long() if learned else time, given).sample
+
+
 @dataclass(frozen=True)
 class OwnModel(Golden):
     def fresh(self) -> ScoreNetwork:
-        return DiffusersUNet(model(self.meta["config"], seed=1))
+        return adapted(drawn(*self.meta["case"], seed=1))
 
     def load(self) -> tuple[ScoreNetwork, nn.Module | None]:
         network = self.fresh()
         load_published(network, self.group("weights/"))
-        return network.eval(), None
+        return network, None
 
 
 @cache
 def own_model(name: str) -> OwnModel:
-    config = CONFIGS[name]
-    reference, draw = model(config), torch.Generator().manual_seed(2)
-    arrays = {
-        "x": torch.randn(3, config["in_channels"], 8, 12, generator=draw),
-        "t": torch.tensor([0.0, 17.0, 899.0]),
-    }
-    if "num_class_embeds" in config:
+    kind, config = CASES[name]
+    reference, channels = drawn(kind, config), config.get("in_channels", 4)
+    shape = (3, channels, 8, 12) if kind is UNet2DModel else (3, channels, 8, 8)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    arrays = {"x": x, "t": torch.tensor([0.0, 17.0, 899.0])}
+    if kind is not UNet2DModel or "num_class_embeds" in config:
         arrays["y"] = torch.tensor([4, 0, 2])
-    times = arrays["t"].long() if name == "learned_time" else arrays["t"]
     with torch.no_grad():
-        output = reference(arrays["x"], times, arrays.get("y")).sample
-    parts = zip(("eps", "learned_variance"), output.split(config["in_channels"], 1), strict=False)
+        output = output_of(reference, x, arrays["t"], arrays.get("y"))
+    parts = zip(("eps", "learned_variance"), output.split(channels, 1), strict=False)
     weights = {f"weights/{key}": value for key, value in reference.state_dict().items()}
-    return OwnModel({"config": config}, arrays | dict(parts) | weights)
+    return OwnModel({"case": (kind, config)}, arrays | dict(parts) | weights)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,36 @@ from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.networks import build
-from ocm_core.networks.keys import load_published
+from ocm_core.networks.keys import load_published, published_keys
 
 ROOT = Path(__file__).parents[1] / "goldens"
-CHECKPOINTS = ("cifar10_ls", "cifar10_cs", "celeba64", "imagenet64", "lsun_bedroom", "imagenet256")
+KEPT = ("in_channels", "dropout", "patch_size", "depth", "mlp_ratio", "num_classes")
+RENAMED = {
+    "ch": "base_channels",
+    "model_channels": "base_channels",
+    "ch_mult": "channel_multipliers",
+    "channel_mult": "channel_multipliers",
+    "num_res_blocks": "blocks_per_level",
+    "num_heads": "attention_heads",
+    "input_size": "image_size",
+    "hidden_size": "width",
+    "class_dropout_prob": "label_dropout",
+    "learn_sigma": "learns_variance",
+}
 
 
-def network_from_published(family: str, arguments: dict[str, Any]) -> ScoreNetwork:
-    config = import_module(f"ocm_core.networks.{family}").Config.from_published(arguments)
-    return build(family, vars(config))
+def our_config(published: dict[str, Any]) -> dict[str, Any]:
+    """The constructor arguments of the published code, under our names."""
+    names = {name: name for name in KEPT} | RENAMED
+    config = {names[name]: value for name, value in published.items() if name in names}
+    if "channel_multipliers" in config:
+        side, sides = published.get("resolution", 0), published.get("attn_resolutions", ())
+        factors = published.get("attention_resolutions", ())
+        levels = range(len(config["channel_multipliers"]))
+        config["attention_levels"] = [i for i in levels if side >> i in sides or 2**i in factors]
+        outputs = published.get("out_ch", published.get("out_channels"))
+        config["learns_variance"] = outputs == 2 * published["in_channels"]
+    return config
 
 
 @dataclass(frozen=True)
@@ -38,16 +58,16 @@ class Golden:
         return {name.removeprefix(prefix): self.arrays[name] for name in names}
 
     def fresh(self) -> ScoreNetwork:
-        return network_from_published(self.meta["family"], self.meta["config"])
+        return build(self.meta["family"], our_config(self.meta["config"]))
 
     def load(self) -> tuple[ScoreNetwork, nn.Module | None]:
-        network, head = self.fresh(), None
-        if "head" in self.arrays:
-            kind = self.meta.get("head_mode", network.head_kinds[0])
-            head = network.make_head(kind).eval()
+        network, head, weights = self.fresh(), None, self.group("weights/")
         # No DiT head was ever published, so its golden keys come without our prefix.
-        separate = {f"final_layer2.{key}": w for key, w in self.group("head_weights/").items()}
-        load_published(network, self.group("weights/") | separate, head)
+        weights |= {f"final_layer2.{key}": w for key, w in self.group("head_weights/").items()}
+        if "head" in self.arrays:
+            head = network.make_head(self.meta.get("head_mode", network.head_kinds[0])).eval()
+            load_published(head, {key: weights.pop(key) for key in published_keys(head).values()})
+        load_published(network, weights)
         return network.eval(), head
 
     def network(self) -> ScoreNetwork:
@@ -63,9 +83,3 @@ def golden(name: str) -> Golden:
     path = ROOT / "networks" / name
     meta = json.loads(path.with_suffix(".json").read_text())
     return Golden(meta, load_file(path.with_suffix(".safetensors")))
-
-
-@cache
-def checkpoint(name: str) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads((ROOT / "checkpoints" / f"{name}.json").read_text())
-    return described

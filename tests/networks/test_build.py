@@ -11,12 +11,10 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.networks import build, families, load
-from ocm_core.networks.diffusers import build as build_diffusers
 from ocm_core.networks.mlp import MlpScore
 
-from .diffusers_cases import PLAIN
+from .diffusers_cases import DIT, PLAIN, TEXT
 from .golden import golden
-from .test_diffusers_dit import SMALL
 
 TINY = {
     "in_channels": 1,
@@ -28,21 +26,19 @@ TINY = {
 }
 
 
-def test_unknown_family_names_the_nearest() -> None:
+def test_families_that_there_are_not_are_refused() -> None:
     with pytest.raises(OcmError, match=r"'ddpm_unett' is unknown; did you mean 'ddpm_unet'\?"):
         build("ddpm_unett", {})
-
-
-def test_a_file_without_a_family_is_none() -> None:
-    assert {"ddpm_unet", "dit", "iddpm_unet"} <= set(families())
-    with pytest.raises(OcmError, match="'mlp' is unknown"):
+    with pytest.raises(OcmError, match="'mlp' is unknown"):  # a network, but no family
         build("mlp", {})
+    assert {"ddpm_unet", "dit", "iddpm_unet", "diffusers"} == set(families())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"drop_out": 0.1}, "key of ddpm_unet: 'drop_out' is unknown; did you mean 'dropout'"),
+        ({"in_channels": ...}, "configuration of ddpm_unet: in_channels: .*required"),
         ({"base_channels": "wide"}, "ddpm_unet: base_channels: .*integer"),
         ({"channel_multipliers": []}, "ddpm_unet: channel_multipliers: .*at least 1"),
         ({"norm_groups": 3}, "base_channels=8 is not a multiple of norm_groups=3"),
@@ -51,12 +47,9 @@ def test_a_file_without_a_family_is_none() -> None:
 )
 def test_mistakes_in_a_configuration_are_named(change: dict[str, object], message: str) -> None:
     with pytest.raises(OcmError, match=message):
-        build("ddpm_unet", TINY | change)
-
-
-def test_missing_key_is_named() -> None:
-    with pytest.raises(OcmError, match=r"configuration of iddpm_unet: in_channels: .*required"):
-        build("iddpm_unet", {key: TINY[key] for key in TINY if key != "in_channels"})
+        build(
+            "ddpm_unet", {key: value for key, value in (TINY | change).items() if value is not ...}
+        )
 
 
 def test_the_package_imports_no_family() -> None:
@@ -74,8 +67,9 @@ MAKERS: dict[str, Callable[[], ScoreNetwork]] = {
     "iddpm_unet": lambda: build("iddpm_unet", TINY),
     "dit": golden("dit_learn_sigma").fresh,
     "mlp": lambda: MlpScore(schedule.linear(1000), 2.0, 8, 2, "gaussian"),
-    "diffusers_unet": lambda: build_diffusers({**PLAIN, "_class_name": "UNet2DModel"}),
-    "diffusers_dit": lambda: build_diffusers({**SMALL, "_class_name": "DiTTransformer2DModel"}),
+    "UNet2DModel": lambda: build("diffusers", {**PLAIN, "_class_name": "UNet2DModel"}),
+    "DiT": lambda: build("diffusers", {**DIT, "_class_name": "DiTTransformer2DModel"}),
+    "text": lambda: build("diffusers", {**TEXT, "_class_name": "UNet2DConditionModel"}),
 }
 
 

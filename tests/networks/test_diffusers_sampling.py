@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,53 +12,40 @@ from torch.testing import assert_close
 
 from ocm_core import api
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.networks.converted import unconverted
+from ocm_core.networks.diffusers import Prompts
 from ocm_core.rng.noise import SampleNoise
-from tests.init.folders import write_stable_diffusion
-from tests.networks.diffusers_cases import CONFIGS, model
-from tests.networks.test_diffusers_dit import tiny_dit
+from tests.networks.diffusers_cases import CASES, PROMPTS, drawn, output_of
 
-from diffusers import DDIMScheduler, DDPMScheduler, UNet2DConditionModel  # isort: skip
+from diffusers import DDIMScheduler, DDPMScheduler  # isort: skip
 from diffusers.schedulers import scheduling_ddpm  # isort: skip
 
 STEPS = 20
 BETAS = {"num_train_timesteps": STEPS, "beta_start": 1e-5, "beta_end": 0.3}
 LABELS = torch.tensor([3, 1])
+SETTINGS: dict[str, dict[str, Any]] = {
+    "classes": {"prediction_type": "sample"},
+    "dit": {},
+    "text": {"prediction_type": "v_prediction", "clip_sample": False},  # of latents
+}
 Forward = Callable[[Tensor, Tensor], Tensor]  # of x and diffusers' timestep
 Case = tuple[Denoiser, Forward, tuple[int, int, int], dict[str, Any]]
 
 
-def unet() -> Case:
-    own, settings = model(CONFIGS["classes"]), {"prediction_type": "sample"}
-    denoiser = api.wrap(own, DDPMScheduler(**BETAS, **settings))
-    return denoiser, lambda x, t: own(x, t, LABELS).sample, (3, 8, 8), settings
-
-
-def transformer() -> Case:
-    own = tiny_dit()
-    denoiser = api.wrap(own, DDPMScheduler(**BETAS))
+@pytest.fixture(params=SETTINGS)
+def case(request: pytest.FixtureRequest) -> Case:
+    (kind, config), settings = CASES[request.param], SETTINGS[request.param]
+    own, channels = drawn(kind, config), config.get("in_channels", 4)
+    latent = request.param == "text"
+    denoiser = api.wrap(own, DDPMScheduler(**BETAS, **settings), len(PROMPTS) - 1, latent)
+    if latent:
+        unconverted(denoiser.network).prompts = Prompts(PROMPTS)
 
     def forward(x: Tensor, t: Tensor) -> Tensor:
-        said = own(x, timestep=t.expand(2), class_labels=LABELS).sample
-        return said[:, :4]  # and the learned variance, which these two do not use
+        said = output_of(own, x, t.expand(2), LABELS)
+        return said[:, :channels]  # and the learned variance, which these two do not use
 
-    return denoiser, forward, (4, 8, 8), {}
-
-
-def with_text(folder: Path) -> Case:
-    settings = {"prediction_type": "v_prediction", "clip_sample": False}  # of latents
-    write_stable_diffusion(folder, "v_prediction")
-    DDPMScheduler(**BETAS, **settings).save_pretrained(folder / "scheduler")
-    denoiser = api.load(folder, prompts=["a cat", "a dog", "an ox", "x"])
-    own = UNet2DConditionModel.from_pretrained(folder / "unet").eval()
-    text = denoiser.network.network.prompts(LABELS)
-    return denoiser, lambda x, t: own(x, t, text).sample, (4, 8, 8), settings
-
-
-@pytest.fixture(params=["UNet2DModel", "DiTTransformer2DModel", "UNet2DConditionModel"])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    if request.param == "UNet2DConditionModel":
-        return with_text(tmp_path / "model")
-    return unet() if request.param == "UNet2DModel" else transformer()
+    return denoiser, forward, (channels, 8, 8), settings
 
 
 def test_delta_is_their_ddim(case: Case) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks.gradient_checkpointing import blocks, enable_gradient_checkpointing
+from ocm_core.networks import blocks, enable_gradient_checkpointing
 
 from .golden import Golden, golden
 

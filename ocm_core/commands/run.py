@@ -96,9 +96,7 @@ def _together(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     if arguments.nodes > 1:
         launch.on_nodes(arguments.nodes, arguments.gpus or 0, sys.argv[1:])
     if arguments.gpus is not None:
-        from ocm_core.pipeline.gpus import VISIBLE, reserve
-
-        os.environ[VISIBLE] = reserve(arguments.gpus)
+        os.environ[launch.VISIBLE] = launch.reserve(arguments.gpus)
     processes = arguments.processes or max(1, arguments.gpus or 0)
     if processes > 1:
         launch.on_this_node(processes, sys.argv[1:])

@@ -43,7 +43,7 @@ class Pace(NamedTuple):
 
 def this_device() -> str:
     """Return the device that jobs compute on here; torch is asked only where there may be a GPU."""
-    from ocm_core.pipeline.gpus import seen
+    from ocm_core.pipeline.launch import seen
 
     requested: Any = os.environ.get("OCM_DEVICE", "auto")
     if requested == "auto" and sys.platform != "darwin" and not seen(os.environ):

@@ -8,8 +8,8 @@ from math import ceil
 
 from ocm_core.doctor.pace import network_size, pace_of, this_device
 from ocm_core.doctor.work import work_of
-from ocm_core.pipeline.gpus import seen
 from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.launch import seen
 from ocm_core.pipeline.stage import Task, stages
 from ocm_core.schema.experiment import Experiment
 from ocm_core.text import plural

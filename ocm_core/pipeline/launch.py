@@ -5,7 +5,7 @@ this machine, so that jobs of several checkouts share them; the system frees the
 In a job of SLURM, whose GPUs nobody else has and which have numbers of their own, they are that
 job's.
 
-For several processes `torchrun` takes this one's place. On several nodes SLURM starts one of them on
+For several processes `torchrun` takes this one's place. On several nodes SLURM starts one on
 each, and they meet at the node that this runs on.
 """
 

@@ -25,8 +25,8 @@ def plain(record):
     said = vars(record)
     if "aux_logs" in said and not workflow.local_exec:
         logs = ", ".join(map(str, [*said.get("log", ()), *said["aux_logs"]]))
-        what = ": ".join(filter(None, [*map(str, said["output"]), said.get("rule_msg")]))
-        said.update(event=None, msg=f"{said['rule_name']} failed: {what} (log: {logs})")
+        what = [*map(str, said["output"]), said.get("rule_msg") or "failed"]
+        said.update(event=None, msg=f"{': '.join(what)} (log: {logs})")
     elif found := re.search(ours, record.getMessage(), re.DOTALL):
         said.update(event=None, msg=f"ocm: {found[1]}", args=None)
     return True

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ocm_core.pipeline.run import run_phase, run_task
+    from ocm_core.pipeline.job import run_phase, run_task
     from ocm_core.pipeline.stage import PHASES
 
     log, kept = _log_to(arguments.log, os.environ.get("RANK", "0") == "0")

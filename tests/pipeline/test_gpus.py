@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ocm_core import cli
-from ocm_core.pipeline import run as runner
+from ocm_core.pipeline import job as runner
 from ocm_core.pipeline.launch import VISIBLE, available, seen
 from tests.pipeline.conftest import ROOT
 

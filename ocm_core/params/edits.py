@@ -103,8 +103,8 @@ def matching(full: Tree, pattern: str) -> Tree:
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every key as it is typed, with its value; positions in lists are keys, too."""
-    children = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
-    for name, child in children:
+    pairs: Any = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
+    for name, child in pairs:
         yield f"{prefix}{name}", child
         yield from _flat(child, f"{prefix}{name}.")
 

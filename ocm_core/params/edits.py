@@ -82,9 +82,13 @@ def apply(edits: Sequence[Edit], tree: Tree, full: Tree) -> None:
             beside = [key for key in known if key.rpartition(".")[0] == above]
             problems.append(f"{edit.source}: key {unknown(edit.key, {*near, *beside})}")
             continue
-        *above_it, last = edit.key.split(".")
-        block = _block(tree, full, above_it)
-        at = _position(block, last)
+        *names, last = edit.key.split(".")
+        try:
+            block = _block(tree, full, names)
+            at = _position(block, last)
+        except OcmError as error:
+            problems.append(f"{edit.source}: {error}")
+            continue
         if edit.removes:
             block.pop(at) if isinstance(block, list) else block.pop(at, None)
         else:
@@ -103,10 +107,14 @@ def matching(full: Tree, pattern: str) -> Tree:
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every key as it is typed, with its value; positions in lists are keys, too."""
-    pairs: Any = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
-    for name, child in pairs:
+    for name, child in _children(node).items():
         yield f"{prefix}{name}", child
         yield from _flat(child, f"{prefix}{name}.")
+
+
+def _children(node: Any) -> Tree:
+    pairs: Any = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
+    return {str(name): child for name, child in pairs}
 
 
 def _changed(old: Any, value: Any) -> Any:
@@ -120,9 +128,9 @@ def _block(tree: Any, full: Any, names: Sequence[str]) -> Any:
     """Return the block of a tree at a key; defaults are written out on the way."""
     for name in names:
         at = _position(tree, name)
-        full = dict(_flat(full)).get(name)
-        if not isinstance(dict(_flat(tree)).get(name), dict | list) or not tree[at]:
-            tree[at] = deepcopy(full) if full and isinstance(full, dict | list) else {}
+        full = _children(full).get(name)
+        if not _children(_children(tree).get(name)):
+            tree[at] = deepcopy(full) if _children(full) else {}
         tree = tree[at]
     return tree
 

@@ -18,7 +18,7 @@ from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import graph_of
-from ocm_core.pipeline.run import run_task
+from ocm_core.pipeline.job import run_task
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split

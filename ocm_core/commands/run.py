@@ -41,7 +41,7 @@ def run(stage: str, experiment: str, part: str | None, log: Path | None, **where
     if where["gpus"] == 0 and device == "auto":
         device = "cpu"
     with _together(**where):
-        from ocm_core.pipeline.run import run_phase, run_task
+        from ocm_core.pipeline.job import run_phase, run_task
         from ocm_core.pipeline.stage import PHASES
 
         kept = _log_to(log, os.environ.get("RANK", "0") == "0")
@@ -79,9 +79,7 @@ def _together(gpus: int | None, processes: int | None, nodes: int) -> AbstractCo
     if nodes > 1:
         launch.on_nodes(nodes, gpus or 0, sys.argv[1:])
     if gpus is not None:
-        from ocm_core.pipeline.gpus import VISIBLE, reserve
-
-        os.environ[VISIBLE] = reserve(gpus)
+        os.environ[launch.VISIBLE] = launch.reserve(gpus)
     if (processes := processes or max(1, gpus or 0)) > 1:
         launch.on_this_node(processes, sys.argv[1:])
     return nullcontext()

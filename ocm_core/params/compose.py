@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
 from ocm_core.io.yaml_files import MOST_BYTES, RESTORE, parse_yaml, read_yaml
-from ocm_core.params.document import Sources, Tree, validated
+from ocm_core.params.document import Tree, validated
 from ocm_core.params.edits import Edit, apply, parse, preset_edits
 from ocm_core.params.library import complete, undefined_methods
 from ocm_core.pipeline.stage import stages
@@ -31,6 +31,7 @@ from ocm_core.schema.experiment import Experiment
 
 PARAMS = Path("params")
 ACTIVE = PARAMS / "active.yaml"
+SHOWN = 20  # problems in one message
 
 
 def overlay(name: str) -> Path:
@@ -64,16 +65,16 @@ def active_names() -> list[str]:
 
 def split_name(name: str) -> tuple[str, list[str]]:
     """Return the experiment that has a file, and the presets that its name ends in."""
+    known, endings = experiment_names(), preset_names()
     experiment, presets = name, list[str]()
-    while experiment not in experiment_names():
+    while experiment not in known:
         experiment, _, preset = experiment.rpartition("_")
-        if preset not in preset_names():
-            known = experiment_names()
-            twins = [f"{name}_{preset}" for name in known for preset in preset_names()]
+        if preset not in endings:
+            twins = [f"{each}_{ending}" for each in known for ending in endings]
             near = unknown(name, [*known, *twins]).partition("valid: ")[0]
             raise OcmError(
                 f"{overlay(name)}: experiment {near}valid: {', '.join(known)}; each may end in "
-                f"a preset: {', '.join(preset_names())}"
+                f"a preset: {', '.join(endings)}"
             )
         presets.insert(0, preset)
     return experiment, presets
@@ -121,7 +122,7 @@ def _compose(name: str, overrides: tuple[str, ...], *_: object) -> Experiment:
         draft.tree["report"]["title"] += f" ({preset})"
     if overrides:
         full = draft.experiment(base).model_dump(mode="json")
-        draft.edit([parse(override) for override in overrides], full)
+        draft.edit([*map(parse, overrides)], full)
     experiment = draft.experiment(name)
     if by := experiment.reseed:  # what is trained, drawn or chosen has other seeds; the data stay
         tree = experiment.model_dump(mode="json")
@@ -134,26 +135,36 @@ class _Draft:
     """A tree of parameters, and where each of them comes from."""
 
     def __init__(self, name: str) -> None:
-        file, primary = overlay(name), f"experiment/{name}"
-        read_yaml(file)
-        with _hydra(file):
+        self.file, primary = overlay(name), f"experiment/{name}"
+        self.given: list[tuple[object, Tree]] = []  # by files and overrides; later ones win
+        read_yaml(self.file)
+        with _hydra(self.file):
             loader = GlobalHydra.instance().config_loader()
             origins = loader.compute_defaults_list(primary, [], RunMode.RUN).defaults
             self.tree = cast(Tree, OmegaConf.to_container(hydra.compose(primary)))
-        self.sources = Sources(file)
         for origin in origins:
             path, block = PARAMS / f"{origin.config_path}.yaml", origin.package or ""
             if block in ("base", "experiment"):
                 raise OcmError(f"{path}: expected `# @package _global_` as its first line")
             if not block.startswith("hydra"):
-                self.sources.add(path, read_yaml(located(path), block), block)
+                self._note(path, block, read_yaml(located(path), block))
+
+    def _note(self, where: object, key: str, value: Any) -> None:
+        for name in reversed(key.split(".") if key else []):
+            value = {name: value}
+        self.given.append((where, value))
+
+    def _blamed(self, line: str) -> object:
+        """Return what has set the key that a problem begins with."""
+        key = line.partition(": ")[0].partition(" ")[0].split(".")
+        holders = (where for where, tree in reversed(self.given) if _holds(tree, key))
+        return next(holders, self.file)
 
     def edit(self, edits: Sequence[Edit], full: Tree) -> None:
         """Apply a preset's changes or overrides."""
         apply(edits, self.tree, full)
         for edit in edits:
-            block, _, last = edit.key.rpartition(".")
-            self.sources.add(edit.source, {last: edit.value}, block)
+            self._note(edit.source, edit.key, edit.value)
 
     def experiment(self, name: str) -> Experiment:
         """Return the tree as an experiment, or raise an error with all of its problems."""
@@ -161,7 +172,7 @@ class _Draft:
             tree = cast(Tree, OmegaConf.to_container(OmegaConf.create(self.tree), resolve=True))
         for block in (tree.get("evaluate"), (tree.get("sample") or {}).get("samplers")):
             for key in [key for key, value in (block or {}).items() if value is None]:
-                del block[key]  # left out
+                cast(Tree, block).pop(key)  # left out
         incomplete, wrong = list(complete(tree)), list[str]()
         experiment = _validated({"name": name, **tree}, wrong)
         failed = tuple(f"{line.partition(':')[0]}." for line in incomplete)
@@ -173,8 +184,20 @@ class _Draft:
                     problems += stage.check(experiment)
             problems += [] if problems else undefined_methods(experiment)
         if problems or experiment is None:
-            raise self.sources.error(problems)
+            lines = [f"{self._blamed(line)}: {line}" for line in problems[:SHOWN]]
+            more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+            raise OcmError("\n".join([*lines, *more]))
         return experiment
+
+
+def _holds(tree: Any, key: Sequence[str]) -> bool:
+    for name in key:
+        if isinstance(tree, list):
+            return name.isdecimal()
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        tree = tree[name]
+    return True
 
 
 def validate(tree: Tree, where: object) -> Experiment:

@@ -1,4 +1,4 @@
-"""Say of every problem which file or override, and which key, it is in."""
+"""Word what is wrong with parameters: a line for each problem, which begins with its key."""
 
 from __future__ import annotations
 
@@ -9,46 +9,10 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ocm_core.errors import LONGEST_NAME, OcmError, shortened, unknown
+from ocm_core.errors import LONGEST_NAME, shortened, unknown
 
 Tree = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
-SHOWN = 20  # problems in one message
-
-
-class Sources:
-    """The files and overrides that an experiment is composed from, to blame the right one."""
-
-    def __init__(self, overlay: object) -> None:
-        self._overlay = overlay
-        self._trees: list[tuple[object, Tree]] = []
-
-    def add(self, where: object, tree: Tree, key: str = "") -> None:
-        """Note the values that `where` gives to the block `key`; later ones win."""
-        for name in reversed(key.split(".") if key else []):
-            tree = {name: tree}
-        self._trees.append((where, tree))
-
-    def error(self, problems: Sequence[str]) -> OcmError:
-        """Return an error with a line for each problem, after what its key was set by."""
-        lines = [f"{self._blamed(line)}: {line}" for line in problems[:SHOWN]]
-        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        return OcmError("\n".join([*lines, *more]))
-
-    def _blamed(self, line: str) -> object:
-        key = line.partition(": ")[0].partition(" ")[0].split(".")
-        holders = (where for where, tree in reversed(self._trees) if _holds(tree, key))
-        return next(holders, self._overlay)
-
-
-def _holds(tree: Any, key: Sequence[str]) -> bool:
-    for name in key:
-        if isinstance(tree, list):
-            return name.isdecimal()
-        if not isinstance(tree, Mapping) or name not in tree:
-            return False
-        tree = tree[name]
-    return True
 
 
 def validated(kind: type[Model], tree: Tree, problems: list[str], above: str = "") -> Model | None:

@@ -8,6 +8,7 @@ and is passed over where the experiment does not have it. A value may be a chang
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from ocm_core.io.yaml_files import read_yaml
 from ocm_core.params.document import Tree
 
 LONGEST_OVERRIDE = 2000  # characters; Hydra's grammar takes seconds for more
-Place = tuple[str | int, ...]
 _CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "divide": lambda old, by: max(1, old // by),
     "at_most": min,
@@ -47,15 +47,12 @@ class Edit:
 def preset_edits(file: Path, full: Tree) -> list[Edit]:
     """Return what a preset changes of the experiment `full`; keys that it does not have are not."""
     values = read_yaml(file)
-    for key, suited in values.pop("only", {}).items():
-        for place in _places(full, key.split(".")):
-            if (found := _value(full, place)) != suited:
+    for pattern, suited in values.pop("only", {}).items():
+        for key, found in matching(full, pattern).items():
+            if found != suited:
                 raise OcmError(f"{file}: for experiments with {key} = {suited}, not {found}")
-    return [
-        Edit(file, ".".join(map(str, place)), value)
-        for key, value in values.items()
-        for place in _places(full, key.split("."))
-    ]
+    pairs = [(key, value) for pattern, value in values.items() for key in matching(full, pattern)]
+    return [Edit(file, key, value) for key, value in pairs]
 
 
 def parse(override: str) -> Edit:
@@ -78,18 +75,46 @@ def apply(edits: Sequence[Edit], tree: Tree, full: Tree) -> None:
     """Change the tree of parameters; `full` has the defaults, too, and so says which keys exist."""
     problems = []
     for edit in edits:
-        names = edit.key.split(".")
-        asked = [tuple(names)] if edit.adds else []
-        place, *_ = [*_places(full, names), *_places(tree, names), *asked, ()]
-        if not place:
-            problems.append(f"{edit.source}: key {_nearest(edit.key, {*_keys(full)})}")
-        elif edit.removes:
-            _block(tree, full, place).pop(place[-1], None)
+        known = dict(_flat(tree)) | dict(_flat(full))
+        if edit.key not in known and not edit.adds:
+            near = get_close_matches(edit.key, known, n=1)
+            above = edit.key.rpartition(".")[0]
+            beside = [key for key in known if key.rpartition(".")[0] == above]
+            problems.append(f"{edit.source}: key {unknown(edit.key, {*near, *beside})}")
+            continue
+        *names, last = edit.key.split(".")
+        try:
+            block = _block(tree, full, names)
+            at = _position(block, last)
+        except OcmError as error:
+            problems.append(f"{edit.source}: {error}")
+            continue
+        if edit.removes:
+            block.pop(at) if isinstance(block, list) else block.pop(at, None)
         else:
-            new = _changed(_value(full, place), edit.value)
-            _block(tree, full, place)[place[-1]] = new
+            block[at] = _changed(known.get(edit.key), edit.value)
     if problems:
         raise OcmError("\n".join(problems))
+
+
+def matching(full: Tree, pattern: str) -> Tree:
+    """Return the keys that a pattern with `*` stands for, with their values."""
+    names = re.compile(
+        r"\.".join(r"[^.]+" if n == "*" else re.escape(n) for n in pattern.split("."))
+    )
+    return {key: value for key, value in _flat(full) if names.fullmatch(key)}
+
+
+def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key as it is typed, with its value; positions in lists are keys, too."""
+    for name, child in _children(node).items():
+        yield f"{prefix}{name}", child
+        yield from _flat(child, f"{prefix}{name}.")
+
+
+def _children(node: Any) -> Tree:
+    pairs: Any = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
+    return {str(name): child for name, child in pairs}
 
 
 def _changed(old: Any, value: Any) -> Any:
@@ -99,45 +124,20 @@ def _changed(old: Any, value: Any) -> Any:
     return None if old is None else _CHANGES[name](old, argument)
 
 
-def _children(node: Any) -> dict[str | int, Any]:
-    if isinstance(node, list):
-        return dict(enumerate(node))
-    return node if isinstance(node, dict) else {}
-
-
-def _places(node: Any, names: Sequence[str]) -> Iterator[Place]:
-    """Yield every place of the tree that a key with `*` stands for."""
-    first, *rest = names
-    for name, child in _children(node).items():
-        if first in ("*", str(name)):
-            yield from ((name, *place) for place in _places(child, rest)) if rest else [(name,)]
-
-
-def _value(node: Any, place: Place) -> Any:
-    for name in place:
-        node = _children(node).get(name)
-    return node
-
-
-def _block(tree: Any, full: Any, place: Place) -> Any:
-    """Return the block of a tree that holds a place; defaults are written out on the way."""
-    for name in place[:-1]:
+def _block(tree: Any, full: Any, names: Sequence[str]) -> Any:
+    """Return the block of a tree at a key; defaults are written out on the way."""
+    for name in names:
+        at = _position(tree, name)
         full = _children(full).get(name)
-        if name not in _children(tree) or not _children(tree[name]):
-            tree[name] = deepcopy(full) if _children(full) else {}
-        tree = tree[name]
+        if not _children(_children(tree).get(name)):
+            tree[at] = deepcopy(full) if _children(full) else {}
+        tree = tree[at]
     return tree
 
 
-def _keys(tree: Tree, prefix: str = "") -> Iterator[str]:
-    """Yield every key of the tree as it is typed."""
-    for key, value in tree.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{key}.")
-
-
-def _nearest(key: str, valid: set[str]) -> str:
-    """Say that a key is unknown; listed are the nearest, and those of its block."""
-    beside = {other for other in valid if other.rpartition(".")[0] == key.rpartition(".")[0]}
-    return unknown(key, beside | set(get_close_matches(key, valid, n=1)))
+def _position(block: Any, name: str) -> Any:
+    if not isinstance(block, list):
+        return name
+    if not name.isdecimal() or int(name) >= len(block):
+        raise OcmError(f"key {name!r}: expected a position in a list of {len(block)} values")
+    return int(name)

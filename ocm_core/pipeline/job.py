@@ -1,21 +1,30 @@
-"""The job of a stage: the artifacts that it takes, its parameters, and where it writes."""
+"""The job of a stage: what goes in, where it writes, and how one is run and recorded."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import torch
+
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import room_for
+from ocm_core.params.restrict import restrict
+from ocm_core.pipeline import artifacts
 from ocm_core.pipeline.artifacts import View, checked_folder, folder_of, manifest_of, text_digest
-from ocm_core.pipeline.graph import Graph
-from ocm_core.pipeline.sources import digest, sources
+from ocm_core.pipeline.graph import Graph, graph_of
+from ocm_core.pipeline.launch import await_first
+from ocm_core.pipeline.sources import check_loaded, digest, loaded, sources
 from ocm_core.pipeline.stage import Task
-from ocm_core.pipeline.staging import take_over
-from ocm_core.pipeline.state import UP_TO_DATE, states
+from ocm_core.pipeline.staging import StagingFolder, making, take_over
+from ocm_core.pipeline.state import UP_TO_DATE, key_of, states
 from ocm_core.progress import Item, track
 from ocm_core.schema.experiment import Experiment
 
@@ -23,11 +32,9 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def available_device(requested: Device) -> str:
-    """Return the device to compute on; torch is imported only if it has to be asked."""
+    """Return the device to compute on."""
     if requested != "auto":
         return requested
-    import torch
-
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -128,3 +135,51 @@ def checked_folders(graph: Graph, needed: Collection[Task]) -> dict[Task, Path]:
         again = f"`snakemake --cores all {force}{manifests}` makes what is needed"
         raise OcmError("\n".join([*lines, again]))
     return {task: checked_folder(name, task) for task in needed}
+
+
+def run_phase(name: str, phase: str, device: Device, threads: int) -> None:
+    """Run every task of a phase that is not up to date, in this process."""
+    graph = graph_of(name)
+    (artifacts.ROOT / name / phase).mkdir(parents=True, exist_ok=True)  # DVC expects it
+    for task in graph.of_phase(phase):
+        if states(graph, [task])[task] != UP_TO_DATE:
+            run_task(name, task.stage, task.part, device, threads)
+
+
+def run_task(name: str, stage: str, part: str, device: Device, threads: int) -> None:
+    """Make one artifact, whatever there is already; an interrupted run is resumed."""
+    torch.set_num_threads(threads)
+    graph = graph_of(name)
+    before = loaded()  # with what composing parameters takes
+    task, rank = graph.find(stage, part), current_rank()
+    if rank.world_size > 1 and not graph.stage(task).shared:
+        raise OcmError(f"stage {stage!r} is done by one process; give it one GPU, or none")
+    with ExitStack() as held:
+        folder = folder_of(name, task)
+        waited = rank.is_first and held.enter_context(making(folder))
+        if rank.agreed(lambda: waited and states(graph, [task])[task] == UP_TO_DATE):
+            return  # the other run has made it
+        folders = rank.agreed(lambda: checked_folders(graph, graph.inputs[task]))
+        staging = StagingFolder(name, task, rank.agreed(lambda: key_of(graph, task)))
+        if not rank.agreed(staging.prepare):
+            return
+        await_first(rank, staging.state)
+        job = Job(
+            experiment=restrict(graph.experiment, graph.keys(task), stage),
+            folders=folders,
+            requested_device=device,
+            task=task,
+            folder=staging.artifact,
+            state=staging.state,
+            outputs=staging.outputs,
+            earlier=staging.place,
+            threads=threads,
+        )
+        with room_for(staging.root):
+            import_module(f"ocm_core.stages.{stage}").run(job)
+            check_loaded(before, graph.modules(task), stage)
+            rank.wait()
+            if rank.is_first:  # sums of several in another order have other last digits
+                summing = {"processes": rank.world_size, "threads": threads}
+                several = {name: count for name, count in summing.items() if count > 1}
+                staging.finish(job.notes | several, job.pieces)

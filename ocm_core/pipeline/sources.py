@@ -28,10 +28,12 @@ Import = tuple[str, str]  # a module, and what of a stage file is imported; "": 
 def sources(modules: Iterable[str]) -> list[Path]:
     """Return the files of modules and of everything they import, templates included, sorted."""
     files = {_file(module) for module in closure(modules)}
-    return sorted(files.union(*(_templates(file.parent) for file in files)))
+    folders = {file.parent / "templates" for file in files}
+    return sorted(files | {place / f.name for place in folders for f in located(place).glob("*")})
 
 
 def digest(files: Iterable[Path]) -> str:
+    """Return a digest of names and contents of files."""
     lines = (f"{file.as_posix()} {_sha256(file)}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -55,6 +57,7 @@ def closure(modules: Iterable[str], *, whole: bool = False) -> set[str]:
 
 
 def counts(module: str) -> bool:
+    """Return whether a module is no plumbing."""
     return not any(module == name or module.startswith(f"{name}.") for name in PLUMBING)
 
 
@@ -76,10 +79,6 @@ def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -
 @cache
 def _sha256(file: Path) -> str:
     return hashlib.sha256(located(file).read_bytes()).hexdigest()
-
-
-def _templates(folder: Path) -> set[Path]:
-    return {folder / "templates" / file.name for file in located(folder).glob("templates/*")}
 
 
 @cache

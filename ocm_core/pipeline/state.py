@@ -136,7 +136,8 @@ def _number_files(graph: Graph) -> Sequence[Path]:
 
 def last_commit(graph: Graph) -> str | None:
     """Return the last commit that changed the code of the numbers; None outside of a checkout."""
-    command = ["git", "log", "-1", "--format=%h", "--abbrev=12", "--", *_number_files(graph)]
+    files = map(str, _number_files(graph))
+    command = ["git", "log", "-1", "--format=%h", "--abbrev=12", "--", *files]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):

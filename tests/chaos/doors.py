@@ -492,25 +492,10 @@ RESPONSES = {
 HEADERS = (
     *(b"Content-Length: -1", b"Content-Length: 1e3", b"Content-Length: " + b"9" * 400),
     *(b"Content-Length: \xff", b"Content-Range: bytes", b"Content-Range: bytes 10-\xff/200"),
-    *(
-        b"ETag: \xff\xfe",
-        b"ETag: " + b"x" * 60_000,
-        b"ETag: \r\n folded",
-        b"Transfer-Encoding: chunked",
-    ),
-    *(
-        b"Location: ftp://[::1",
-        b"Location: file:///etc/passwd",
-        b"Location: \xff",
-        b"no colon",
-        b": x",
-    ),
-    *(
-        b"Last-Modified: \xe9",
-        b"Content-Encoding: gzip",
-        b"Content-Length: 0x10",
-        b"x: y\r\n" * 300,
-    ),
+    *(b"ETag: \xff\xfe", b"ETag: " + b"x" * 60_000, b"ETag: \r\n folded"),
+    *(b"Transfer-Encoding: chunked", b"Location: ftp://[::1", b"Location: file:///etc/passwd"),
+    *(b"Location: \xff", b"no colon", b": x", b"Last-Modified: \xe9"),
+    *(b"Content-Encoding: gzip", b"Content-Length: 0x10", b"x: y\r\n" * 300),
 )
 
 
@@ -559,70 +544,55 @@ def answering(content: bytes) -> Iterator[str]:
 
 DOORS = {
     "composed files": Door(
-        "the files of params/, composed",
-        *(copy_params, enter_composed),
-        *(12, 200),
-        damage_composed,
+        "the files of params/, composed", copy_params, enter_composed, 12, 200, damage_composed
     ),
     "results": Door(
         "reports/NAME/*, read as `ocm report`, `index`, `status` and `compare` do",
-        *(copy_results, enter_results),
-        *(30, 400),
+        *(copy_results, enter_results, 30, 400),
         damage_one_of("reports/toy_mog9/*"),
     ),
     "active experiments": Door(
         "params/active.yaml",
-        *(write_active, enter_active),
-        *(40, 300),
+        *(write_active, enter_active, 40, 300),
         damage_one_of("params/active.yaml"),
     ),
     "overrides": Door(
         "overrides of parameters, as typed",
-        *(write_overrides, enter_overrides),
-        *(12, 200),
+        *(write_overrides, enter_overrides, 12, 200),
         damage_override,
     ),
     "manifests": Door(
         "manifests of artifacts",
-        *(write_artifact, enter_artifact),
-        *(200, 2500),
+        *(write_artifact, enter_artifact, 200, 2500),
         damage_one_of("**/manifest.json"),
     ),
     "stores": Door(
         "Zarr stores: metadata and shards",
-        *(write_store, enter_store),
-        *(100, 1600),
+        *(write_store, enter_store, 100, 1600),
         damage_one_of("*/train.zarr/**/*"),
     ),
     "checkpoints": Door(
         "PyTorch files, both formats, and tensors that no published file has",
-        *(write_checkpoint, enter_checkpoint),
-        *(40, 500),
+        *(write_checkpoint, enter_checkpoint, 40, 500),
         damage_checkpoint,
     ),
     "heads": Door(
         "files of covariance heads",
-        *(write_heads, enter_heads),
-        *(60, 900),
+        *(write_heads, enter_heads, 60, 900),
         damage_one_of("heads.safetensors"),
     ),
     "diffusers folders": Door(
         "a UNet2DModel and its scheduler, as diffusers saves them",
-        *(write_diffusers, enter_diffusers),
-        *(40, 600),
+        *(write_diffusers, enter_diffusers, 40, 600),
         damage_one_of("*/*.json", "*/*.safetensors"),
     ),
     "text encoders": Door(
         "a CLIPTextModel and its tokenizer beside a UNet2DConditionModel",
-        *(write_text_encoder, enter_text_encoder),
-        *(20, 300),
+        *(write_text_encoder, enter_text_encoder, 20, 300),
         damage_one_of("t*/*.json", "t*/*.safetensors"),
     ),
     "autoencoders": Door(
-        "an AutoencoderKL, as diffusers saves it",
-        *(write_vae, enter_vae),
-        *(40, 500),
-        damage_one_of("*"),
+        "an AutoencoderKL, as diffusers saves it", write_vae, enter_vae, 40, 500, damage_one_of("*")
     ),
     "archives": Door(
         "archives of data sets: tar, tar in tar, tar.gz, packages of npm, zip, npz in zip",
@@ -631,43 +601,30 @@ DOORS = {
             *("imagenet64_png", "imagenet64_npz", "imagenet256"),
         ),
         enter_archives,
-        *(30, 1000),
+        30,
+        1000,
         damage_archives,
     ),
     "LMDB": Door(
-        "databases of LSUN",
-        *(write_lmdb, enter_lmdb),
-        *(40, 800),
-        damage_one_of("*/datasets/*/*.zip"),
+        "databases of LSUN", write_lmdb, enter_lmdb, 40, 800, damage_one_of("*/datasets/*/*.zip")
     ),
     "reference sets": Door(
         "the evaluator's .npz files",
-        *(write_reference, enter_reference),
-        *(60, 500),
+        *(write_reference, enter_reference, 60, 500),
         damage_one_of("datasets/references/*.npz"),
     ),
-    "images": Door(
-        "JPEG, PNG and WebP",
-        *(write_images, enter_images),
-        *(100, 1000),
-        damage_one_of("*"),
-    ),
+    "images": Door("JPEG, PNG and WebP", write_images, enter_images, 100, 1000, damage_one_of("*")),
     "folders of images": Door(
         "images of one's own, their captions and labels, and the record of a first look",
-        *(write_image_folder, enter_image_folder),
-        *(40, 500),
+        *(write_image_folder, enter_image_folder, 40, 500),
         damage_image_folder,
     ),
     "records of digests": Door(
         "lock files and notes of digests",
-        *(write_records, enter_records),
-        *(60, 500),
+        *(write_records, enter_records, 60, 500),
         damage_one_of("datasets.lock.json", "datasets/some/*.checked.json"),
     ),
     "servers": Door(
-        "answers of HTTP servers",
-        *(write_response, enter_server),
-        *(60, 800),
-        damage_response,
+        "answers of HTTP servers", write_response, enter_server, 60, 800, damage_response
     ),
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from ocm_core.pipeline.run import run_task
+from ocm_core.pipeline.job import run_task
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
 WATCHED = ("artifacts", "reports")

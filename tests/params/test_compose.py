@@ -21,6 +21,7 @@ from ocm_core.params.compose import (
     split_name,
     validate,
 )
+from ocm_core.params.edits import matching
 from ocm_core.schema.experiment import TrunkNetworkParams
 
 SUITED = [(n, p) for n, p in product(experiment_names(), preset_names()) if p != "paper"]
@@ -58,10 +59,8 @@ def test_every_line_of_a_preset_changes_some_experiment() -> None:
     keys = {(p, key) for p in preset_names() for key in yaml.safe_load(_preset(p))}
     changed = set()
     for preset, name in product(preset_names(), ["toy_mog9", "cifar10_cs", "cifar10_small"]):
-        from ocm_core.params.edits import _places
-
         full = compose(name).model_dump(mode="json")
-        changed |= {k for k in keys if k[0] == preset and [*_places(full, k[1].split("."))]}
+        changed |= {k for k in keys if k[0] == preset and matching(full, k[1])}
     assert keys - changed == {("paper", "only")}
 
 

@@ -8,7 +8,7 @@ from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.params.restrict import restrict, values
 
-KEYS = ["data", "train.heads", "methods.ocm_relative"]
+KEYS = ["data", "train.heads", "train.moments.draws", "methods.ocm_relative"]
 
 
 def test_declared_keys_are_there() -> None:
@@ -20,7 +20,9 @@ def test_declared_keys_are_there() -> None:
     assert set(seen.methods) == {"ocm_relative"}
 
 
-@pytest.mark.parametrize("key", ["sample", "train.score", "train.selection", "encode"])
+@pytest.mark.parametrize(
+    "key", ["sample", "train.score", "train.selection", "train.moments.seed", "encode", "evaluate"]
+)
 def test_undeclared_key_names_itself_and_the_stage(key: str) -> None:
     node: object = restrict(compose("toy_mog9"), KEYS, "heads")
     with pytest.raises(

@@ -18,9 +18,8 @@ from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.pipeline import artifacts, launch
-from ocm_core.pipeline.job import Job
+from ocm_core.pipeline.job import Job, run_task
 from ocm_core.pipeline.launch import await_first
-from ocm_core.pipeline.run import run_task
 from ocm_core.stages import encode
 from tests.pipeline.conftest import GRID, NAME, Project
 from tests.pipeline.test_pieces import inodes

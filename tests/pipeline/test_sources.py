@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from ocm_core.errors import OcmError
-from ocm_core.params.compose import compose
-from ocm_core.params.restrict import restrict
 from ocm_core.pipeline import sources
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import Task
@@ -96,20 +94,6 @@ def test_a_module_that_is_not_declared_is_refused_and_where_to_declare_it_is_sai
     with pytest.raises(OcmError, match=r"loaded ocm_core\.smuggled .* ocm_core/stages/encode\.py"):
         sources.check_loaded(before, ["ocm_core.stages.encode"], "encode")
     sources.check_loaded([*before, "ocm_core.smuggled"], ["ocm_core.stages.encode"], "encode")
-
-
-@pytest.mark.parametrize("read", ["train.score", "train.heads.seed", "sample", "evaluate"])
-def test_a_key_that_is_not_declared_cannot_be_read_and_where_to_declare_it_is_said(
-    read: str,
-) -> None:
-    experiment = restrict(compose("toy_mog9"), ["data", "train.heads.iterations"], "heads")
-    assert experiment.train.heads.iterations > 0 and experiment.name == "toy_mog9"
-    *path, last = read.split(".")
-    node = experiment
-    for name in path:
-        node = getattr(node, name)
-    with pytest.raises(OcmError, match=rf"'heads' reads {read} .* ocm_core/stages/heads\.py"):
-        getattr(node, last)
 
 
 def test_methods_that_are_not_used_are_no_sources() -> None:

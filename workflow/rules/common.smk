@@ -5,13 +5,13 @@ import re
 
 from ocm_core.doctor import cost
 from ocm_core.params import compose, library, restrict
-from ocm_core.pipeline import gpus, state, sync
+from ocm_core.pipeline import launch, state, sync
 from ocm_core.pipeline.artifacts import manifest_of
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import CPUS_PER_GPU, stages
 
 # Where no profile says how many a job gets, those of this machine are taken in turns, one per job.
-GPUS = len(gpus.seen(os.environ))
+GPUS = len(launch.seen(os.environ))
 GPUS_PER_JOB = int(config.get("gpus_per_job", min(1, GPUS)))
 if GPUS and "gpus_per_job" not in config:
     workflow.global_resources.setdefault("gpu", GPUS)
@@ -25,8 +25,8 @@ def plain(record):
     said = vars(record)
     if "aux_logs" in said and not workflow.local_exec:
         logs = ", ".join(map(str, [*said.get("log", ()), *said["aux_logs"]]))
-        why = said.get("rule_msg") or "failed"
-        said.update(event=None, msg=f"{said['rule_name']}: {why} (log: {logs})")
+        what = [*map(str, said["output"]), said.get("rule_msg") or "failed"]
+        said.update(event=None, msg=f"{': '.join(what)} (log: {logs})")
     elif found := re.search(ours, record.getMessage(), re.DOTALL):
         said.update(event=None, msg=f"ocm: {found[1]}", args=None)
     return True

@@ -74,12 +74,11 @@ def _together(gpus: int | None, processes: int | None, nodes: int) -> AbstractCo
 
         return joined(int(rank))
     from ocm_core.pipeline import launch
+    from ocm_core.pipeline.gpus import VISIBLE, reserve
 
     if nodes > 1:
         launch.on_nodes(nodes, launch.share_of_node(gpus or 0, nodes), sys.argv[1:])
     if gpus is not None:
-        from ocm_core.pipeline.gpus import VISIBLE, reserve
-
         os.environ[VISIBLE] = reserve(gpus)
     if (processes := processes or max(1, gpus or 0)) > 1:
         launch.on_this_node(processes, sys.argv[1:])

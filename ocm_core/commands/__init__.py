@@ -11,23 +11,22 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from functools import partial
 from json import dumps
-from typing import Any, TypeVar
+from typing import Any
 
 from ocm_core.errors import unknown
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 Argument = Callable[[ArgumentParser], object]  # adds itself to the parser
 Run = Callable[..., int | None]  # returns the exit code; None is 0
-Function = TypeVar("Function", bound=Run)
 COMMANDS: dict[str, tuple[Run, tuple[Argument, ...]]] = {}
 
 
-def command(*arguments: Argument) -> Callable[[Function], Function]:
+def command(*arguments: Argument) -> Callable[[Run], Run]:
     """Register a function as the command of its name."""
 
-    def register(function: Function) -> Function:
-        COMMANDS[function.__name__] = function, arguments
-        return function
+    def register(run: Run) -> Run:
+        COMMANDS[run.__name__] = run, arguments
+        return run
 
     return register
 

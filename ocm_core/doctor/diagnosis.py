@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ocm_core.doctor.cost import (
-    A100_PEAK,
-    EFFICIENCY,
-    duration,
-    metric,
-    pace_of,
-    seconds,
-    this_device,
-    work_of,
-)
+from ocm_core.doctor import cost
+from ocm_core.doctor.cost import duration, metric
 from ocm_core.doctor.machine import MISSING, differing_packages, diffusers_problem, machine
 from ocm_core.doctor.needs import DOWNLOAD, IN_PLACE, NeededFile, needed_files, to_write
 from ocm_core.params.check import check_solvers
@@ -80,16 +72,17 @@ def diagnose(graph: Graph | None) -> Diagnosis:
 
 def report_on(graph: Graph) -> ExperimentReport:
     """Look at every task of an experiment, and at what it reads and writes."""
-    experiment, state, device = graph.experiment, states(graph), this_device()
+    experiment, state, device = graph.experiment, states(graph), cost.this_device()
     tasks = []
     for task in graph.tasks:
-        passes, network = work_of(experiment, task)
-        work = (passes, passes * network.operations, seconds(experiment, task, device))
+        passes, network = cost.work_of(experiment, task)
+        work = (passes, passes * network.operations, cost.seconds(experiment, task, device))
         tasks.append(TaskReport(*task, graph.stage(task).phase, state[task], *work))
     files, space = needed_files(graph, state), to_write(experiment, state)
     if download := sum(file.bytes or 0 for file in files if file.state == DOWNLOAD):
         space["download"] = download
-    return ExperimentReport(experiment.name, tasks, files, space, str(pace_of(experiment, device)))
+    pace = str(cost.pace_of(experiment, device))
+    return ExperimentReport(experiment.name, tasks, files, space, pace)
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -118,7 +111,7 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     total = duration(sum(task.seconds for task in waiting))
     to_do = f"to do: about {total} one by one, at {report.pace}" if waiting else "nothing to do"
     yield [f"{report.name}: {plural(len(report.tasks), 'task')}, {listed}", to_do]
-    how = f"{EFFICIENCY:.0%} of its TF32 peak of {metric(A100_PEAK)}FLOP/s"
+    how = f"{cost.EFFICIENCY:.0%} of its TF32 peak of {metric(cost.A100_PEAK)}FLOP/s"
     heading = f"tasks; the time on an A100 is computed at {how}, not measured"
     yield [heading, *_stages(report.tasks)]
     if report.files:
@@ -140,7 +133,7 @@ def _stages(tasks: Sequence[TaskReport]) -> list[str]:
         passes, count = (sum(getattr(t, key) for t in group) for key in ("passes", "operations"))
         work = (metric(passes).strip(), f"{metric(count)}FLOP") if passes else ("", "")
         left = sum(task.seconds for task in group if task.state != UP_TO_DATE)
-        a100 = count / (EFFICIENCY * A100_PEAK)
+        a100 = count / cost.ASSUMED["cuda"]
         times = (duration(time) if time else "" for time in (left, a100))
         rows.append((*kind, str(len(group)), *work, *times))
     return text_table((*words, *numbers), rows, right=numbers)

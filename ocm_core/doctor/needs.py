@@ -64,20 +64,18 @@ def _files(experiment: Experiment, stage: str) -> Iterator[NeededFile]:
         from ocm_core.features import inception
 
         yield _file(inception.SOURCE, inception.FOLDER)
-    elif stage == "fetch_reference" and experiment.features and experiment.features.reference:
+    archives: list[Archive] = []
+    if stage == "fetch_reference" and experiment.features and experiment.features.reference:
         from ocm_core.features.published_reference import reference_named
 
-        yield _archive(reference_named(experiment.features.reference))
+        archives = [reference_named(experiment.features.reference)]
     elif stage == "fetch_data":
-        yield from map(_archive, experiment.data.needed_archives().values())
+        archives = [*experiment.data.needed_archives().values()]
         for key, path in experiment.data.user_files().items():
             remedy = f"put it there, or correct data.{key}"
             yield NeededFile(str(path), None, IN_PLACE if path.exists() else "missing", remedy)
-
-
-def _archive(published: Archive) -> NeededFile:
-    archive = published.at_hand(ARCHIVES)
-    return _file(archive, ARCHIVES / archive.kind)
+    for archive in (published.at_hand(ARCHIVES) for published in archives):
+        yield _file(archive, ARCHIVES / archive.kind)
 
 
 def _file(source: PublishedFile | Archive, folder: Path, url: str | None = None) -> NeededFile:

@@ -62,9 +62,9 @@ def begin(
     name: str,
     images: Path,
     model: Path | None,
-    captions: Path | None = None,
-    side: int | None = None,
-    force: bool = False,
+    captions: Path | None,
+    side: int | None,
+    force: bool,
 ) -> Iterator[str]:
     """Yield what was found, line by line, while the files are being written."""
     file = Path("params/experiment") / f"{name}.yaml"
@@ -149,9 +149,8 @@ def _summary(model: ModelDescription) -> str:
         schedule += f" (the last of {steps + 1} is pure noise, and never visited)"
     latent = ", with its autoencoder" if model.vae else ""
     count = f"{model.parameters / 1e6:.1f} M parameters"
-    return (
-        f"{model.kind}, {size}, {classes}, predicts {model.prediction}, {schedule}, {count}{latent}"
-    )
+    facts = (model.kind, size, classes, f"predicts {model.prediction}", schedule, count)
+    return ", ".join(facts) + latent
 
 
 def _write(start: Start, file: Path) -> Iterator[str]:
@@ -211,12 +210,10 @@ def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
     deviation: Any = experiment.evaluate.get("posterior_std")
     if deviation:
         sizes["evaluate.posterior_std.images"] = min(deviation.images, splits["test"])
-    return {key: max(1, _round(size)) for key, size in sizes.items()}
-
-
-def _round(size: int) -> int:
-    """Round down to a power of two, unless the number is small or round already."""
-    return size if size < 8 or size % 10 == 0 else 2 ** (size.bit_length() - 1)
+    for key, size in sizes.items():
+        if size >= 8 and size % 10:  # neither small nor round: down to a power of two
+            sizes[key] = 2 ** (size.bit_length() - 1)
+    return {key: max(1, size) for key, size in sizes.items()}
 
 
 def make_project() -> None:

@@ -27,7 +27,7 @@ class ImageSummary:
     sizes: Counter[tuple[int, int]]  # width and height of those that were opened
     grey: bool
     folders: tuple[str, ...]  # of classes; none: the images lie in one folder
-    skipped: int = 0  # pictures of formats that are not read
+    skipped: int  # pictures of formats that are not read
 
     @property
     def shorter_edge(self) -> int:

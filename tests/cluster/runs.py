@@ -1,4 +1,4 @@
-"""Snakemake at work, and gates at which its jobs wait until a test is ready for them."""
+"""Small experiments, Snakemake at work on them, and gates at which its jobs wait for a test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,38 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from ocm_core.pipeline.stage import stages
 from tests.cluster.slurm import Slurm, stop_when
 from tests.pipeline.conftest import NOWHERE, Project
 
 PATIENCE = 1800.0  # seconds: a machine may be busy with other things
+# A pixel and a latent smoke experiment with fewer jobs, as each costs some seconds: no selection of
+# heads, optimal timesteps, standard deviations or counts; one job for all samples.
+PIXELS, LATENTS = "cifar10_ls_few", "imagenet256_few"
+ITERATIONS = 60  # of the heads, whose state is kept every ten
+FEW: dict[str, Any] = {
+    "train.heads.iterations": ITERATIONS,
+    "train.selection": {"kind": "last"},
+    "sample.split": [],
+    "evaluate.posterior_std": None,
+    "evaluate.operations": None,
+    "evaluate.likelihood.timesteps": {"even": {"kind": "even"}},
+}
+
+
+def small(made: Project, folder: Path) -> Project:
+    """Copy a project that needs no network, and add `few`, which is `smoke` with less in it."""
+    project = made.copy(folder / "project")
+    project.env |= {"GLOO_SOCKET_IFNAME": "lo", "http_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
+    presets = project.root / "params/preset"
+    smoke = yaml.safe_load((presets / "smoke.yaml").read_text())
+    (presets / "few.yaml").write_text(yaml.safe_dump(smoke | FEW, sort_keys=False))
+    return project
 
 
 class Run:
@@ -65,18 +91,10 @@ class Gate(ExitStack):
         run.goes_on_until(self._is_reached, f"job of {self.rule} at its gate")
         job = self.slurm.job_of(self.rule)
         assert job is not None
-        self.open()
+        self.close()
         assert stop_when(job, holds), f"{self.rule} had ended: {self.log.read_text()}"
         return job
-
-    def open(self) -> None:
-        self.close()
 
     def _is_reached(self) -> bool:
         waiting = self.log.exists() and "waiting for that one to end" in self.log.read_text()
         return waiting and self.slurm.job_of(self.rule) is not None
-
-
-def offline(project: Project) -> Project:
-    project.env |= {"GLOO_SOCKET_IFNAME": "lo", "http_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
-    return project

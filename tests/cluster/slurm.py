@@ -42,8 +42,7 @@ def hindrance() -> str | None:
 
 def _is_free(name: str) -> bool:
     """Whether there is no such file, or one that a killed run of these tests has left."""
-    file = CONFIGURATION / name
-    if not file.exists():
+    if not (file := CONFIGURATION / name).exists():
         return True
     with file.open() as stream:
         return stream.readline() == TEXT.splitlines(keepends=True)[0] and _lock(stream)
@@ -100,31 +99,30 @@ class Slurm:
 
     def kill_node(self, node: str) -> None:
         """As a power cut would: the daemon, the steps and their work, all at once."""
-        jobs = self.jobs(node)
+        jobs = self.jobs(f"--nodelist={node}")
         self.daemons[node].kill()
         self.daemons.pop(node).wait()
         for job in jobs:
             send(signal.SIGKILL, work_of(job))
 
     def states(self) -> dict[str, str]:
-        said = _ask("sinfo", "--Node", "--noheader", "--format=%N %t")
+        said = _ask("sinfo", "--Node", "--format=%N %t")
         return dict(line.split() for line in said.splitlines())
 
-    def jobs(self, node: str | None = None) -> list[str]:
-        chosen = [f"--nodelist={node}"] if node else []
-        return _ask("squeue", "--noheader", "--states=R,CG", "--format=%i", *chosen).split()
+    def jobs(self, *chosen: str) -> list[str]:
+        return _ask("squeue", "--states=R,CG", "--format=%i", *chosen).split()
 
     def job_of(self, rule: str, states: str = "R") -> str | None:
         """The id of a job of that rule and those wildcards, which its comment has."""
-        said = _ask("squeue", "--noheader", f"--states={states}", "--format=%i %k")
+        said = _ask("squeue", f"--states={states}", "--format=%i %k")
         found = (line.replace("_wildcards", "").split() for line in said.splitlines())
         return next((job for job, comment in found if comment.startswith(f"rule_{rule}")), None)
 
     def has_ended(self, job: str, state: str) -> bool:
-        return bool(_ask("squeue", "--noheader", f"--jobs={job}", f"--states={state}"))
+        return bool(_ask("squeue", f"--jobs={job}", f"--states={state}"))
 
     def node_of(self, job: str) -> str:
-        return _ask("squeue", "--noheader", f"--jobs={job}", "--format=%N").strip()
+        return _ask("squeue", f"--jobs={job}", "--format=%N").strip()
 
     def cancel(self, job: str) -> None:
         subprocess.run(["scancel", job], check=True)
@@ -209,16 +207,15 @@ def _processes() -> Iterator[tuple[int, tuple[int, str]]]:
             yield int(folder.name), (parent, command)
 
 
-def _devices(folder: Path, node: str) -> list[str]:
-    files = [folder / f"{node}-gpu{number}" for number in range(GPUS)]
-    for file in files:
+def _devices(folder: Path, node: str) -> Iterator[str]:
+    for file in (folder / f"{node}-gpu{number}" for number in range(GPUS)):
         if not file.exists():
             os.mknod(file, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    return [str(file) for file in files]
+        yield str(file)
 
 
-def _ask(*command: str) -> str:
+def _ask(program: str, *options: str) -> str:
+    command = [program, "--noheader", *options]
     with suppress(subprocess.TimeoutExpired):  # as of a controller that does not answer
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        return done.stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
     return ""

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ocm_core.doctor.machine import node_problems
-from tests.cluster.experiments import ITERATIONS, LATENTS, PIXELS, shrink
-from tests.cluster.runs import Gate, Run, offline
+from tests.cluster.runs import ITERATIONS, LATENTS, PIXELS, Gate, Run, small
 from tests.cluster.slurm import GPUS, NODES, Slurm
 from tests.pipeline.conftest import Project
 
@@ -32,15 +31,13 @@ LIMITED = (
 
 @pytest.fixture(scope="module")
 def project(empty: Project, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    copied = empty.copy(tmp_path_factory.mktemp("cluster") / "project")
-    shrink(copied)
-    return offline(copied)
+    return small(empty, tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture(scope="module")
 def local(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Both experiments on this machine alone, while the cluster is at work."""
-    copied = offline(project.copy(tmp_path_factory.mktemp("local") / "project"))
+    copied = small(project, tmp_path_factory.mktemp("local"))
     with Run(copied, "nice", "snakemake", "--cores", "2", *REPORTS) as run:
         yield run
 
@@ -61,7 +58,7 @@ def disturbed(project: Project, slurm: Slurm, local: Run) -> Project:
         slurm.start_node(node)
         slurm.cancel(sample.stops(run, lambda: any(sample.staging.glob("artifact/*/*/x/c"))))
         run.goes_on_until(lambda: bool(slurm.job_of(reference.rule, "TO")), "job past its limit")
-        reference.open()
+        reference.close()
         run.ends()
     slurm.wait_until(lambda: set(slurm.states().values()) == {"idle"}, "two idle nodes")
     return project
@@ -95,10 +92,8 @@ def test_two_gpus_in_one_job(
     """On one node and on two: the bytes of two processes on this machine."""
     local.ends()
     folder = tmp_path_factory.mktemp("two")
-    one, two, here = (
-        offline(made.copy(folder / name))
-        for name, made in (("node", disturbed), ("nodes", disturbed), ("here", local.project))
-    )
+    places = (("node", disturbed), ("nodes", disturbed), ("here", local.project))
+    one, two, here = (small(made, folder / name) for name, made in places)
     again = (*CLUSTER, "--force", HEADS, "--set-resources", "heads:gpu=2")
     with Run(one, *again) as on_a_node, Run(two, *again, "heads:nodes=2") as on_nodes:
         here.run("ocm", "run", "heads", PIXELS, "pretrained", "--processes", "2")

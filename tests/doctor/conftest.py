@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ocm_core.doctor import cost, diagnosis
+from ocm_core.doctor import cost
 from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.schema.block import Params
 
@@ -15,8 +15,7 @@ from ocm_core.schema.block import Params
 def kept_in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep counts and measurements in a folder of the test, on a machine without a GPU."""
     monkeypatch.setattr(cost, "FILE", tmp_path / "pace.json")
-    for module in (cost, diagnosis):
-        monkeypatch.setattr(module, "this_device", lambda: "cpu")
+    monkeypatch.setattr(cost, "this_device", lambda: "cpu")
     return tmp_path / "pace.json"
 
 

@@ -125,14 +125,11 @@ def test_what_is_missing_is_named_with_its_page(nothing_here, capsys) -> None:
         assert re.search(rf"{re.escape(file)} .*to be downloaded by the run", text)
 
 
-@pytest.mark.parametrize("name", ["x.pth", "x.tar.gz", "x.zip", "x.npz", "x.tar", "x.json"])
-def test_random_bytes_are_not_in_place(name: str, tmp_path: Path) -> None:
-    file = tmp_path / name
-    file.write_bytes(random.Random(0).randbytes(1000))
-    assert str(unlike_its_name(file)).endswith("found something else")
-
-
-def test_folders_and_files_without_a_form(tmp_path: Path) -> None:
+def test_random_bytes_and_folders_are_not_in_place(tmp_path: Path) -> None:
+    for suffix in ("pth", "tar.gz", "zip", "npz", "tar", "json"):
+        file = tmp_path / f"x.{suffix}"
+        file.write_bytes(random.Random(0).randbytes(1000))
+        assert str(unlike_its_name(file)).endswith("found something else")
     (tmp_path / "folder.pth").mkdir()
     assert unlike_its_name(tmp_path / "folder.pth") == "expected a file, found a folder"
     (tmp_path / "list.txt").write_text("a.jpg 0")

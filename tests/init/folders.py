@@ -24,6 +24,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from ..datasets import files
 
+SMALL = {"block_out_channels": (8, 8), "norm_num_groups": 4, "layers_per_block": 1}
+
 
 def write_images(folder: Path, count: int = 24, side: int = 16) -> Path:
     folder.mkdir(parents=True)
@@ -45,12 +47,10 @@ def write_model(
     model = UNet2DModel(
         sample_size=side,
         out_channels=6 if learns_variance else 3,
-        block_out_channels=(8, 8),
         down_block_types=("DownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "UpBlock2D"),
-        layers_per_block=1,
-        norm_num_groups=4,
         num_class_embeds=classes,
+        **SMALL,
     )
     DDPMPipeline(model.to(dtype), DDPMScheduler(**scheduler)).save_pretrained(folder)
     return folder
@@ -59,16 +59,9 @@ def write_model(
 def write_dit(folder: Path, classes: int = 5) -> Path:
     """A model of latents, with its autoencoder: images of twice its side."""
     torch.manual_seed(0)
-    model = DiTTransformer2DModel(
-        num_attention_heads=2,
-        attention_head_dim=4,
-        in_channels=4,
-        out_channels=8,
-        num_layers=1,
-        sample_size=8,
-        patch_size=2,
-        num_embeds_ada_norm=classes,
-    )
+    heads = {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 1}
+    sizes = {"in_channels": 4, "out_channels": 8, "sample_size": 8, "patch_size": 2}
+    model = DiTTransformer2DModel(num_embeds_ada_norm=classes, **heads, **sizes)
     DiTPipeline(model, autoencoder(), DDIMScheduler(clip_sample=False)).save_pretrained(folder)
     return folder
 
@@ -76,10 +69,9 @@ def write_dit(folder: Path, classes: int = 5) -> Path:
 def autoencoder() -> AutoencoderKL:
     return AutoencoderKL(
         latent_channels=4,
-        block_out_channels=(8, 8),
         down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2,
-        norm_num_groups=4,
+        **SMALL,
     )
 
 
@@ -88,40 +80,30 @@ def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
     torch.manual_seed(0)
     model = UNet2DConditionModel(
         sample_size=8,
-        block_out_channels=(8, 8),
         down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-        layers_per_block=1,
-        norm_num_groups=4,
         cross_attention_dim=8,
         attention_head_dim=4,
+        **SMALL,
     )
     tokenizer = write_tokenizer(folder / "tokenizer")
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
+        **dict.fromkeys(("hidden_size", "intermediate_size"), 8),
+        **dict.fromkeys(("num_hidden_layers", "num_attention_heads"), 2),
         max_position_embeddings=tokenizer.model_max_length,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         initializer_range=1.0,
     )
-    scheduler = DDIMScheduler(
-        beta_schedule="scaled_linear",
-        beta_start=0.00085,
-        beta_end=0.012,
-        steps_offset=1,
-        clip_sample=False,
-        prediction_type=prediction,
-    )
+    betas = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
+    more = {"steps_offset": 1, "clip_sample": False, "prediction_type": prediction}
     StableDiffusionPipeline(
         vae=autoencoder(),
         text_encoder=CLIPTextModel(config).eval(),
         tokenizer=tokenizer,
         unet=model,
-        scheduler=scheduler,
+        scheduler=DDIMScheduler(**betas, **more),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,13 +24,11 @@ from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import Experiment
 
 from ..datasets import files
-from .folders import (
-    write_captions,
-    write_dit,
-    write_images,
-    write_model,
-    write_stable_diffusion,
-)
+from ..pipeline.conftest import ROOT
+from .folders import write_captions, write_dit, write_images, write_model, write_stable_diffusion
+
+MINE = ["mine", "--images", "my-images"]
+WITH_MODEL = [*MINE, "--model", "my-model"]
 
 
 @pytest.fixture
@@ -51,10 +47,9 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 
 
 def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, capsys) -> None:
-    shown = said(capsys, "mine", "--images", "my-images")
+    shown = said(capsys, *MINE)
     assert "my-images: 24 images, 16×16, colour\n" in shown
-    assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
-    experiment = compose("mine")
+    experiment = has_all_that_the_pages_show(shown, likelihood=True)
     assert experiment.data.path == "my-images" and experiment.shape == (3, 16, 16)
     assert experiment.train.heads.batch_size <= 21  # a tenth is kept for testing
     assert yaml.safe_load(Path("params/active.yaml").read_text()) == {"active": []}
@@ -62,52 +57,35 @@ def test_a_first_experiment_composes_and_nothing_is_overwritten(place: Path, cap
         assert Path(name).is_file(), name
     ignored = {*Path(".gitignore").read_text().split()}
     assert {"/.ocm/", "/artifacts/", "/samples/", "/my-images"} <= ignored
-    assert "exists already" in said(capsys, "mine", "--images", "my-images", code=1)
+    assert "exists already" in said(capsys, *MINE, code=1)
     Path("Snakefile").write_text("mine\n")
     said(capsys, "other", "--images", "my-images")
     assert Path("Snakefile").read_text() == "mine\n"
 
 
-def test_what_the_model_says_goes_into_the_experiment(place: Path, capsys) -> None:
-    write_model(place / "my-model")
-    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model")
-    assert "UNet2DModel, 3×16×16, no classes, predicts epsilon, linear schedule of 1000" in shown
-    experiment = compose("mine")
-    assert experiment.network.path == "my-model" and experiment.train.score is None
-    assert (experiment.data.side, experiment.data.fit) == (16, "none")
-
-
-@pytest.mark.parametrize("kind", ["none", "unet", "dit", "text"])
-def test_an_experiment_of_full_size_has_all_that_the_pages_show(
-    kind: str, place: Path, capsys
-) -> None:
-    asked = ["mine", "--images", "my-images"]
-    if kind == "unet":
-        write_model(place / "my-model")
-    elif kind == "dit":
-        write_dit(place / "my-model")
-        for name in ("cat", "dog"):
-            write_images(place / "sorted" / name, count=10)
-        asked = ["mine", "--images", "sorted"]
-    elif kind == "text":
-        write_stable_diffusion(place / "my-model")
-        write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
-        asked += ["--captions", "captions.csv"]
-    shown = said(capsys, *asked, *([] if kind == "none" else ["--model", "my-model"]))
+def has_all_that_the_pages_show(shown: str, likelihood: bool) -> Experiment:
     assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
     experiment = compose("mine")
     assert {*experiment.sample.samplers} >= {"ddpm", "ddim", "quality", "diverse", "dpmpp_2m"}
     assert experiment.features and "posterior_std" in experiment.evaluate
-    assert ("likelihood" in experiment.evaluate) == (kind not in ("dit", "text"))
+    assert ("likelihood" in experiment.evaluate) == likelihood
+    return experiment
+
+
+def test_what_the_model_says_goes_into_the_experiment(place: Path, capsys) -> None:
+    write_model(place / "my-model")
+    shown = said(capsys, *WITH_MODEL)
+    assert "UNet2DModel, 3×16×16, no classes, predicts epsilon, linear schedule of 1000" in shown
+    experiment = has_all_that_the_pages_show(shown, likelihood=True)
+    assert experiment.network.path == "my-model" and experiment.train.score is None
+    assert (experiment.data.side, experiment.data.fit) == (16, "none")
 
 
 def test_images_of_another_size_than_the_models_are_cropped(place: Path, capsys) -> None:
     write_model(place / "my-model", side=8)
-    wanted = ["mine", "--images", "my-images", "--model", "my-model"]
-    assert "--side 32: the model in my-model takes 8×8" in said(
-        capsys, *wanted, "--side", "32", code=1
-    )
-    said(capsys, *wanted)
+    told = said(capsys, *WITH_MODEL, "--side", "32", code=1)
+    assert "--side 32: the model in my-model takes 8×8" in told
+    said(capsys, *WITH_MODEL)
     assert (compose("mine").data.side, compose("mine").data.fit) == (8, "center_crop")
 
 
@@ -117,10 +95,10 @@ def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
         write_images(place / "sorted" / kind, count=10)
     shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit")
     assert "5 classes" in shown and "with its autoencoder" in shown
-    experiment = compose("mine")
+    experiment = has_all_that_the_pages_show(shown, likelihood=False)
     assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
     assert (experiment.data.labels, experiment.data.classes) == ("folders", 2)
-    assert experiment.network.conditional and "likelihood" not in experiment.evaluate
+    assert experiment.network.conditional
     assert experiment.sample.samplers["ddpm"].methods[-1] == "iddpm"  # it learned its variance
     assert experiment.sample.samplers["ddpm"].clip_final_sigma is None
 
@@ -134,25 +112,21 @@ def test_a_learned_variance_is_a_method(place: Path, capsys) -> None:
         said(capsys, name[:2], "--images", "my-images", "--model", name)
     plain, found = compose("my"), compose("le")
     assert "iddpm" not in plain.methods
-    assert found.methods["iddpm"].options["source"] == "network"
-    assert found.methods["iddpm"].options["lower_end"] == "timesteps"
-    assert found.methods["iddpm"].needs == "nothing"
-    for path in ("sample.samplers.ddpm", "train.timesteps", "evaluate.likelihood"):
-        without, beside = (methods_at(experiment, path) for experiment in (plain, found))
-        assert beside == [*without, "iddpm"]
+    method = found.methods["iddpm"]
+    assert {**method.options, "source": "network", "lower_end": "timesteps"} == method.options
+    assert method.needs == "nothing"
+    for block in (
+        lambda experiment: experiment.sample.samplers["ddpm"],
+        lambda experiment: experiment.train.timesteps,
+        lambda experiment: experiment.evaluate["likelihood"],
+    ):
+        assert block(found).methods == [*block(plain).methods, "iddpm"]
     assert found.sample.samplers["ddim"] == plain.sample.samplers["ddim"]
-
-
-def methods_at(experiment: Experiment, path: str) -> list[str]:
-    tree: Any = experiment.model_dump()
-    for key in path.split("."):
-        tree = tree[key]
-    return list(tree["methods"])
 
 
 def test_a_last_timestep_of_pure_noise_is_named(place: Path, capsys) -> None:
     write_model(place / "my-model", rescale_betas_zero_snr=True, prediction_type="v_prediction")
-    shown = said(capsys, "mine", "--images", "my-images", "--model", "my-model")
+    shown = said(capsys, *WITH_MODEL)
     left_out = "the last of 1000 is pure noise, and never visited"
     assert f"linear schedule of 999 steps ({left_out})" in shown
 
@@ -160,12 +134,11 @@ def test_a_last_timestep_of_pure_noise_is_named(place: Path, capsys) -> None:
 def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, capsys) -> None:
     write_stable_diffusion(place / "my-model")
     captions = write_captions(place / "captions.csv", place / "my-images", ["a cat", "a dog", "7"])
-    wanted = ["mine", "--images", "my-images", "--model", "my-model"]
     before = sorted(place.rglob("*"))
-    assert "takes text, so each image needs a caption" in said(capsys, *wanted, code=1)
+    assert "takes text, so each image needs a caption" in said(capsys, *WITH_MODEL, code=1)
     lines = captions.read_text().splitlines()
     captions.write_text("\n".join(lines[:-2]))
-    with_captions = [*wanted, "--captions", "captions.csv"]
+    with_captions = [*WITH_MODEL, "--captions", "captions.csv"]
     refused = said(capsys, *with_captions, code=1)
     assert "no caption of 2 of 24 images in my-images: 022.png, 023.png" in refused
     assert sorted(place.rglob("*")) == before
@@ -173,14 +146,11 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
     shown = said(capsys, *with_captions)
     assert "captions.csv: 24 captions, 3 of them different" in shown
     assert "UNet2DConditionModel, 4×8×8, takes text of 10 tokens" in shown
-    experiment = compose("mine")
+    experiment = has_all_that_the_pages_show(shown, likelihood=False)
     assert (experiment.data.labels, experiment.data.classes) == ("captions", 3)
     assert (experiment.network.classes, experiment.network.null_class) == (3, 3)
-    assert experiment.encode.latent.text.model_dump(exclude={"digest"}) == {
-        "path": "my-model",
-        "tokens": 10,
-        "width": 8,
-    }
+    text = experiment.encode.latent.text
+    assert (text.path, text.tokens, text.width) == ("my-model", 10, 8)
     prompts = 4 * 10 * 8 * 4  # of three captions and the empty one
     images = 24 * (4 * 8 * 8 * 4 * 2 + 8 + 8)
     assert encode_bytes(experiment) in (images + prompts, images // 2 + prompts + 24 * 8)
@@ -194,21 +164,15 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
 REFUSED = {
     "a name": (["No-Name", "--images", "my-images"], "expected a name of lower-case letters"),
     "no images": (["mine", "--images", "params"], "params: not there; expected a folder, a zip"),
-    "no model": (["mine", "--images", "my-images", "--model", "gone"], "gone: no such folder"),
-    "a hub id": (["mine", "--images", "my-images", "--model", "a/b"], "download it first"),
-    "captions": (["mine", "--images", "my-images", "--captions", "no.csv"], "no.csv: no such file"),
+    "no model": ([*MINE, "--model", "gone"], "gone: no such folder"),
+    "a hub id": ([*MINE, "--model", "a/b"], "download it first"),
+    "captions": ([*MINE, "--captions", "no.csv"], "no.csv: no such file"),
     "a shipped name": (["digits", "--images", "my-images"], "the name of an experiment of the"),
     "few images": (["mine", "--images", "few"], "at least 10, found 3"),
     "an empty file": (["mine", "--images", "damaged"], "damaged/000.png: an empty file"),
-    "a side": (["mine", "--images", "my-images", "--side", "64"], "--side 64: the network that is"),
-    "distilled": (
-        ["mine", "--images", "my-images", "--model", "lcm"],
-        "LCMScheduler: a distilled model",
-    ),
-    "classes": (
-        ["mine", "--images", "my-images", "--model", "my-model"],
-        "takes labels of 7 classes, and the images lie in no sub-folders",
-    ),
+    "a side": ([*MINE, "--side", "64"], "--side 64: the network that is"),
+    "distilled": ([*MINE, "--model", "lcm"], "LCMScheduler: a distilled model"),
+    "classes": (WITH_MODEL, "takes labels of 7 classes, and the images lie in no sub-folders"),
 }
 
 
@@ -230,9 +194,9 @@ def test_what_is_refused_leaves_nothing(what: str, place: Path, capsys) -> None:
 
 
 def test_a_full_disk_is_named_and_the_old_experiment_stays(
-    place: Path, capsys, monkeypatch: pytest.MonkeyPatch
+    place: Path, capsys, monkeypatch
 ) -> None:
-    said(capsys, "mine", "--images", "my-images")
+    said(capsys, *MINE)
     file = place / "params/experiment/mine.yaml"
     before, calls = file.read_text(), []
 
@@ -243,8 +207,7 @@ def test_a_full_disk_is_named_and_the_old_experiment_stays(
         write_text(path, content)
 
     monkeypatch.setattr(begin, "write_text", filling)
-    again = ["mine", "--images", "my-images", "--side", "8", "--force"]
-    shown = said(capsys, *again, code=1)
+    shown = said(capsys, *MINE, "--side", "8", "--force", code=1)
     assert "params/experiment/mine.yaml: No space left on device; the disk of" in shown
     assert file.read_text() == before
     calls.clear()
@@ -266,7 +229,7 @@ def test_a_look_at_images(tmp_path: Path) -> None:
     ]
     tree = yaml.safe_load(text(start))
     assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
-    assert json.dumps(tree["data"]["path"]) == json.dumps(str(tmp_path / "grey.zip"))
+    assert tree["data"]["path"] == str(tmp_path / "grey.zip")
 
 
 def test_a_wrong_path_is_refused_before_anything_large_is_imported(place: Path) -> None:
@@ -278,6 +241,12 @@ def test_a_wrong_path_is_refused_before_anything_large_is_imported(place: Path) 
         command = [sys.executable, "-c", program, "init", "mine", *wrong]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["1"]
+
+
+def test_a_wheel_has_what_is_copied() -> None:
+    shipped = (ROOT / "setup.py").read_text().partition("SHIPPED")[2].partition("\n)\n")[0]
+    for name in ("dvc.yaml", *begin.COPIED):
+        assert (ROOT / name).exists() and f'"{name.partition("/")[0]}"' in shipped
 
 
 def test_images_and_model_stay_out_of_git(place: Path) -> None:

@@ -15,13 +15,7 @@ from safetensors.torch import load_file, save_file
 from ..docs.page import commands
 from ..export.test_pipeline import ALONE
 from ..pipeline.conftest import ROOT
-from .folders import (
-    write_captions,
-    write_dit,
-    write_images,
-    write_model,
-    write_stable_diffusion,
-)
+from .folders import write_captions, write_dit, write_images, write_model, write_stable_diffusion
 
 PAGE = (ROOT / "docs/your_images.md").read_text()
 COMMANDS = [" ".join(command) for command in commands(PAGE)]
@@ -41,12 +35,15 @@ class Folder:
             "DVC_SITE_CACHE_DIR": str(root / ".site"),
         }
 
-    def run(self, command: str, fails: bool = False) -> str:
+    def run(self, command: str) -> str:
         done = subprocess.run(
             command, cwd=self.root, env=self.env, shell=True, capture_output=True, text=True
         )
-        assert bool(done.returncode) == fails, f"{command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
+
+    def states(self) -> dict[str, str]:
+        return json.loads(self.run(f"ocm status {NAME} --json"))[NAME]
 
 
 Finished = tuple[Folder, list[str]]  # and what the page's commands said
@@ -56,18 +53,12 @@ Finished = tuple[Folder, list[str]]  # and what the page's commands said
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = Folder(tmp_path_factory.mktemp("elsewhere"))
     write_images(folder.root / "my-images")
-    write_model(
-        folder.root / "my-model",
-        dtype=torch.float16,
-        beta_schedule="squaredcos_cap_v2",
-        prediction_type="v_prediction",
-    )
+    scheduler = {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"}
+    write_model(folder.root / "my-model", dtype=torch.float16, **scheduler)
     return folder, [folder.run(command) for command in COMMANDS]
 
 
-def test_the_page_is_made_and_the_printed_command_was_the_one(
-    finished: Finished,
-) -> None:
+def test_the_page_is_made_and_the_printed_command_was_the_one(finished: Finished) -> None:
     folder, (init, made, sampled) = finished
     assert f"try every stage in small: {COMMANDS[1]}" in init.splitlines()
     assert f"open reports/{NAME}.html" in made
@@ -94,7 +85,7 @@ def test_another_model_in_the_folder_is_seen(finished: Finished) -> None:
     edited = {key: value + 0.01 for key, value in load_file(folder.root / name).items()}
     save_file(edited, folder.root / name)
     try:
-        states = json.loads(folder.run(f"ocm status {NAME} --json"))[NAME]
+        states = folder.states()
         assert states["fetch_score/all"] == "stale: made with other parameters"
         assert states["fetch_data/all"] == "up to date"
     finally:
@@ -135,15 +126,12 @@ def test_the_readme_has_the_same_commands_in_large() -> None:
 
 def test_what_a_checkout_has_is_here_too(finished: Finished) -> None:
     folder, _ = finished
-    states = json.loads(folder.run(f"ocm status {NAME} --json"))[NAME]
-    assert set(states.values()) == {"up to date"}
+    assert set(folder.states().values()) == {"up to date"}
     report = folder.run(f"ocm doctor {NAME}")
     assert "nothing to do" in report and "on one A100" in report
 
 
-def test_another_image_makes_all_that_follows_stale(
-    finished: Finished,
-) -> None:
+def test_another_image_makes_all_that_follows_stale(finished: Finished) -> None:
     folder, _ = finished
     page = f"reports/{NAME}.html"
     assert "Nothing to be done" in folder.run(f"snakemake -n {page} --quiet host")
@@ -152,7 +140,7 @@ def test_another_image_makes_all_that_follows_stale(
     try:
         plan = folder.run(f"snakemake -n {page} --quiet host")
         assert "fetch_data" in plan and "encode" in plan
-        states = json.loads(folder.run(f"ocm status {NAME} --json"))[NAME]
+        states = folder.states()
         assert states["fetch_data/all"] == "stale: made with other user files"
         assert states["fetch_score/all"] == "up to date"
     finally:

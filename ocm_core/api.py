@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, int, int]  # channel, height, width
 ImageLabels = Int[Tensor, " image"] | None
-LEARNED_RANGE = {"source": "network", "lower_end": "timesteps"}  # of `iddpm`, as in DiT
 
 
 class RecipeOptions(TypedDict, total=False):
@@ -357,9 +356,8 @@ def scheduler(
     `model`, which is the one that the pipeline evaluates. A preset is that of `steps`; the pipeline
     may take another number of steps, unless `timesteps` lists them.
     """
-    rule = _ready(denoiser, method)
-    made = _scheduler(denoiser, base.config, rule, _recipe_params(**how)[0])
-    if rule.needs == "head":
+    made = _scheduler(denoiser, base.config, method, **how)
+    if method_of(denoiser, method).needs == "head":
         if model is None:
             raise OcmError(f"scheduler: the head of '{method}' needs the pipeline's `model`")
         made.attach(model, denoiser.heads)
@@ -367,17 +365,17 @@ def scheduler(
 
 
 def _scheduler(
-    denoiser: Denoiser, config: Mapping[str, Any], method: CovarianceMethod, params: RecipeParams
+    denoiser: Denoiser, config: Mapping[str, Any], method: str, **how: Unpack[RecipeOptions]
 ) -> CovarianceScheduler:
     keys, (clip, levels) = diffusers_folder.schedule_keys(config), _limits(denoiser)
     made: CovarianceScheduler = CovarianceScheduler(
         num_train_timesteps=config.get("num_train_timesteps", 1000),
         **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
         prediction_type=config.get("prediction_type", "epsilon"),
-        method=method.label,
-        method_kind=method.label,
-        method_options=method.model_dump(exclude={"label"}),
-        recipe=params.model_dump(),
+        method=method,
+        method_kind=method,
+        method_options=_ready(denoiser, method).model_dump(exclude={"label"}),
+        recipe=_recipe_params(**how)[0].model_dump(),
         clip_x0=clip.x0,
         clip_covariance=clip.c_max,
         levels=levels,
@@ -408,7 +406,6 @@ def save_pipeline(
     gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on`
     go into the model card; `steps` is its example.
     """
-    (params, steps), rule = _recipe_params(**how), _ready(denoiser, method)
     text = None
     if isinstance(model, str | Path):
         described = diffusers_folder.describe(model)
@@ -424,16 +421,10 @@ def save_pipeline(
     if vae is None and isinstance(denoiser, LatentDenoiser):
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
     base = base or type(model).__name__
-    heads = {label: head for label, head in denoiser.heads.items() if label == method}
-    return pipeline.save_pipeline(
-        folder,
-        model,
-        _scheduler(denoiser, config, rule, params),
-        cast(Mapping[str, CovarianceHead], heads),
-        pipeline.Card(base, base, licence, trained_on, method, steps),
-        vae=vae,
-        text=text,
-    )
+    made, heads = _scheduler(denoiser, config, method, **how), cast(Any, denoiser.heads)
+    used = {method: heads[method]} if method in heads else {}
+    card = pipeline.Card(base, base, licence, trained_on, method, _recipe_params(**how)[1])
+    return pipeline.save_pipeline(folder, model, made, used, card, vae, text)
 
 
 def _recipe_params(
@@ -454,8 +445,9 @@ def _recipe_params(
 
 def method_of(denoiser: Denoiser, method: str) -> CovarianceMethod:
     """Return a method; `iddpm` is the variance that the network learned, unless it has a head."""
-    own = method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads
-    return covariance.build(method, **LEARNED_RANGE if own else {})
+    if method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads:
+        return covariance.build(method, source="network", lower_end="timesteps")  # as in DiT
+    return covariance.build(method)
 
 
 def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:

@@ -32,6 +32,7 @@ from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import text_of
 from ocm_core.stages._prompts import open_encoder
 from ocm_core.stages.fetch_score import FetchedScore
+from ocm_core.stages.fetch_vae import load_vae
 from ocm_core.stages.timesteps import optimal_timesteps
 
 
@@ -112,8 +113,6 @@ def _recipe(inputs: Inputs, cell: Cell) -> RecipeParams:
 def _autoencoder(inputs: Inputs) -> Any:
     if inputs.experiment.encode.latent is None:
         return None
-    from ocm_core.stages._latents import load_vae  # imports diffusers, which takes its time
-
     return load_vae(inputs).model
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from ocm_core.report.document import BOX, Figure, Page, Plot
 from ocm_core.report.result_table import digits
@@ -26,6 +25,8 @@ BUNDLE = "plotly.min.js"  # beside the pages of a site
 
 def render(page: Page, *, bundle: str | None = None) -> str:
     """Render a page with Plotly inside, or with a link to a `bundle` that pages share."""
+    from plotly.offline import get_plotlyjs
+
     environment, loader = make_environment(page.explained), PackageLoader("ocm_core.report")
     charts = _has_charts(page)
     return environment.get_template("page.html").render(

@@ -45,10 +45,17 @@ def unknown_methods(experiment: Experiment, where: str, methods: Collection[str]
 
 
 def check_timesteps(
-    experiment: Experiment, where: str, rule: TimestepsParams, nfe: Collection[int]
+    experiment: Experiment,
+    where: str,
+    rule: TimestepsParams,
+    nfe: Collection[int],
+    methods: Collection[str] = (),
 ) -> Iterator[str]:
-    """Check timesteps against the schedule, and that lists have the lengths that are asked for."""
-    last = experiment.schedule.steps
+    """Check timesteps against the schedule, the lengths that are asked for, and `train.timesteps`.
+
+    Optimal ones are those of `methods`, or of the one that the rule names.
+    """
+    last, costs = experiment.schedule.steps, experiment.train.timesteps
     if isinstance(rule, PowerTimesteps) and (rule.first or 0) >= last:
         yield f"{where}.first: {rule.first}; expected a timestep below schedule.steps = {last}"
     if isinstance(rule, ListedTimesteps):
@@ -60,17 +67,13 @@ def check_timesteps(
                 )
         for length in sorted({*nfe} - {len(values) for values in rule.values}):
             yield f"{where}.values: none of the lists has {length} timesteps; add one"
-
-
-def check_optimal(experiment: Experiment, where: str, methods: Collection[str]) -> Iterator[str]:
-    """Check that the stage `timesteps` computes the optimal timesteps of these methods."""
-    costs = experiment.train.timesteps
-    if costs is None:
-        yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
-        return
-    for method in methods:
-        if method not in costs.methods:
-            yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"
+    if isinstance(rule, OptimalTimesteps):
+        if costs is None:
+            yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
+            return
+        for method in [rule.of] if rule.of else methods:
+            if method not in costs.methods:
+                yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"
 
 
 def _cells(experiment: Experiment) -> Iterator[str]:
@@ -112,26 +115,13 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
             else {where: sampler}
         )
         for place, recipe in recipes.items():
-            yield from _recipe(experiment, place, recipe, sampler.nfe, sampler.methods)
-
-
-def _recipe(
-    experiment: Experiment,
-    where: str,
-    recipe: RecipeParams,
-    nfe: Collection[int],
-    methods: Collection[str],
-) -> Iterator[str]:
-    rule = recipe.timesteps
-    yield from check_timesteps(experiment, f"{where}.timesteps", rule, nfe)
-    if isinstance(rule, OptimalTimesteps):
-        wanted = [rule.of] if rule.of else methods
-        yield from check_optimal(experiment, f"{where}.timesteps", wanted)
-    if recipe.clip_final_sigma and experiment.levels is None:
-        yield (
-            f"{where}.clip_final_sigma: in grey levels, which points and latents have none of; "
-            "use null"
-        )
+            rule, given = recipe.timesteps, (sampler.nfe, sampler.methods)
+            yield from check_timesteps(experiment, f"{place}.timesteps", rule, *given)
+            if recipe.clip_final_sigma and experiment.levels is None:
+                yield (
+                    f"{place}.clip_final_sigma: in grey levels, which points and latents have none"
+                    " of; use null"
+                )
 
 
 def _training(experiment: Experiment) -> Iterator[str]:

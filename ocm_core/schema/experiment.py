@@ -258,6 +258,11 @@ class EncodeParams(Params):
     flips: bool = False  # the training set once more, mirrored
     latent: LatentParams | None = None
 
+    @property
+    def vae_origin(self) -> str | None:
+        """Where the autoencoder comes from; None without latents."""
+        return self.latent.vae.origin if self.latent else None
+
 
 class HeadForm(Params):
     """The meaning of a head's raw output, and the unit in which its errors are measured.
@@ -584,6 +589,11 @@ class Experiment(Params):
         _, *sides = self.data.shape
         channels = latent.vae.config["latent_channels"]
         return (channels, *(side // latent.vae.downsampling for side in sides))
+
+    @property
+    def spaces(self) -> list[SpaceName]:
+        """The feature spaces that images are compared in, the headline's first."""
+        return self.features.spaces if self.features else []
 
     @property
     def levels(self) -> int | None:

@@ -1,8 +1,8 @@
 """One file a stage: its declaration `STAGE`, the artifact that it makes, and `run(job)`.
 
 A stage imports of another only the artifact class; what several stages share stands in files with
-an underscore. Importing a stage file must stay quick, because the graph is built from all of them:
-torch, zarr, diffusers and the like are imported inside functions.
+an underscore. The graph is built from all of them: what imports diffusers is imported inside
+functions, and what a parameter chooses by its name.
 """
 
 # Stages of one phase in the order in which they run; those not listed come last.

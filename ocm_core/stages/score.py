@@ -6,19 +6,31 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ocm_core import networks
+from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Stage, Work
+from ocm_core.precision import set_precision
+from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import Params, require
-from ocm_core.stages._networks import MODEL_KEYS, family_modules, new_denoiser, new_score
+from ocm_core.schema.experiment import Experiment
+from ocm_core.stages._networks import (
+    MODEL_KEYS,
+    SCORE_FILE,
+    family_modules,
+    finish_training,
+    new_denoiser,
+    new_score,
+    open_training_set,
+    save_networks,
+)
 from ocm_core.stages.encode import encode_tasks
-from ocm_core.stages.fetch_score import SCORE_FILE
-
-if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
+from ocm_core.training.loop import fit
+from ocm_core.training.score_matching import ScoreMatching
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -34,10 +46,10 @@ def _user_files(experiment: Experiment) -> list[str]:
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
-    parts=lambda experiment: [s for s in experiment.network.scores if s == "trained"],
+    parts=lambda experiment: ["trained"] * ("trained" in experiment.network.scores),
     takes=lambda experiment, part: encode_tasks(experiment),
     reads=(*MODEL_KEYS, "train.score"),
-    plugins=lambda experiment, part: family_modules(experiment, [part]),
+    plugins=family_modules,
     user_files=_user_files,
     shared=True,
     gpu=True,
@@ -48,10 +60,6 @@ STAGE: Stage[Params] = Stage(
 
 class TrainedScore(Artifact):
     """The weights of the score network, and its loss curve."""
-
-    @property
-    def weights(self) -> Path:
-        return self.folder / SCORE_FILE
 
 
 def run(job: Job) -> None:
@@ -64,9 +72,6 @@ def run(job: Job) -> None:
 
 def _take(job: Job, weights: Path) -> None:
     """Copy weights that were trained before, once they are seen to fit the network."""
-    from ocm_core import networks
-    from ocm_core.distributed import current_rank
-
     if not weights.is_file():
         raise OcmError(
             f"train.score.weights: {weights}: no such file; `dvc pull {weights.parent}.dvc` brings"
@@ -81,13 +86,6 @@ def _take(job: Job, weights: Path) -> None:
 
 
 def _train(job: Job) -> None:
-    from ocm_core.diffusion.gaussian import Decoder
-    from ocm_core.precision import set_precision
-    from ocm_core.rng.streams import seed_torch
-    from ocm_core.stages._training import finish_training, open_training_set, save_networks
-    from ocm_core.training.loop import fit
-    from ocm_core.training.score_matching import ScoreMatching
-
     experiment, settings = job.experiment, require(job.experiment.train.score)
     items = open_training_set(job, settings.batch_size)
     precision = set_precision(settings.precision)

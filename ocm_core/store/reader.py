@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import zarr
 from jaxtyping import Float32, Int, Int64, UInt64
 from numpy import ndarray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
@@ -35,6 +34,8 @@ class ShardedArray:
     """
 
     def __init__(self, path: Path) -> None:
+        import zarr
+
         with reading(path, "a sharded Zarr array", AGAIN):
             array: zarr.Array[Any] = zarr.open_array(path, mode="r", zarr_format=3)
             self.count, *shape = array.shape
@@ -268,6 +269,8 @@ def _kind(part: Part) -> object:
 
 
 def _open(path: Path) -> Part:
+    import zarr
+
     if not path.exists():
         raise OcmError(f"{path}: no such store; the stage `encode` writes train and test")
     with reading(path, "a Zarr store with the place of its items", AGAIN):

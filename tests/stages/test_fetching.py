@@ -13,7 +13,6 @@ from zipfile import ZipFile
 import pytest
 import torch
 
-from ocm_core.checkpoints import registry
 from ocm_core.errors import OcmError
 from ocm_core.features import inception
 from ocm_core.io.fetch import LOCK_FILE
@@ -114,9 +113,8 @@ def test_a_checkpoint_is_taken_on_trust_once(
     source = write(entry.source(), weights(entry), place / "elsewhere.pth")
     choice = SimpleNamespace(name=entry.name, origin="published", file=None, url=source.as_uri())
     params = SimpleNamespace(checkpoint=choice, family=entry.family, config=entry.config)
-    monkeypatch.setattr(fetch_score, "published_params", lambda experiment: params)
-    monkeypatch.setattr(registry, "checkpoint_named", lambda name: entry)
-    run = said_of(lambda: fetch_score.run(job(network=None)), caplog)
+    monkeypatch.setattr(fetch_score, "checkpoint_named", lambda name: entry)
+    run = said_of(lambda: fetch_score.run(job(network=params)), caplog)
     assert run == [f"checkpoints/{entry.name}/{entry.source().file}"]
 
 

@@ -19,6 +19,7 @@ from ocm_core.networks.mixture import MixtureScore
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import _results
 from ocm_core.stages import likelihood as stage
 from tests.stages.jobs import experiment_with, job_of
 
@@ -51,9 +52,7 @@ def _inputs(monkeypatch: pytest.MonkeyPatch) -> None:
         "read_rows",
         lambda job, split, rows, labelled: (POINTS[rows.start : rows.stop], None),
     )
-    monkeypatch.setattr(
-        "ocm_core.stages._denoiser.load_denoiser", lambda job, score, labels: denoiser
-    )
+    monkeypatch.setattr(stage, "load_denoiser", lambda job, score, labels: denoiser)
     monkeypatch.setattr(stage, "optimal_timesteps", lambda job, score: {})
 
 
@@ -70,7 +69,8 @@ def an_experiment() -> Experiment:
 
 
 def run(place: Path, rank: Rank, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr("ocm_core.distributed.current_rank", lambda: rank)
+    for module in (stage, _results):
+        monkeypatch.setattr(module, "current_rank", lambda: rank)
     job = job_of(an_experiment(), Task("likelihood"), place)
     stage.run(job)
     return job
@@ -82,8 +82,9 @@ def test_several_compute_what_one_computes(
 ) -> None:
     alone = run(tmp_path / "alone", Rank(), monkeypatch)
     batches = [range(first, min(first + 5, IMAGES)) for first in range(0, IMAGES, 5)]
+    names = [f"bits-exact-{batch.start}" for batch in batches]
     for index in reversed(range(processes)):
-        shared = run(tmp_path / "shared", InTurn(index, processes, batches), monkeypatch)
+        shared = run(tmp_path / "shared", InTurn(index, processes, names), monkeypatch)
     one, several = (stage.Bounds(job.folder).load() for job in (alone, shared))
     assert [*one] == [*several]
     assert {row.measure for row in one} >= {"bits_per_dim", "bits_per_dim_prior"}
@@ -92,6 +93,6 @@ def test_several_compute_what_one_computes(
 
 
 def test_what_is_lost_meanwhile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = [range(5), range(5, 10)]
+    batches = ["bits-exact-0", "bits-exact-5"]
     with pytest.raises(OcmError, match=r"bits-exact-5.*lost while others were computed"):
         run(tmp_path / "one", InTurn(0, 2, batches), monkeypatch)

@@ -31,7 +31,7 @@ def _inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         stage, "read_rows", lambda job, split, rows, labelled: (data[rows.start : rows.stop], None)
     )
-    monkeypatch.setattr("ocm_core.stages._denoiser.load_score", lambda job, score: denoiser)
+    monkeypatch.setattr(stage, "load_score", lambda job, score: denoiser)
 
 
 def measured(place: Path, images: int | None, batch: int = 64) -> tuple[float, float]:

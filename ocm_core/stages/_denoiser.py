@@ -1,15 +1,12 @@
 """The frozen denoiser of an experiment, with the heads and moments that covariance methods need."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.pipeline.job import Inputs
-from ocm_core.pipeline.stage import Names, Task
-from ocm_core.schema.experiment import Experiment
+from ocm_core.pipeline.stage import Names
+from ocm_core.stages import Experiment, Inputs, Task
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     load_score,
@@ -31,6 +28,8 @@ class Declaration(TypedDict):
     reads: Names
     methods: Names
     plugins: Names
+    gpu: bool
+    memory: int
 
 
 def evaluating(
@@ -47,7 +46,7 @@ def evaluating(
         reads: further keys that it reads
         scores: the score of a part that is named after one, else all
         optimal: whether it visits optimal timesteps
-        stored: whether it does so on the stored data set
+        stored: whether it does so on the stored data set, and on a GPU
     """
 
     def takes(experiment: Experiment, part: str) -> list[Task]:
@@ -68,6 +67,8 @@ def evaluating(
         "reads": keys,
         "methods": methods,
         "plugins": lambda experiment, part: score_modules(experiment, scores(experiment, part)),
+        "gpu": stored,
+        "memory": 16_000 if stored else 4_000,
     }
 
 

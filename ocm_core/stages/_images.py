@@ -1,7 +1,5 @@
 """Samples as images: decoded where they are latents, rounded to the grey levels of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,21 +8,19 @@ from typing import Protocol
 import torch
 from jaxtyping import UInt8
 from numpy import ndarray
-from torch import Tensor
 
 from ocm_core.datasets.base import eight_bit
-from ocm_core.pipeline.job import Inputs
-from ocm_core.schema.block import require
+from ocm_core.stages import Inputs, require
 from ocm_core.stages.fetch_vae import load_vae
 
-Decode = Callable[[Tensor], Tensor]  # samples → images in [-1, 1]
+Decode = Callable[[torch.Tensor], torch.Tensor]  # samples → images in [-1, 1]
 
 
 class ReadableSamples(Protocol):
     """Samples that can be shown as images: those of a cell, or a tensor."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, rows: slice, /) -> Tensor: ...
+    def __getitem__(self, rows: slice, /) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -38,12 +34,12 @@ class SampleImages:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, rows: slice) -> UInt8[Tensor, "n channel height width"]:
+    def __getitem__(self, rows: slice) -> UInt8[torch.Tensor, "n channel height width"]:
         images = self.decode(self.samples[rows]).clamp(-1, 1).double()
         return eight_bit(((images + 1) / 2 * (self.levels - 1)).round(), self.levels)
 
 
-def shown_pixels(images: Tensor) -> ndarray:
+def shown_pixels(images: torch.Tensor) -> ndarray:
     """Return uint8 images as pages show them: grey ones without their channel, colours last."""
     array = images.permute(0, 2, 3, 1).numpy()
     return array[..., 0] if array.shape[-1] == 1 else array
@@ -61,13 +57,13 @@ def decoder(job: Inputs) -> Decode:
         return identity
     vae, size = load_vae(job), latent.batch_size
 
-    def decode(latents: Tensor) -> Tensor:
+    def decode(latents: torch.Tensor) -> torch.Tensor:
         starts = range(0, len(latents), size)
         return torch.cat([vae.decode(latents[at : at + size]).cpu() for at in starts])
 
     return decode
 
 
-def identity(x: Tensor) -> Tensor:
+def identity(x: torch.Tensor) -> torch.Tensor:
     """Decode what is an image already."""
     return x

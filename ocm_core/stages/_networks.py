@@ -1,7 +1,5 @@
 """Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,15 +19,9 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, room_for
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Task
 from ocm_core.precision import set_precision
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    Experiment,
-    ImageNetworkParams,
-    TextParams,
-)
+from ocm_core.schema.experiment import DiffusersNetworkParams, ImageNetworkParams, TextParams
+from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.store.loader import open_items
 from ocm_core.training.batches import DroppedLabels, Items, Unlabelled

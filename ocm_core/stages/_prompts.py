@@ -4,8 +4,6 @@ Row n is that of the n-th different caption of the data set, the last one the em
 of Stable Diffusion takes 0.24 MB, so that not every table fits on a GPU.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -19,9 +17,8 @@ from ocm_core.datasets.base import DataSet, distinct
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers import PromptEmbeddings, PromptLabels, Prompts
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.schema.block import require
 from ocm_core.schema.experiment import TextParams
+from ocm_core.stages import Inputs, Job, require
 from ocm_core.stages.encode import open_split
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout, share, store_path

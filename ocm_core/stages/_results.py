@@ -1,24 +1,20 @@
 """Rows of the results table as the artifact of an evaluation, and work that is done in pieces."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.state_file import State, load_state, save_state
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
 from ocm_core.progress import Item
 from ocm_core.results.table import Results
+from ocm_core.stages import Artifact, Job
 
 RESULTS_FILE = "results.csv"
-PartialResult = tuple[Mapping[str, Tensor], Any]  # tensors and JSON facts
+PartialResult = tuple[Mapping[str, torch.Tensor], Any]  # tensors and JSON facts
 
 
 class ResultsTable(Artifact):

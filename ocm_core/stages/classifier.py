@@ -1,7 +1,5 @@
 """Train the classifier whose features images are compared in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -9,10 +7,7 @@ import torch
 from ocm_core.datasets.base import EightBitSplit
 from ocm_core.features.classifier import save
 from ocm_core.features.classifier_training import train_classifier
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
+from ocm_core.stages import Artifact, Job, Params, Stage, require
 from ocm_core.stages._networks import finish_training
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 

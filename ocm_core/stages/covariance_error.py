@@ -1,14 +1,11 @@
 """Measure how far the covariance of a reverse step is from the exact one, timestep by timestep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import sqrt
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
@@ -18,12 +15,10 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.diffusion.transition import transition
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
-from ocm_core.schema.block import Choices, Count, Params, Seed, SetSize
-from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.block import Choices, Count, Seed, SetSize
+from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import open_split
@@ -58,8 +53,6 @@ STAGE = Stage(
     "evaluate",
     params=CovarianceErrorParams,
     **evaluating(ddpm_methods, "sample.samplers"),
-    gpu=True,
-    memory=16_000,
     work=_work,
     check=_check,
 )
@@ -95,7 +88,7 @@ def _errors(
     model: Denoiser,
     methods: Mapping[str, CovarianceMethod],
     truth: Mixture,
-    x0: Tensor,
+    x0: torch.Tensor,
     t: int,
     noise: SampleNoise,
 ) -> Iterator[tuple[str, float, float]]:

@@ -1,7 +1,5 @@
 """Write a checkpoint with random weights in the layout of the published file, for smoke runs."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch
@@ -11,12 +9,9 @@ from ocm_core import networks
 from ocm_core.checkpoints.layouts import layout_named
 from ocm_core.checkpoints.registry import checkpoint_named
 from ocm_core.networks.keys import export_published
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
 from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment, TrunkNetworkParams
+from ocm_core.schema.experiment import TrunkNetworkParams
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, require
 from ocm_core.stages._networks import family_modules
 
 SEED = 0

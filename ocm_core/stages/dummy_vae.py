@@ -1,12 +1,7 @@
 """Write an autoencoder with random weights in the published folder layout, for smoke runs."""
 
-from __future__ import annotations
-
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
 from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import Params, require
+from ocm_core.stages import Artifact, Job, Params, Stage, require
 
 SEED = 0
 

@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy import ndarray
-from torch import Tensor
 
 from ocm_core.datasets.base import Split
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.prefetch import in_background
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 from ocm_core.stages.fetch_vae import VAE, load_vae
 from ocm_core.store import reader, writer
@@ -80,7 +74,7 @@ def unseen_split(job: Inputs) -> str:
 
 def read_rows(
     job: Inputs, split: str, rows: reader.Rows, labelled: bool
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Read items onto the device, with their labels if they are wanted and there are any."""
     stored = open_split(job, split)
     x0 = torch.from_numpy(stored.read(rows)).to(job.device)
@@ -101,7 +95,7 @@ class Identity:
     def dtype(self) -> DType:
         return "float32" if self.levels is None else "uint8"
 
-    def __call__(self, images: ndarray, rows: range) -> dict[str, ndarray]:
+    def __call__(self, images: np.ndarray, rows: range) -> dict[str, np.ndarray]:
         return {"x": images.astype(self.dtype)}
 
 
@@ -115,7 +109,7 @@ class Mirrored:
         return 2 * len(self.split)
 
     @property
-    def labels(self) -> ndarray | None:
+    def labels(self) -> np.ndarray | None:
         labels = self.split.labels
         return None if labels is None else np.concatenate([labels, labels])
 
@@ -124,7 +118,7 @@ class Mirrored:
         captions = self.split.captions
         return None if captions is None else [*captions, *captions]
 
-    def read(self, rows: range) -> ndarray:
+    def read(self, rows: range) -> np.ndarray:
         count = len(self.split)
         plain = range(rows.start, min(rows.stop, count))
         mirrored = range(max(rows.start, count) - count, rows.stop - count)
@@ -169,9 +163,9 @@ def _write(job: Job, name: str, split: Split, encoding: Identity | LatentEncodin
         chunk=settings.chunk,
         shard=settings.shard,
     )
-    coming: dict[range, Future[ndarray]] = {}
+    coming: dict[range, Future[np.ndarray]] = {}
 
-    def read_shard(rows: range) -> dict[str, ndarray]:
+    def read_shard(rows: range) -> dict[str, np.ndarray]:
         images = coming.pop(rows).result() if rows in coming else split.read(rows)
         coming.clear()
         if following := range(rows.stop, min(rows.stop + len(rows), plan.items.stop)):

@@ -1,7 +1,5 @@
 """Check and index the archives of a data set, and record what they hold."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +8,7 @@ from typing import Any
 from ocm_core.datasets.base import DataSet
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import read_json_object
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage
 
 ARCHIVES = Path("datasets")
 PROVENANCE_FILE = "provenance.json"

@@ -1,12 +1,7 @@
 """Fetch the Inception network, checked against the digest recorded for it."""
 
-from __future__ import annotations
-
 from ocm_core.features import inception
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params
+from ocm_core.stages import Artifact, Job, Params, Stage
 
 STAGE: Stage[Params] = Stage(
     __name__,

@@ -1,13 +1,7 @@
 """Fetch a published reference set, check and unpack it."""
 
-from __future__ import annotations
-
 from ocm_core.features.published_reference import open_reference
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, require
 from ocm_core.stages.fetch_data import ARCHIVES, write_provenance
 
 

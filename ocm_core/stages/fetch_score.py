@@ -1,7 +1,5 @@
 """Fetch the pretrained score network, check it and convert it to safetensors with our keys."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,11 +13,8 @@ from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.fetch import Lock
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
 from ocm_core.schema.experiment import DiffusersNetworkParams, TrunkNetworkParams
+from ocm_core.stages import Artifact, Job, Params, Stage, require
 from ocm_core.stages._networks import SCORE_FILE, family_modules, save_networks
 from ocm_core.stages.dummy_score import DummyScore
 

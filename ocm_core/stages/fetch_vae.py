@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from ocm_core.checkpoints.registry import FOLDER
 from ocm_core.io.fetch import Lock
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage, Task
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, require
 from ocm_core.stages.dummy_vae import DummyVae
 
 if TYPE_CHECKING:  # a plug-in of experiments on latents, which imports diffusers

@@ -1,7 +1,5 @@
 """Train the covariance heads on the frozen score network, all in one pass of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +16,9 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.networks.gradient_checkpointing import enable_gradient_checkpointing
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     family_modules,

@@ -3,8 +3,6 @@
 Processes share the batches of images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -13,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy import ndarray
 from pydantic import Field
 
 from ocm_core.covariance import build_all
@@ -24,14 +21,12 @@ from ocm_core.diffusion.timesteps import TimestepsByMethod, build
 from ocm_core.distributed import current_rank
 from ocm_core.errors import unknown
 from ocm_core.likelihood.bound import Likelihood, Methods
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
-from ocm_core.schema.block import BatchSize, Choices, Count, Label, Params, Seed
+from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
-from ocm_core.schema.experiment import Experiment
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
+from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._results import PartialResult, ResultsTable, batches, computed, machine_class
 from ocm_core.stages.encode import open_split, read_rows
@@ -106,8 +101,6 @@ STAGE = Stage(
     params=LikelihoodParams,
     **evaluating(_methods, "sample.clip", optimal=_optimal),
     shared=True,
-    gpu=True,
-    memory=16_000,
     work=_work,
     check=_check,
 )
@@ -206,7 +199,7 @@ def _bits(
     return {"bits": torch.from_numpy(bits)}, None
 
 
-def _rows(score: str, first: str, cells: list[BoundCell], bits: ndarray) -> Iterator[Row]:
+def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> Iterator[Row]:
     """Yield means over images with their errors: of the sum, its terms, and its differences.
 
     All rules see the same images with the same noise, so that a bound less that of the `first`
@@ -228,6 +221,6 @@ def _rows(score: str, first: str, cells: list[BoundCell], bits: ndarray) -> Iter
             yield Row("bits_per_dim_difference", *_mean(values - total[same]), **place)
 
 
-def _mean(values: ndarray) -> tuple[float, float]:
+def _mean(values: np.ndarray) -> tuple[float, float]:
     """Return the mean over images and its standard error."""
     return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))

@@ -1,7 +1,5 @@
 """Measure the maximum mean discrepancy between the points of every cell and the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 
@@ -12,12 +10,10 @@ from ocm_core.cells import cells, parts
 from ocm_core.datasets.mixture import MixtureData
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.metrics.mmd import MmdTo
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.schema.block import Choices, Params, Positive
-from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.block import Choices, Positive
+from ocm_core.stages import Experiment, Job, Params, Stage
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.sample import Samples, sample_tasks

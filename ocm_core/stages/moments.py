@@ -1,7 +1,5 @@
 """Estimate E‖ε̂‖²/d at every timestep: the moments that the analytic method is made of."""
 
-from __future__ import annotations
-
 from functools import partial, reduce
 from pathlib import Path
 
@@ -12,12 +10,8 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
 from ocm_core.io.state_file import load_state, save_state
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
-from ocm_core.schema.block import Params
-from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import OverTime
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     family_modules,
@@ -54,16 +48,13 @@ STAGE: Stage[Params] = Stage(
 class MomentsTable(Artifact):
     """The table of moments over the timesteps."""
 
-    @property
-    def file(self) -> Path:
-        return self.folder / "moments.npz"
-
     def save(self, moments: Moments) -> None:
-        with replacing(self.file) as temporary, temporary.open("wb") as stream:
+        file = self.folder / "moments.npz"
+        with replacing(file) as temporary, temporary.open("wb") as stream:
             np.savez(stream, **vars(moments))
 
     def load(self) -> Moments:
-        with np.load(self.file) as tables:
+        with np.load(self.folder / "moments.npz") as tables:
             return Moments(**{name: np.array(tables[name]) for name in tables.files})
 
     def one_minus_gamma(self, device: str) -> OverTime:

@@ -1,7 +1,5 @@
 """Count the operations of one evaluation of the network, alone and with each covariance method."""
 
-from __future__ import annotations
-
 from math import prod
 
 import torch
@@ -9,10 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ocm_core.covariance import build_all
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage
 from ocm_core.results.table import Results, Row
-from ocm_core.schema.block import Params
+from ocm_core.stages import Job, Params, Stage
 from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._results import ResultsTable
 

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy import ndarray
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.rademacher import probed
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import posterior_scale, q_sample
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.rng.noise import NoiseFor, SampleNoise
-from ocm_core.schema.block import Choices, Count, Params, Seed
-from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.block import Choices, Count, Seed
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
 from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._networks import methods_with_heads
 from ocm_core.stages.encode import read_rows, unseen_split
@@ -48,8 +44,6 @@ STAGE = Stage(
     "evaluate",
     params=PosteriorStdParams,
     **evaluating(methods_with_heads),
-    gpu=True,
-    memory=16_000,
     work=_work,
 )
 
@@ -97,7 +91,7 @@ def run(job: Job) -> None:
 
 def _at(
     job: Job, split: str, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int
-) -> ndarray:
+) -> np.ndarray:
     """Return x_t, then √C of every method and number of probes; negative C is shown as 0."""
     settings = STAGE.settings(job.experiment)
     rows = range(settings.images)

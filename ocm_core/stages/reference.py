@@ -4,8 +4,6 @@ The reference set is the training set, its first images, or a published file wit
 a training set and a batch of its images.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,13 +23,9 @@ from ocm_core.features.interface import (
 )
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.classifier import ClassifierWeights
 from ocm_core.stages.fetch_data import ARCHIVES, FetchedData, data_modules, open_data
 from ocm_core.stages.fetch_features import FetchedFeatures

@@ -1,19 +1,15 @@
 """Gather the results, and leave the report: reports/NAME/ and the page that follows from it."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from numpy import ndarray
+import numpy as np
 
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.base import EightBitSplit
 from ocm_core.params.choices import choices
-from ocm_core.pipeline.artifacts import Artifact
 from ocm_core.pipeline.graph import graph_of
-from ocm_core.pipeline.job import Inputs, Job
 from ocm_core.pipeline.provenance import last_commit, number_digests
-from ocm_core.pipeline.stage import Stage, Task, stages
+from ocm_core.pipeline.stage import stages
 from ocm_core.report.folder import Curves, ReportFolder
 from ocm_core.report.page import page
 from ocm_core.report.render import render
@@ -21,8 +17,7 @@ from ocm_core.report.write import PosteriorStd, wanted_samples, write_report
 from ocm_core.results.measures import Registry, measures
 from ocm_core.results.study import SampleKey
 from ocm_core.results.table import Results
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, require
 from ocm_core.stages._images import shown_pixels
 from ocm_core.stages._results import RESULTS_FILE, ResultsTable
 from ocm_core.stages.classifier import ClassifierWeights
@@ -112,7 +107,7 @@ def all_measures() -> Registry:
     return measures(measure for stage in stages().values() for measure in stage.measures)
 
 
-def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, ndarray]:
+def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, np.ndarray]:
     """Return samples of the last score, the first seed and the least guidance."""
     experiment, shown = job.experiment, {}
     part_of = {cell: name for name, group in parts(experiment).items() for cell in group}
@@ -125,11 +120,11 @@ def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, ndarray]:
         if _is_points(experiment):
             shown[key] = job.take(Samples, part_of[cell]).read(cell).all().numpy()
         elif (distances := job.find(Distances, part_of[cell])) is not None:
-            shown[key] = distances.images(cell)
+            shown[key] = np.load(distances.file(cell))
     return shown
 
 
-def _test_data(job: Inputs) -> ndarray:
+def _test_data(job: Inputs) -> np.ndarray:
     """Return test points, or a few test images as the samples beside them are shown."""
     if _is_points(job.experiment):
         return open_split(job, "test").all()

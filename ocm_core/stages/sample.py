@@ -1,7 +1,5 @@
 """Draw the samples of one part's cells."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,21 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
-from torch import Tensor
 
 from ocm_core.cells import Cell, cells_of, parts
 from ocm_core.diffusion.execution import executed
 from ocm_core.distributed import current_rank
 from ocm_core.io.atomic import write_text
 from ocm_core.io.checksums import is_intact, record_checksum
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.sampling import modules_of
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
-from ocm_core.schema.block import Params
-from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SamplerParams
+from ocm_core.schema.experiment import PresetParams, Sampler, SamplerParams
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work
 from ocm_core.stages._denoiser import denoiser_tasks, load_denoiser
 from ocm_core.stages._networks import MODEL_KEYS, score_modules
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
@@ -36,7 +29,7 @@ from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout, store_path
 from ocm_core.store.reader import StoredSplit, open_split
 
-Draw = Callable[[Cell, range], tuple[ndarray, Mapping[str, int]]]  # samples, clamped entries
+Draw = Callable[[Cell, range], tuple[np.ndarray, Mapping[str, int]]]  # samples, clamped entries
 
 
 def _along(experiment: Experiment, part: str, axis: str) -> list[str]:
@@ -137,11 +130,11 @@ class CellSamples:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, rows: slice) -> Tensor:
+    def __getitem__(self, rows: slice) -> torch.Tensor:
         start, stop, _ = rows.indices(self.count)
         return torch.from_numpy(self.stored.read(range(self.first + start, self.first + stop)))
 
-    def all(self) -> Tensor:
+    def all(self) -> torch.Tensor:
         return self[:]
 
 
@@ -178,7 +171,7 @@ def run(job: Job) -> None:
     }
     optimal = {score: optimal_timesteps(job, score) for score in scores}
 
-    def draw(cell: Cell, rows: range) -> tuple[ndarray, Mapping[str, int]]:
+    def draw(cell: Cell, rows: range) -> tuple[np.ndarray, Mapping[str, int]]:
         model, device = models[cell.score], job.device
         recipe = of_cell(experiment, cell, optimal[cell.score])
         label = class_labels(model, experiment.data.classes, cell.seed, rows, device)
@@ -256,7 +249,7 @@ def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
 
 def _draw_batch(
     folder: Path, cells: list[Cell], count: int, draw: Draw, rows: range
-) -> dict[str, ndarray]:
+) -> dict[str, np.ndarray]:
     """Draw a batch, which may span the end of one seed's samples and the next's beginning."""
     drawn, clamped = [], {}
     for place, cell in enumerate(cells):

@@ -1,7 +1,5 @@
 """Train the score network of an experiment that has no public checkpoint."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -11,13 +9,9 @@ from ocm_core import networks
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     SCORE_FILE,
@@ -33,12 +27,8 @@ from ocm_core.training.loop import fit
 from ocm_core.training.score_matching import ScoreMatching
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = require(experiment.train.score)
-    return Work(0.0 if settings.weights else 3.0 * settings.iterations * settings.batch_size)
-
-
-def _user_files(experiment: Experiment) -> list[str]:
+def _weights(experiment: Experiment) -> list[str]:
+    """Return the file of weights that takes the place of a training, if there is one."""
     settings = experiment.train.score
     return [settings.weights] if settings and settings.weights else []
 
@@ -50,11 +40,11 @@ STAGE: Stage[Params] = Stage(
     takes=lambda experiment, part: encode_tasks(experiment),
     reads=(*MODEL_KEYS, "train.score"),
     plugins=family_modules,
-    user_files=_user_files,
+    user_files=_weights,
     shared=True,
     gpu=True,
     memory=16_000,
-    work=_work,
+    work=lambda e, part: Work(0.0 if _weights(e) else require(e.train.score).passes),
 )
 
 
@@ -63,11 +53,10 @@ class TrainedScore(Artifact):
 
 
 def run(job: Job) -> None:
-    weights = require(job.experiment.train.score).weights
-    if weights is None:
-        _train(job)
+    if weights := _weights(job.experiment):
+        _take(job, Path(*weights))
     else:
-        _take(job, Path(weights))
+        _train(job)
 
 
 def _take(job: Job, weights: Path) -> None:

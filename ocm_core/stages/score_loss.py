@@ -3,8 +3,6 @@
 Each image is seen once, at a timestep of its own; they are spread evenly over the schedule.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import Annotated
 
@@ -13,13 +11,11 @@ from pydantic import Field
 
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import q_sample
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
-from ocm_core.schema.block import BatchSize, Params, Seed
-from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.block import BatchSize, Seed
 from ocm_core.shapes import PerSample
+from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._denoiser import evaluating
 from ocm_core.stages._networks import load_score
 from ocm_core.stages._results import ResultsTable, batches, machine_class
@@ -39,15 +35,7 @@ def _work(experiment: Experiment, part: str) -> Work:
     return Work(float(images * len(experiment.network.scores)))
 
 
-STAGE = Stage(
-    __name__,
-    "evaluate",
-    params=ScoreLossParams,
-    **evaluating(),
-    gpu=True,
-    memory=16_000,
-    work=_work,
-)
+STAGE = Stage(__name__, "evaluate", params=ScoreLossParams, **evaluating(), work=_work)
 
 
 class ScoreLoss(ResultsTable):

@@ -4,8 +4,6 @@ As in the paper: 2,048 samples along all timesteps for every candidate, in the f
 experiment. Processes share the candidates; what is measured survives a kill.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,19 +11,16 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
 
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.execution import executed
 from ocm_core.features.interface import extract
 from ocm_core.io.atomic import write_text
 from ocm_core.metrics.frechet import frechet_distance
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import BestFrechetHeads, Experiment, RecipeParams
+from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
+from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import (
     MODEL_KEYS,
@@ -152,7 +147,7 @@ def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, flo
     write_text(selected.distances, json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
-def _samples(job: Job, denoiser: Denoiser, label: str) -> Tensor:
+def _samples(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:
     """Draw samples by DDPM on even timesteps, with the limits and guidance of the experiment."""
     experiment, settings, device = job.experiment, _rule(job.experiment), job.device
     params = RecipeParams(kind="ddpm", clip_final_sigma=settings.clip_final_sigma)

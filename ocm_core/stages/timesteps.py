@@ -1,13 +1,10 @@
 """Compute what every step between timesteps costs on training images; optimal timesteps follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy import ndarray
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip
@@ -15,13 +12,9 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.timesteps import StepCosts, TimestepsByMethod, averaged, grid
 from ocm_core.io.atomic import replacing
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Inputs, Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Work, require
 from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
@@ -32,19 +25,12 @@ def _methods(experiment: Experiment, part: str) -> list[str]:
     return settings.methods if settings else []
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = require(experiment.train.timesteps)
-    return Work(float(settings.images * settings.points))
-
-
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
     parts=lambda e: list(e.network.scores) if e.train.timesteps else [],
     **evaluating(_methods, "sample.clip", "train.timesteps"),
-    gpu=True,
-    memory=16_000,
-    work=_work,
+    work=lambda e, part: Work(float((s := require(e.train.timesteps)).images * s.points)),
 )
 
 
@@ -65,14 +51,14 @@ def optimal_timesteps(job: Inputs, score: str) -> TimestepsByMethod:
         return {label: costs.optimal() for label, costs in _costs(tables).items()}
 
 
-def _tables(costs: Mapping[str, StepCosts]) -> dict[str, ndarray]:
+def _tables(costs: Mapping[str, StepCosts]) -> dict[str, np.ndarray]:
     """Return what is saved; all methods share the grid and the prior's terms."""
     first = next(iter(costs.values()))
     shared = {"timesteps": np.array(first.timesteps), "ends": first.ends}
     return shared | {f"steps.{label}": table.steps for label, table in costs.items()}
 
 
-def _costs(tables: Mapping[str, ndarray]) -> dict[str, StepCosts]:
+def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
     times, ends = tuple(tables["timesteps"].tolist()), np.array(tables["ends"])
     return {
         name.removeprefix("steps."): StepCosts(times, np.array(steps), ends)
@@ -94,7 +80,7 @@ def run(job: Job) -> None:
         Clip(x0=limits.x0, c_max=limits.covariance),
     )
 
-    def compute(batch: ndarray) -> PartialResult:
+    def compute(batch: np.ndarray) -> PartialResult:
         x0, label = read_rows(job, "train", batch, denoiser.network.conditional)
         costs = likelihood.step_costs(
             grid(settings.grid, denoiser.schedule, settings.points),

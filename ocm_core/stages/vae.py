@@ -1,25 +1,13 @@
 """Train the autoencoder of an experiment that has no published one."""
 
-from __future__ import annotations
-
 import torch
 
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Stage, Work
 from ocm_core.rng.streams import seed_torch
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import Experiment
+from ocm_core.stages import Artifact, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import finish_training
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 from ocm_core.training.batches import InMemory
 from ocm_core.training.loop import fit
-
-
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = require(experiment.train.vae)
-    return Work(3.0 * settings.iterations * settings.batch_size, "vae")
-
 
 STAGE: Stage[Params] = Stage(
     __name__,
@@ -31,7 +19,7 @@ STAGE: Stage[Params] = Stage(
     shared=True,
     gpu=True,
     memory=16_000,
-    work=_work,
+    work=lambda e, part: Work(require(e.train.vae).passes, "vae"),
 )
 
 

@@ -1,7 +1,5 @@
 """What the samples of a cell depend on, and what of them is drawn again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,5 @@
 """What the training stages hand to the training loop, and choose of what it leaves."""
 
-from __future__ import annotations
-
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
 from ocm_core.stages import _networks, heads, score
-from ocm_core.stages._networks import TrainingSet, new_denoiser, new_score, save_networks
+from ocm_core.stages._networks import TrainingSet, new_denoiser, new_score
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.selection import Candidate, SelectedHeads, _save, best, candidates
 from ocm_core.training.batches import InMemory
@@ -98,15 +95,6 @@ def test_fewer_images_than_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     job = job_of(compose("digits"), Task("heads", "trained"), tmp_path)
     with pytest.raises(OcmError, match=r"train\.heads\.batch_size: 8, but there are 5 items"):
         _networks.open_training_set(job, 8)
-
-
-def test_networks_are_readable_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
-    mask = os.umask(0o022)
-    try:
-        save_networks(tmp_path / "heads.safetensors", {"ocm": torch.nn.Linear(2, 2)})
-    finally:
-        os.umask(mask)
-    assert (tmp_path / "heads.safetensors").stat().st_mode & 0o777 == 0o644
 
 
 # Selection

@@ -276,6 +276,11 @@ class MethodParams(BaseModel):
         """The method's own options."""
         return dict(self.model_extra or {})
 
+    @property
+    def products(self) -> float:
+        """Products with the Jacobian that each of its covariances costs."""
+        return float(self.options.get("probes", 0)) if self.needs == "nothing" else 0.0
+
 
 class HeadParams(HeadForm):
     """The network that predicts a covariance; a method may have a form of its own."""

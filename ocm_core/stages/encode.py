@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from ocm_core.datasets.base import Split
+from ocm_core.datasets.base import DataSet, Split
 from ocm_core.prefetch import in_background
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
@@ -34,9 +34,9 @@ def encode_tasks(experiment: Experiment) -> list[Task]:
 
 
 def _plugins(experiment: Experiment, part: str) -> list[str]:
-    modules, latent = data_modules(experiment), experiment.encode.latent
-    modules += ["ocm_core.latents.encoding"] if latent else []
-    return [*modules, *(["ocm_core.stages._prompts"] if latent and latent.text else [])]
+    latent = experiment.encode.latent
+    prompts = ["ocm_core.stages._prompts"] if latent and latent.text else []
+    return [*data_modules(experiment), *(["ocm_core.latents.encoding"] if latent else []), *prompts]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -84,22 +84,6 @@ def read_rows(
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Writes the data as they are."""
-
-    levels: int | None
-    attrs: dict[str, Any]
-    spread: bool = False
-
-    @property
-    def dtype(self) -> DType:
-        return "float32" if self.levels is None else "uint8"
-
-    def __call__(self, images: np.ndarray, rows: range) -> dict[str, np.ndarray]:
-        return {"x": images.astype(self.dtype)}
-
-
-@dataclass(frozen=True)
 class Mirrored:
     """The split, and then once more with every image mirrored: item n + count mirrors item n."""
 
@@ -129,7 +113,7 @@ class Mirrored:
 
 def run(job: Job) -> None:
     data, settings = open_data(job), job.experiment.encode
-    encoding: Identity | LatentEncoding
+    encoding: LatentEncoding | None = None
     if latent := settings.latent:
         encoding = import_module("ocm_core.latents.encoding").LatentEncoding(
             vae=load_vae(job),
@@ -139,27 +123,29 @@ def run(job: Job) -> None:
             batch_size=latent.batch_size,
             provenance=data.provenance,
         )
-    else:
-        encoding = Identity(data.levels, {"provenance": dict(data.provenance)})
     counts = {}
     for name, split in data.splits.items():
         whole = Mirrored(split) if settings.flips and name == "train" else split
-        counts[name] = _write(job, name, whole, encoding)
+        counts[name] = _write(job, name, whole, data, encoding)
     if latent and latent.text:
         counts["prompts"] = import_module("ocm_core.stages._prompts").write(job, data)
     job.note(items=counts, shape=list(job.experiment.shape))
 
 
-def _write(job: Job, name: str, split: Split, encoding: Identity | LatentEncoding) -> int:
+def _write(
+    job: Job, name: str, split: Split, data: DataSet, encoding: LatentEncoding | None
+) -> int:
     """Write this job's range of the split; while a shard is encoded, the next one is read."""
     labels, settings = split.labels, job.experiment.encode
+    levels = None if encoding else data.levels
+    dtype: DType = "float32" if levels is None else "uint8"
     plan = StoreLayout(
         items=share(job.part, len(split), settings.shard),
         shape=job.experiment.shape,
-        dtype=encoding.dtype,
-        levels=encoding.levels,
+        dtype=dtype,
+        levels=levels,
         labelled=labels is not None,
-        spread=encoding.spread,
+        spread=encoding is not None and encoding.spread,
         chunk=settings.chunk,
         shard=settings.shard,
     )
@@ -171,13 +157,14 @@ def _write(job: Job, name: str, split: Split, encoding: Identity | LatentEncodin
         if following := range(rows.stop, min(rows.stop + len(rows), plan.items.stop)):
             coming[following] = in_background(split.read, following)
         label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
-        return encoding(images, rows) | label
+        values = encoding(images, rows) if encoding else {"x": images.astype(dtype)}
+        return values | label
 
     writer.write(
         store_path(job.folder, name),
         plan,
         read_shard,
-        encoding.attrs,
+        encoding.attrs if encoding else {"provenance": dict(data.provenance)},
         lambda shards: job.progress(shards, f"{name}: shards"),
     )
     return len(plan.items)

@@ -79,8 +79,7 @@ def _work(experiment: Experiment, part: str) -> Work:
     """Count a pass per image and timestep of the longest rule; probes cost two passes each."""
     settings, passes = STAGE.settings(experiment), 0.0
     for nfe, labels in settings.groups().items():
-        methods = [experiment.methods[label] for label in labels]
-        probes = sum(int(m.options.get("probes", 0)) for m in methods if m.needs == "nothing")
+        probes = sum(experiment.methods[label].products for label in labels)
         visited = min(experiment.schedule.steps, sum(nfe) * len(settings.timesteps))
         passes += visited * (1 + 2 * probes)
     images = settings.images or sum(experiment.data.count_items().values())

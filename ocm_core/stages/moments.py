@@ -67,18 +67,23 @@ def run(job: Job) -> None:
     settings = job.experiment.train.moments
     rank, denoiser = current_rank(), load_score(job, job.part)
     begun = partial(_load_begun, job.state, denoiser.schedule.steps)
-    keep = partial(_save_begun, job.state / f"moments-{rank.index}.safetensors")
-    mine = estimate(
-        denoiser,
-        open_training_set(job).for_network(denoiser.network),
-        settings,
-        device=job.device,
-        progress=lambda times: job.progress(times, "moments"),
-        begun=rank.agreed(begun),
-        keep=keep,
-        rank=rank,
+
+    def keep(moments: Moments) -> None:
+        tables = {name: torch.from_numpy(table) for name, table in vars(moments).items()}
+        save_state(job.state / f"moments-{rank.index}.safetensors", tables, None)
+
+    keep(
+        estimate(
+            denoiser,
+            open_training_set(job).for_network(denoiser.network),
+            settings,
+            device=job.device,
+            progress=lambda times: job.progress(times, "moments"),
+            begun=rank.agreed(begun),
+            keep=keep,
+            rank=rank,
+        )
     )
-    keep(mine)
     rank.wait()
     if rank.is_first:
         moments = begun()
@@ -89,11 +94,6 @@ def run(job: Job) -> None:
             )
         MomentsTable(job.folder).save(moments)
     job.note(draws_per_timestep=settings.draws)
-
-
-def _save_begun(file: Path, moments: Moments) -> None:
-    """Keep what one of the processes has computed."""
-    save_state(file, {name: torch.from_numpy(table) for name, table in vars(moments).items()}, None)
 
 
 def _load_begun(folder: Path, steps: int) -> Moments:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -94,35 +93,33 @@ def load_space(job: Inputs, name: str) -> FeatureSpace:
 
 def run(job: Job) -> None:
     settings, space = require(job.experiment.features), load_space(job, job.part)
-    source = _reference_set(job)
-    chosen = _chosen(len(source.images), settings.manifold_images, settings.seed)
+    statistics = provenance = None
+    images: ImageSet
+    if settings.reference is None:
+        data = open_data(job)
+        whole = EightBitSplit(data.splits["train"], require(data.levels))
+        images = First(whole, min(len(whole), settings.reference_images or len(whole)))
+    else:
+        module = import_module("ocm_core.features.published_reference")
+        opened = module.open_reference(settings.reference, ARCHIVES)
+        images, statistics, provenance = opened.images, opened.statistics, opened.provenance
+    noted = len(images) if statistics is None else None  # a file does not tell
+    chosen = _chosen(len(images), settings.manifold_images, settings.seed)
     kept: list[FeatureVectors] = []
     computed = feature_batches(
         space,
-        source.images,
+        images,
         settings.batch_size,
         lambda firsts: job.progress(firsts, "features of the reference set"),
     )
     batches = _keeping(computed, chosen, kept)
-    statistics = source.statistics or Statistics.over(batches)
+    statistics = statistics or Statistics.over(batches)
     deque(batches, maxlen=0)  # where the statistics are published, for what is kept
     device = "cpu" if job.device == "mps" else job.device  # which has no float64
     manifold = Manifold.of(torch.cat(kept).to(device), neighbours=settings.neighbours)
     Reference(job.folder).save(statistics, manifold.to("cpu"))
-    job.note(
-        space=space.name,
-        images=None if source.statistics else len(source.images),  # a file does not tell
-        manifold_images=len(chosen),
-        published=source.provenance,
-    )
-
-
-class ReferenceSet(NamedTuple):
-    """The images, and what a published file of them has beside."""
-
-    images: ImageSet
-    statistics: Statistics | None = None
-    provenance: dict[str, str] | None = None
+    chose = len(chosen)
+    job.note(space=space.name, images=noted, manifold_images=chose, published=provenance)
 
 
 @dataclass(frozen=True)
@@ -137,18 +134,6 @@ class First:
 
     def __getitem__(self, rows: slice) -> UInt8Images:
         return self.images[slice(*rows.indices(self.count))]
-
-
-def _reference_set(job: Job) -> ReferenceSet:
-    settings = require(job.experiment.features)
-    if settings.reference is None:
-        data = open_data(job)
-        images = EightBitSplit(data.splits["train"], require(data.levels))
-        count = min(len(images), settings.reference_images or len(images))
-        return ReferenceSet(First(images, count))
-    module = import_module("ocm_core.features.published_reference")
-    opened = module.open_reference(settings.reference, ARCHIVES)
-    return ReferenceSet(opened.images, opened.statistics, opened.provenance)
 
 
 def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:

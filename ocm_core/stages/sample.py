@@ -57,12 +57,9 @@ def _taken(experiment: Experiment, cells: Iterable[Cell]) -> list[Task]:
 
 def _reads(experiment: Experiment, part: str) -> list[str]:
     fixed = ("count", "batch_size", "seeds", "clip", "guidance", "execution", "split")
-    return [
-        *MODEL_KEYS,
-        *("encode.jobs", "head", "train.selection"),
-        *(f"sample.{key}" for key in fixed),
-        *(f"sample.samplers.{label}" for label in _along(experiment, part, "sampler")),
-    ]
+    keys = [*fixed, *(f"samplers.{label}" for label in _along(experiment, part, "sampler"))]
+    own = ("encode.jobs", "head", "train.selection")
+    return [*MODEL_KEYS, *own, *(f"sample.{key}" for key in keys)]
 
 
 def _plugins(experiment: Experiment, part: str) -> list[str]:
@@ -83,13 +80,11 @@ def _modules(experiment: Experiment, cell: Cell) -> list[str]:
 
 def _work(experiment: Experiment, part: str) -> Work:
     """Passes of all samples; guidance evaluates the network twice, probes cost two passes each."""
-    per_sample = 0.0
-    for cell in cells_of(experiment, part):
-        method = experiment.methods[cell.method]
-        probes = float(method.options.get("probes", 0)) if method.needs == "nothing" else 0.0
-        rows = 1 if cell.guidance == 1.0 else 2
-        per_sample += cell.nfe * rows * (1 + 2 * probes)
-    return Work(per_sample * experiment.sample.count)
+    passes = [
+        cell.nfe * (1 + (cell.guidance != 1.0)) * (1 + 2 * experiment.methods[cell.method].products)
+        for cell in cells_of(experiment, part)
+    ]
+    return Work(sum(passes) * experiment.sample.count)
 
 
 STAGE: Stage[Params] = Stage(
@@ -160,7 +155,12 @@ def run(job: Job) -> None:
     experiment = job.experiment
     cells = cells_of(experiment, job.part)
     groups = [list(group) for _, group in groupby(cells, key=store_name)]
-    missing = current_rank().agreed(lambda: [g for g in groups if not _is_reused(job, g)])
+
+    def is_reused(group: list[Cell]) -> bool:
+        modules = _modules(experiment, group[0])
+        return job.reuse(store_name(group[0]), modules, **_facts(job, group))
+
+    missing = current_rank().agreed(lambda: [g for g in groups if not is_reused(g)])
     scores = dict.fromkeys(cell.score for group in missing for cell in group)
     models = {
         score: executed(
@@ -181,12 +181,6 @@ def run(job: Job) -> None:
     for group in job.progress(missing, "sampling"):
         write_store(job, group, draw)
     job.note(cells=len(cells), samples_per_cell=experiment.sample.count)
-
-
-def _is_reused(job: Job, group: list[Cell]) -> bool:
-    """Take over the store of these cells if what they depend on has not changed."""
-    modules = _modules(job.experiment, group[0])
-    return job.reuse(store_name(group[0]), modules, **_facts(job, group))
 
 
 def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:

@@ -54,12 +54,27 @@ class TrainedScore(Artifact):
 
 def run(job: Job) -> None:
     if weights := _weights(job.experiment):
-        _take(job, Path(*weights))
-    else:
-        _train(job)
+        _copy(job, Path(*weights))
+        return
+    experiment, settings = job.experiment, require(job.experiment.train.score)
+    items = open_training_set(job, settings.batch_size)
+    precision = set_precision(settings.precision)
+    seed_torch(settings.seed, "score")
+    network = new_score(experiment, job.part, items.variance).to(job.device)
+    denoiser = replace(new_denoiser(experiment, network), precision=precision)
+    state = fit(
+        ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels)),
+        settings,
+        job.state,
+        device=job.device,
+        progress=lambda steps: job.progress(steps, "score network"),
+    )
+    finish_training(job.folder, state)
+    save_networks(job.folder / SCORE_FILE, {"": network})
+    job.note(parameters=sum(p.numel() for p in network.parameters()))
 
 
-def _take(job: Job, weights: Path) -> None:
+def _copy(job: Job, weights: Path) -> None:
     """Copy weights that were trained before, once they are seen to fit the network."""
     if not weights.is_file():
         raise OcmError(
@@ -72,25 +87,3 @@ def _take(job: Job, weights: Path) -> None:
         curve = weights.with_name("curve.json")
         (job.folder / curve.name).write_text(curve.read_text() if curve.exists() else "[]\n")
     job.note(parameters=sum(p.numel() for p in network.parameters()), weights=str(weights))
-
-
-def _train(job: Job) -> None:
-    experiment, settings = job.experiment, require(job.experiment.train.score)
-    items = open_training_set(job, settings.batch_size)
-    precision = set_precision(settings.precision)
-    seed_torch(settings.seed, "score")
-    network = new_score(experiment, job.part, items.variance).to(job.device)
-    state = fit(
-        ScoreMatching(
-            replace(new_denoiser(experiment, network), precision=precision),
-            items.for_network(network),
-            Decoder(experiment.levels),
-        ),
-        settings,
-        job.state,
-        device=job.device,
-        progress=lambda steps: job.progress(steps, "score network"),
-    )
-    finish_training(job.folder, state)
-    save_networks(job.folder / SCORE_FILE, {"": network})
-    job.note(parameters=sum(p.numel() for p in network.parameters()))

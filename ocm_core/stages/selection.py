@@ -7,7 +7,6 @@ experiment. Processes share the candidates; what is measured survives a kill.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple, cast
 
 import torch
@@ -79,10 +78,6 @@ STAGE: Stage[Params] = Stage(
 class SelectedHeads(Heads):
     """The chosen head of every method, and every distance that was measured."""
 
-    @property
-    def distances(self) -> Path:
-        return self.folder / "selection.json"
-
 
 class Candidate(NamedTuple):
     """A method's head after so many iterations."""
@@ -143,8 +138,8 @@ def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, flo
         label: {c.iteration: value for c, value in distances.items() if c.label == label}
         for label in chosen
     }
-    record = {"chosen": chosen, "distances": by_method}
-    write_text(selected.distances, json.dumps(record, indent=1, sort_keys=True) + "\n")
+    record = json.dumps({"chosen": chosen, "distances": by_method}, indent=1, sort_keys=True)
+    write_text(selected.folder / "selection.json", f"{record}\n")
 
 
 def _samples(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:

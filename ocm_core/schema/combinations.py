@@ -3,8 +3,6 @@
 What concerns one evaluate stage is in that stage's own `check`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from ocm_core.errors import unknown
@@ -27,12 +25,8 @@ from ocm_core.schema.timesteps import (
 
 def problems(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each problem; it begins with the key."""
-    yield from _cells(experiment)
-    yield from _samplers(experiment)
-    yield from _training(experiment)
-    yield from _selection(experiment)
-    yield from _step_costs(experiment)
-    yield from _features(experiment)
+    for check in (_cells, _samplers, _training, _selection, _step_costs, _features):
+        yield from check(experiment)
     if isinstance(experiment.network, DiffusersNetworkParams):
         yield from _model(experiment, experiment.network)
 
@@ -126,22 +120,15 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
 
 def _training(experiment: Experiment) -> Iterator[str]:
     """A network that is trained here needs its settings."""
-    latent, features, train = experiment.encode.latent, experiment.features, experiment.train
+    network, train = experiment.network, experiment.train
     trained = {
-        "score": "trained" in experiment.network.scores,
-        "vae": latent is not None and latent.vae.origin == "trained",
-        "classifier": features is not None and "classifier" in features.spaces,
+        "score": "trained" in network.scores,
+        "vae": experiment.encode.vae_origin == "trained",
+        "classifier": "classifier" in experiment.spaces,
     }
     for name, needed in trained.items():
         if needed and getattr(train, name) is None:
             yield f"train.{name}: null, but the experiment trains it; give its settings"
-    for name, settings in {"vae": train.vae, "classifier": train.classifier}.items():
-        if settings and settings.precision == "bfloat16":
-            yield (
-                f"train.{name}.precision: {settings.precision!r} is for score networks and heads; "
-                "use 'tf32' or 'float32'"
-            )
-    network = experiment.network
     pretrained = network.family != "diffusers" and "pretrained" in network.scores
     if pretrained and network.checkpoint is None:
         yield "network.checkpoint: null, but network.scores has 'pretrained'; name the checkpoint"
@@ -204,12 +191,21 @@ def _model(experiment: Experiment, network: DiffusersNetworkParams) -> Iterator[
             f"data: items of shape {experiment.shape}, and the model in {path} takes "
             f"{network.shape}; give the data set the model's size and channels"
         )
-    if network.takes_text:
-        yield from _text(experiment, path)
-    elif network.classes is not None and not 1 <= data.classes <= network.classes:
+    if network.takes_text and getattr(data, "labels", None) != "captions":
+        yield (
+            f"data.labels: the model in {path} takes text; give the images captions"
+            " (data.kind: folder, labels: captions, captions_csv: a file)"
+        )
+    if network.takes_text and experiment.encode.latent is None:
+        yield (
+            f"encode.latent: null, and the model in {path} takes latents; give encode.latent.vae"
+            " origin: folder and its path"
+        )
+    known = network.classes if not network.takes_text else None
+    if known is not None and not 1 <= data.classes <= known:
         yield (
             f"data: {data.classes} classes, and the model in {path} takes labels of "
-            f"{network.classes}; give the images labels (data.labels) as the model was trained"
+            f"{known}; give the images labels (data.labels) as the model was trained"
         )
     if network.null_class is not None and network.null_class > (network.classes or 0):
         yield f"network.null_class: {network.null_class}; the model has {network.classes} classes"
@@ -217,17 +213,4 @@ def _model(experiment: Experiment, network: DiffusersNetworkParams) -> Iterator[
         yield (
             "sample.samplers: guidance needs a class that stands for no label; name it as"
             " network.null_class, or use guidance: [1.0]"
-        )
-
-
-def _text(experiment: Experiment, path: str) -> Iterator[str]:
-    if getattr(experiment.data, "labels", None) != "captions":
-        yield (
-            f"data.labels: the model in {path} takes text; give the images captions"
-            " (data.kind: folder, labels: captions, captions_csv: a file)"
-        )
-    if experiment.encode.latent is None:
-        yield (
-            f"encode.latent: null, and the model in {path} takes latents; give encode.latent.vae"
-            " origin: folder and its path"
         )

@@ -339,14 +339,16 @@ class HeadTrainingParams(OptimiserParams):
 
 
 class ClassifierTrainingParams(OptimiserParams):
-    """Training of the classifier whose features measure distances."""
+    """Training of the classifier whose features measure distances, in single precision."""
 
+    precision: Literal["float32", "tf32"] = "float32"
     seed: Seed = 5
 
 
 class VaeTrainingParams(OptimiserParams):
-    """Training of the autoencoder."""
+    """Training of the autoencoder, in single precision."""
 
+    precision: Literal["float32", "tf32"] = "float32"
     seed: Seed = 6
 
 
@@ -564,12 +566,10 @@ class Experiment(Params):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of x_0: a point, an image, or a latent."""
-        latent = self.encode.latent
-        if latent is None:
+        if (latent := self.encode.latent) is None:
             return self.data.shape
-        _, *sides = self.data.shape
-        channels = latent.vae.config["latent_channels"]
-        return (channels, *(side // latent.vae.downsampling for side in sides))
+        sides = (side // latent.vae.downsampling for side in self.data.shape[1:])
+        return (latent.vae.config["latent_channels"], *sides)
 
     @property
     def spaces(self) -> list[SpaceName]:

@@ -31,7 +31,7 @@ from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.recipe import AnyRecipe, class_labels, draw_rows, of_cell
 from ocm_core.schema.block import require
 from ocm_core.stages._denoiser import load_denoiser
-from ocm_core.stages._images import InMemorySamples, image_reader
+from ocm_core.stages._images import image_reader
 from ocm_core.stages.reference import Reference, load_space
 
 FIRST_SEED = 1000  # those of experiments are smaller
@@ -66,7 +66,7 @@ class Search:
         whole, device = self.experiment, self.device
         label = class_labels(self.denoiser, whole.data.classes, seed, rows, device)
         x = draw_rows(recipe, self.denoiser, whole.shape, rows, seed, label, device=device).x
-        features = extract(self.space, self.images_of(InMemorySamples(x)), self.count)
+        features = extract(self.space, self.images_of(x), self.count)
         shares = precision_recall(real=self.real, generated=Manifold.of(features))
         distance = frechet_distance(real=self.statistics, generated=features)
         return {"frechet": distance, "precision": shares.precision, "recall": shares.recall}

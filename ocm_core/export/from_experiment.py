@@ -29,10 +29,10 @@ from ocm_core.schema.experiment import (
 )
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
 from ocm_core.stages._denoiser import load_denoiser
-from ocm_core.stages._latents import load_vae
 from ocm_core.stages._networks import text_of
 from ocm_core.stages._prompts import open_encoder
 from ocm_core.stages.fetch_score import FetchedScore
+from ocm_core.stages.fetch_vae import load_vae
 from ocm_core.stages.timesteps import optimal_timesteps
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float64
-from scipy.linalg import lapack
 from torch import Tensor
 
 from ocm_core.errors import OcmError
@@ -119,6 +118,8 @@ class Statistics:
         """Fᵀ S F with the other's factor; of a symmetric matrix, the lower half is enough."""
         if other.cholesky is None or not self.covariance.is_cpu:
             return other.factor.T @ self.covariance @ other.factor
+        from scipy.linalg import lapack
+
         product, failed = lapack.dsygst(
             self.covariance.numpy(), other.cholesky.numpy(), itype=2, lower=1
         )

@@ -15,7 +15,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from ocm_core.report.document import BOX, Figure, Glossary, Page, Plot, digits
 from ocm_core.report.style import PALETTES, SCALE
@@ -27,6 +26,8 @@ BUNDLE = "plotly.min.js"  # beside the pages of a site
 
 def render(page: Page, *, bundle: str | None = None) -> str:
     """Render a page with Plotly inside, or with a link to a `bundle` that pages share."""
+    from plotly.offline import get_plotlyjs
+
     figures = [block for block in page.blocks if isinstance(block, Figure)]
     charts = any(isinstance(pane, Plot) for figure in figures for pane in figure.panes)
     glossaries = (block for block in page.blocks if isinstance(block, Glossary))

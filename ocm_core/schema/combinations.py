@@ -3,8 +3,6 @@
 What concerns one evaluate stage is in that stage's own `check`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from ocm_core.errors import unknown
@@ -27,12 +25,8 @@ from ocm_core.schema.timesteps import (
 
 def problems(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each problem; it begins with the key."""
-    yield from _cells(experiment)
-    yield from _samplers(experiment)
-    yield from _training(experiment)
-    yield from _selection(experiment)
-    yield from _step_costs(experiment)
-    yield from _features(experiment)
+    for check in (_cells, _samplers, _training, _selection, _step_costs, _features):
+        yield from check(experiment)
     if isinstance(experiment.network, DiffusersNetworkParams):
         yield from _model(experiment, experiment.network)
 
@@ -45,10 +39,17 @@ def unknown_methods(experiment: Experiment, where: str, methods: Collection[str]
 
 
 def check_timesteps(
-    experiment: Experiment, where: str, rule: TimestepsParams, nfe: Collection[int]
+    experiment: Experiment,
+    where: str,
+    rule: TimestepsParams,
+    nfe: Collection[int],
+    methods: Collection[str] = (),
 ) -> Iterator[str]:
-    """Check timesteps against the schedule, and that lists have the lengths that are asked for."""
-    last = experiment.schedule.steps
+    """Check timesteps against the schedule, the lengths that are asked for, and `train.timesteps`.
+
+    Optimal ones are those of `methods`, or of the one that the rule names.
+    """
+    last, costs = experiment.schedule.steps, experiment.train.timesteps
     if isinstance(rule, PowerTimesteps) and (rule.first or 0) >= last:
         yield f"{where}.first: {rule.first}; expected a timestep below schedule.steps = {last}"
     if isinstance(rule, ListedTimesteps):
@@ -60,17 +61,13 @@ def check_timesteps(
                 )
         for length in sorted({*nfe} - {len(values) for values in rule.values}):
             yield f"{where}.values: none of the lists has {length} timesteps; add one"
-
-
-def check_optimal(experiment: Experiment, where: str, methods: Collection[str]) -> Iterator[str]:
-    """Check that the stage `timesteps` computes the optimal timesteps of these methods."""
-    costs = experiment.train.timesteps
-    if costs is None:
-        yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
-        return
-    for method in methods:
-        if method not in costs.methods:
-            yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"
+    if isinstance(rule, OptimalTimesteps):
+        if costs is None:
+            yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
+            return
+        for method in [rule.of] if rule.of else methods:
+            if method not in costs.methods:
+                yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"
 
 
 def _cells(experiment: Experiment) -> Iterator[str]:
@@ -112,46 +109,26 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
             else {where: sampler}
         )
         for place, recipe in recipes.items():
-            yield from _recipe(experiment, place, recipe, sampler.nfe, sampler.methods)
-
-
-def _recipe(
-    experiment: Experiment,
-    where: str,
-    recipe: RecipeParams,
-    nfe: Collection[int],
-    methods: Collection[str],
-) -> Iterator[str]:
-    rule = recipe.timesteps
-    yield from check_timesteps(experiment, f"{where}.timesteps", rule, nfe)
-    if isinstance(rule, OptimalTimesteps):
-        wanted = [rule.of] if rule.of else methods
-        yield from check_optimal(experiment, f"{where}.timesteps", wanted)
-    if recipe.clip_final_sigma and experiment.levels is None:
-        yield (
-            f"{where}.clip_final_sigma: in grey levels, which points and latents have none of; "
-            "use null"
-        )
+            rule, given = recipe.timesteps, (sampler.nfe, sampler.methods)
+            yield from check_timesteps(experiment, f"{place}.timesteps", rule, *given)
+            if recipe.clip_final_sigma and experiment.levels is None:
+                yield (
+                    f"{place}.clip_final_sigma: in grey levels, which points and latents have none"
+                    " of; use null"
+                )
 
 
 def _training(experiment: Experiment) -> Iterator[str]:
     """A network that is trained here needs its settings."""
-    latent, features, train = experiment.encode.latent, experiment.features, experiment.train
+    network, train = experiment.network, experiment.train
     trained = {
-        "score": "trained" in experiment.network.scores,
-        "vae": latent is not None and latent.vae.origin == "trained",
-        "classifier": features is not None and "classifier" in features.spaces,
+        "score": "trained" in network.scores,
+        "vae": experiment.encode.vae_origin == "trained",
+        "classifier": "classifier" in experiment.spaces,
     }
     for name, needed in trained.items():
         if needed and getattr(train, name) is None:
             yield f"train.{name}: null, but the experiment trains it; give its settings"
-    for name, settings in {"vae": train.vae, "classifier": train.classifier}.items():
-        if settings and settings.precision == "bfloat16":
-            yield (
-                f"train.{name}.precision: {settings.precision!r} is for score networks and heads; "
-                "use 'tf32' or 'float32'"
-            )
-    network = experiment.network
     pretrained = network.family != "diffusers" and "pretrained" in network.scores
     if pretrained and network.checkpoint is None:
         yield "network.checkpoint: null, but network.scores has 'pretrained'; name the checkpoint"
@@ -214,12 +191,21 @@ def _model(experiment: Experiment, network: DiffusersNetworkParams) -> Iterator[
             f"data: items of shape {experiment.shape}, and the model in {path} takes "
             f"{network.shape}; give the data set the model's size and channels"
         )
-    if network.takes_text:
-        yield from _text(experiment, path)
-    elif network.classes is not None and not 1 <= data.classes <= network.classes:
+    if network.takes_text and getattr(data, "labels", None) != "captions":
+        yield (
+            f"data.labels: the model in {path} takes text; give the images captions"
+            " (data.kind: folder, labels: captions, captions_csv: a file)"
+        )
+    if network.takes_text and experiment.encode.latent is None:
+        yield (
+            f"encode.latent: null, and the model in {path} takes latents; give encode.latent.vae"
+            " origin: folder and its path"
+        )
+    known = network.classes if not network.takes_text else None
+    if known is not None and not 1 <= data.classes <= known:
         yield (
             f"data: {data.classes} classes, and the model in {path} takes labels of "
-            f"{network.classes}; give the images labels (data.labels) as the model was trained"
+            f"{known}; give the images labels (data.labels) as the model was trained"
         )
     if network.null_class is not None and network.null_class > (network.classes or 0):
         yield f"network.null_class: {network.null_class}; the model has {network.classes} classes"
@@ -227,17 +213,4 @@ def _model(experiment: Experiment, network: DiffusersNetworkParams) -> Iterator[
         yield (
             "sample.samplers: guidance needs a class that stands for no label; name it as"
             " network.null_class, or use guidance: [1.0]"
-        )
-
-
-def _text(experiment: Experiment, path: str) -> Iterator[str]:
-    if getattr(experiment.data, "labels", None) != "captions":
-        yield (
-            f"data.labels: the model in {path} takes text; give the images captions"
-            " (data.kind: folder, labels: captions, captions_csv: a file)"
-        )
-    if experiment.encode.latent is None:
-        yield (
-            f"encode.latent: null, and the model in {path} takes latents; give encode.latent.vae"
-            " origin: folder and its path"
         )

@@ -1,10 +1,7 @@
 """The typed schema of an experiment: every parameter, its bounds and its default.
 
 `params/` holds what differs from these defaults; `combinations.py` says which values go together.
-Only pydantic is imported here, so that building a graph never waits for torch.
 """
-
-from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,7 +16,6 @@ from pydantic import (
 )
 
 from ocm_core.datasets import Data
-from ocm_core.errors import unknown
 from ocm_core.schema.block import (
     MOST_CHOICES,
     MOST_STEPS,
@@ -59,11 +55,10 @@ class FormulaSchedule(Params):
 
 
 class SchedulerSchedule(Params):
-    """The betas that a scheduler of diffusers makes from these keys of its configuration.
+    """The betas of a scheduler of diffusers; what `schedule: {kind: model}` becomes.
 
-    `schedule: {kind: model}` becomes this one when an experiment is composed. Rescaled to a
-    terminal SNR of zero, the last timestep holds no data, and `steps` is one less than the model's:
-    that timestep is never visited.
+    Rescaled to a terminal SNR of zero, the last timestep holds no data and is never visited:
+    `steps` is one less than the model's.
     """
 
     kind: Literal["scheduler"]
@@ -103,12 +98,11 @@ class CheckpointParams(Params):
     """An entry of `ocm_core/checkpoints/registry.py`, or random weights in the same file format.
 
     With `origin: generated` nothing is downloaded: network, autoencoder and images are made here.
-    They are as large as the published ones, or as small as their families allow (`size`).
     """
 
     name: Label
     origin: Literal["published", "generated"] = "published"
-    size: Literal["published", "small"] = "published"
+    size: Literal["published", "small"] = "published"  # small: as their families allow
     file: str | None = None  # null: the one that is present, else the first of the entry
     url: str | None = None  # null: the entry's
 
@@ -145,8 +139,7 @@ DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
 class DiffusersNetworkParams(ImageNetworkParams):
     """A model in a folder that `save_pretrained` wrote: `path`, from which the rest is read.
 
-    `classes` and `null_class` are its labels; of a model that takes text they are the captions of
-    the data. `digest` is that of its files: a changed folder is another network.
+    Labels of a model that takes text are the captions of the data.
     """
 
     family: Literal["diffusers"]
@@ -157,16 +150,9 @@ class DiffusersNetworkParams(ImageNetworkParams):
     time: TimeParams = TimeParams(shift=1)
     classes: Count | None
     null_class: Annotated[int, Field(ge=0)] | None
-    digest: str
+    digest: str  # of its files
 
     checkpoint: ClassVar[None] = None
-
-    @field_validator("config")
-    @classmethod
-    def _is_of_a_known_class(cls, config: dict[str, Any]) -> dict[str, Any]:
-        if (kind := config.get("_class_name")) not in DIFFUSERS_ADAPTERS:
-            raise ValueError(f"network.config._class_name: {unknown(kind, DIFFUSERS_ADAPTERS)}")
-        return config
 
     @property
     def conditional(self) -> bool:
@@ -228,10 +214,7 @@ class VaeParams(Params):
 
 
 class TextParams(Params):
-    """The text encoder of a Stable-Diffusion pipeline, read from the model's folder.
-
-    The embedding of a caption has the shape (tokens, width).
-    """
+    """The text encoder of a Stable-Diffusion pipeline; an embedding has shape (tokens, width)."""
 
     path: str
     digest: str  # of its files, and the tokenizer's
@@ -258,6 +241,11 @@ class EncodeParams(Params):
     flips: bool = False  # the training set once more, mirrored
     latent: LatentParams | None = None
 
+    @property
+    def vae_origin(self) -> str | None:
+        """Where the autoencoder comes from; None without latents."""
+        return self.latent.vae.origin if self.latent else None
+
 
 class HeadForm(Params):
     """The meaning of a head's raw output, and the unit in which its errors are measured.
@@ -269,17 +257,11 @@ class HeadForm(Params):
     link: Literal["identity", "positive", "tapered"] = "identity"
     unit: Literal["own", "root", "one"] = "own"
 
-    @property
-    def published(self) -> bool:
-        """Whether the raw output is what the papers' heads predict."""
-        return self.baseline == "none"
-
 
 class MethodParams(BaseModel):
     """A labelled covariance method. `kind` names a file of `ocm_core/covariance/`.
 
-    The other keys are that method's own options; the file declares and checks them, and says what
-    the method `needs` before it can be sampled: a trained head, a table of moments, or nothing.
+    That file declares and checks all other keys, and says what the method `needs`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
@@ -293,6 +275,11 @@ class MethodParams(BaseModel):
     def options(self) -> dict[str, Any]:
         """The method's own options."""
         return dict(self.model_extra or {})
+
+    @property
+    def products(self) -> float:
+        """Products with the Jacobian that each of its covariances costs."""
+        return float(self.options.get("probes", 0)) if self.needs == "nothing" else 0.0
 
 
 class HeadParams(HeadForm):
@@ -319,6 +306,11 @@ class OptimiserParams(Params):
     precision: PrecisionName = "float32"
     seed: Seed
     checkpoint_every: Count = 200  # iterations; a run that is interrupted loses at most those
+
+    @property
+    def passes(self) -> float:
+        """Passes of one item through the network; a step of training costs three."""
+        return 3.0 * self.iterations * self.batch_size
 
 
 class ScoreTrainingParams(OptimiserParams):
@@ -347,14 +339,16 @@ class HeadTrainingParams(OptimiserParams):
 
 
 class ClassifierTrainingParams(OptimiserParams):
-    """Training of the classifier whose features measure distances."""
+    """Training of the classifier whose features measure distances, in single precision."""
 
+    precision: Literal["float32", "tf32"] = "float32"
     seed: Seed = 5
 
 
 class VaeTrainingParams(OptimiserParams):
-    """Training of the autoencoder."""
+    """Training of the autoencoder, in single precision."""
 
+    precision: Literal["float32", "tf32"] = "float32"
     seed: Seed = 6
 
 
@@ -377,10 +371,7 @@ class BestFrechetHeads(Params):
 
 
 class StepCostsParams(Params):
-    """Terms of the bound on training images, for every step between timesteps of a grid.
-
-    The stage `timesteps` computes them, and optimal timesteps of at most `points` steps follow.
-    """
+    """Terms of the bound on training images, from which optimal timesteps follow."""
 
     methods: Choices[str]  # those that are defined for DDPM
     grid: FixedTimestepsParams = PowerTimesteps(exponent=2.0, first=1)  # and timesteps 1 and T
@@ -414,8 +405,7 @@ class GridParams(Params):
 class RecipeParams(Params):
     """How to sample: the kernel, the timesteps, the mean of a step and its covariance.
 
-    `kind` names a file of `ocm_core/diffusion/kernels/`. Keys that are not here are that kernel's
-    options, which its class declares and checks.
+    `kind` names a file of `ocm_core/diffusion/kernels/`, which declares and checks all other keys.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
@@ -458,13 +448,12 @@ class PresetParams(_Grids):
 class SolverParams(_Grids):
     """A scheduler of diffusers; it has no covariance, so its method is `none`.
 
-    `options` are the arguments of its class; betas, prediction type and the limit on x̂_0 come from
-    the experiment.
+    Betas, prediction type and the limit on x̂_0 come from the experiment.
     """
 
     kind: Literal["diffusers"]
     scheduler: str  # the name of its class
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {}  # arguments of that class
     methods: Annotated[list[Literal["none"]], Field(min_length=1)] = ["none"]
 
 
@@ -556,8 +545,7 @@ class ReportParams(Params):
 class Experiment(Params):
     """Everything that decides the numbers of one experiment.
 
-    `reseed` is added to the seeds of everything that is trained, drawn or chosen (not of the data),
-    a hundred times; `params/compose.py` has done so where an experiment is composed.
+    `params/compose.py` adds a hundred times `reseed` to all seeds but those of the data.
     `evaluate` has a block for each evaluate stage that is to run, of the type the stage declares.
     """
 
@@ -578,12 +566,15 @@ class Experiment(Params):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of x_0: a point, an image, or a latent."""
-        latent = self.encode.latent
-        if latent is None:
+        if (latent := self.encode.latent) is None:
             return self.data.shape
-        _, *sides = self.data.shape
-        channels = latent.vae.config["latent_channels"]
-        return (channels, *(side // latent.vae.downsampling for side in sides))
+        sides = (side // latent.vae.downsampling for side in self.data.shape[1:])
+        return (latent.vae.config["latent_channels"], *sides)
+
+    @property
+    def spaces(self) -> list[SpaceName]:
+        """The feature spaces that images are compared in, the headline's first."""
+        return self.features.spaces if self.features else []
 
     @property
     def levels(self) -> int | None:

@@ -3,8 +3,6 @@
 `diffusion/timesteps.py` has a function for each kind, and docs/mathematics.md the formulas.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -53,16 +51,6 @@ class OptimalTimesteps(Params):
     of: str | None = None  # the method whose bound is minimised; null: the one that is sampled with
 
 
-FixedTimestepsParams = Annotated[
-    EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps,
-    Field(discriminator="kind"),
-]
-TimestepsParams = Annotated[
-    EvenTimesteps
-    | QuadraticTimesteps
-    | DitTimesteps
-    | PowerTimesteps
-    | ListedTimesteps
-    | OptimalTimesteps,
-    Field(discriminator="kind"),
-]
+_Fixed = EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps
+FixedTimestepsParams = Annotated[_Fixed, Field(discriminator="kind")]
+TimestepsParams = Annotated[_Fixed | OptimalTimesteps, Field(discriminator="kind")]

@@ -1,9 +1,17 @@
 """One file a stage: its declaration `STAGE`, the artifact that it makes, and `run(job)`.
 
 A stage imports of another only the artifact class; what several stages share stands in files with
-an underscore. Importing a stage file must stay quick, because the graph is built from all of them:
-torch, zarr, diffusers and the like are imported inside functions.
+an underscore. The graph is built from all of them: what imports diffusers is imported inside
+functions, and what a parameter chooses by its name. This file has what a declaration is made of.
 """
+
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.job import Inputs, Job
+from ocm_core.pipeline.stage import Stage, Task, Work
+from ocm_core.schema.block import Params, require
+from ocm_core.schema.experiment import Experiment
+
+__all__ = ["Artifact", "Experiment", "Inputs", "Job", "Params", "Stage", "Task", "Work", "require"]
 
 # Stages of one phase in the order in which they run; those not listed come last.
 ORDER = (

@@ -1,80 +1,95 @@
 """The frozen denoiser of an experiment, with the heads and moments that covariance methods need."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TypedDict
 
-from ocm_core.pipeline.stage import Task
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.pipeline.stage import Names
+from ocm_core.stages import Experiment, Inputs, Task
 from ocm_core.stages._networks import (
-    needs_heads,
+    MODEL_KEYS,
+    load_score,
     needs_moments,
-    new_denoiser,
-    new_score,
-    score_task,
-    selects_heads,
-    text_of,
+    score_modules,
+    score_tasks,
+    scores_of,
 )
 from ocm_core.stages.encode import encode_tasks
-from ocm_core.stages.fetch_score import FetchedScore
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.moments import MomentsTable
-from ocm_core.stages.score import TrainedScore
 from ocm_core.stages.selection import SelectedHeads
 
-if TYPE_CHECKING:
-    from ocm_core.diffusion.denoiser import Denoiser
-    from ocm_core.pipeline.job import Inputs
-    from ocm_core.schema.experiment import Experiment
+
+class Declaration(TypedDict):
+    """The fields of a `Stage` that evaluates denoisers."""
+
+    takes: Callable[[Experiment, str], list[Task]]
+    reads: Names
+    methods: Names
+    plugins: Names
+    gpu: bool
+    memory: int
 
 
-def score_tasks(experiment: Experiment, score: str) -> list[Task]:
-    """Return what `load_score` takes: the network, and the prompts if it takes text."""
-    prompts = encode_tasks(experiment) if text_of(experiment) else []
-    return [score_task(score), *prompts]
+def evaluating(
+    methods: Callable[[Experiment, str], Sequence[str]] = lambda experiment, part: (),
+    *reads: str,
+    scores: Callable[[Experiment, str], Sequence[str]] = scores_of,
+    optimal: Callable[[Experiment], bool] = lambda experiment: False,
+    stored: bool = True,
+) -> Declaration:
+    """Declare a stage that evaluates the denoisers of `scores` with `methods`.
+
+    Args:
+        methods: labels of the methods whose heads and moments it loads
+        reads: further keys that it reads
+        scores: the score of a part that is named after one, else all
+        optimal: whether it visits optimal timesteps
+        stored: whether it does so on the stored data set, and on a GPU
+    """
+
+    def takes(experiment: Experiment, part: str) -> list[Task]:
+        chosen = scores(experiment, part)
+        costs = chosen if optimal(experiment) else ()
+        return [
+            *(encode_tasks(experiment) if stored else ()),
+            *denoiser_tasks(experiment, methods(experiment, part), chosen),
+            *(Task("timesteps", score) for score in costs),
+        ]
+
+    def keys(experiment: Experiment, part: str) -> list[str]:
+        learned = ("head", "train.selection") if methods(experiment, part) else ()
+        return [*MODEL_KEYS, *learned, *reads]
+
+    return {
+        "takes": takes,
+        "reads": keys,
+        "methods": methods,
+        "plugins": lambda experiment, part: score_modules(experiment, scores(experiment, part)),
+        "gpu": stored,
+        "memory": 16_000 if stored else 4_000,
+    }
 
 
 def denoiser_tasks(
-    experiment: Experiment, labels: Iterable[str], scores: Iterable[str] | None = None
+    experiment: Experiment, labels: Iterable[str], scores: Iterable[str]
 ) -> list[Task]:
-    """Return what `load_denoiser` takes for these methods, for all scores by default."""
+    """Return what `load_denoiser` takes for these methods and scores."""
     wanted, tasks = list(labels), []
-    heads = SelectedHeads if selects_heads(experiment) else Heads
-    for score in experiment.network.scores if scores is None else scores:
+    heads = SelectedHeads if experiment.train.selection.kind == "best_frechet" else Heads
+    learned = any(experiment.methods[label].needs == "head" for label in wanted)
+    for score in scores:
         tasks += score_tasks(experiment, score)
         tasks += [MomentsTable.task(score)] if needs_moments(experiment, wanted) else []
-        tasks += [heads.task(score)] if needs_heads(experiment, wanted) else []
+        tasks += [heads.task(score)] if learned else []
     return tasks
-
-
-def load_score(job: Inputs, score: str) -> Denoiser:
-    """Load the frozen score network; on a GPU it runs in TF32."""
-    from ocm_core import networks
-    from ocm_core.precision import set_precision
-    from ocm_core.stages._training import frozen
-
-    set_precision()
-    if score == "exact":
-        network = new_score(job.experiment, score)
-    else:
-        artifact = job.find(FetchedScore) or job.take(TrainedScore, score)
-        network = networks.load(
-            partial(new_score, job.experiment, score), artifact.weights, job.device
-        )
-    if text_of(job.experiment):
-        import_module("ocm_core.stages._prompts").attach(job, network)
-    return new_denoiser(job.experiment, frozen(network, job.device))
 
 
 def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denoiser:
     """Load the score network with the heads of `labels`, and the moments that are at hand."""
-    denoiser = load_score(job, score)
-    needing = [label for label in labels if job.experiment.methods[label].needs == "head"]
-    heads = {}
-    if needing:
+    denoiser, heads = load_score(job, score), {}
+    if needing := [label for label in labels if job.experiment.methods[label].needs == "head"]:
         artifact = job.find(SelectedHeads, score) or job.take(Heads, score)
         heads = artifact.load(job.experiment, denoiser.network, needing, job.device)
     moments = job.find(MomentsTable, score)

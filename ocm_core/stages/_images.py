@@ -1,48 +1,26 @@
 """Samples as images: decoded where they are latents, rounded to the grey levels of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from torch import Tensor
+import torch
+from jaxtyping import UInt8
+from numpy import ndarray
 
 from ocm_core.datasets.base import eight_bit
-from ocm_core.schema.block import require
+from ocm_core.stages import Inputs, require
+from ocm_core.stages.fetch_vae import load_vae
 
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
-    from numpy import ndarray
-
-    from ocm_core.pipeline.job import Inputs
-
-Decode = Callable[[Tensor], Tensor]  # samples → images in [-1, 1]
+Decode = Callable[[torch.Tensor], torch.Tensor]  # samples → images in [-1, 1]
 
 
 class ReadableSamples(Protocol):
-    """Samples that can be shown as images: those of a cell, or others."""
+    """Samples that can be shown as images: those of a cell, or a tensor."""
 
-    @property
-    def count(self) -> int: ...
-
-    def read(self, rows: range) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class InMemorySamples:
-    """Samples that were just drawn."""
-
-    x: Tensor
-
-    @property
-    def count(self) -> int:
-        return len(self.x)
-
-    def read(self, rows: range) -> Tensor:
-        return self.x[rows.start : rows.stop]
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: slice, /) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -54,15 +32,14 @@ class SampleImages:
     levels: int
 
     def __len__(self) -> int:
-        return self.samples.count
+        return len(self.samples)
 
-    def __getitem__(self, rows: slice) -> UInt8[Tensor, "n channel height width"]:
-        x = self.samples.read(range(*rows.indices(len(self))))
-        images = self.decode(x).clamp(-1, 1).double()
+    def __getitem__(self, rows: slice) -> UInt8[torch.Tensor, "n channel height width"]:
+        images = self.decode(self.samples[rows]).clamp(-1, 1).double()
         return eight_bit(((images + 1) / 2 * (self.levels - 1)).round(), self.levels)
 
 
-def shown_pixels(images: Tensor) -> ndarray:
+def shown_pixels(images: torch.Tensor) -> ndarray:
     """Return uint8 images as pages show them: grey ones without their channel, colours last."""
     array = images.permute(0, 2, 3, 1).numpy()
     return array[..., 0] if array.shape[-1] == 1 else array
@@ -76,12 +53,17 @@ def image_reader(job: Inputs) -> Callable[[ReadableSamples], SampleImages]:
 
 def decoder(job: Inputs) -> Decode:
     """Return what decodes samples; the identity where they are images already."""
-    if not job.experiment.encode.latent:
+    if (latent := job.experiment.encode.latent) is None:
         return identity
-    decode: Decode = import_module("ocm_core.stages._latents").LatentDecoder(job)
+    vae, size = load_vae(job), latent.batch_size
+
+    def decode(latents: torch.Tensor) -> torch.Tensor:
+        starts = range(0, len(latents), size)
+        return torch.cat([vae.decode(latents[at : at + size]).cpu() for at in starts])
+
     return decode
 
 
-def identity(x: Tensor) -> Tensor:
+def identity(x: torch.Tensor) -> torch.Tensor:
     """Decode what is an image already."""
     return x

@@ -1,59 +1,78 @@
-"""The score network of an experiment: its parameters, its code, and its untrained form."""
+"""Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TypeVar
 
-from ocm_core.pipeline.stage import Task
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    ImageNetworkParams,
-    TrunkNetworkParams,
-)
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from ocm_core.diffusion.denoiser import Denoiser
-    from ocm_core.diffusion.score_network import ScoreNetwork
-    from ocm_core.schema.experiment import Experiment, TextParams
+from ocm_core import networks
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.distributed import current_rank
+from ocm_core.errors import OcmError
+from ocm_core.io.atomic import replacing, room_for
+from ocm_core.networks.converted import denoiser_of
+from ocm_core.precision import set_precision
+from ocm_core.schema.experiment import DiffusersNetworkParams, ImageNetworkParams, TextParams
+from ocm_core.stages import Experiment, Inputs, Job, Task
+from ocm_core.stages.encode import encode_tasks, open_split
+from ocm_core.store.reader import open_items
+from ocm_core.training.batches import DroppedLabels, Items, Unlabelled
+from ocm_core.training.state import TrainingState, save_curve
+
+Module = TypeVar("Module", bound=nn.Module)
 
 MODEL_KEYS = ("data", "encode.latent", "schedule", "network")  # what it takes to build a denoiser
+SCORE_FILE = "score.safetensors"
+MEMORY = 8 * 2**30  # bytes of a split that is held in memory
+BUFFER = 32  # chunks that are shuffled together
+SAMPLE = 50_000  # items that tell the variance
 
 
-def published_params(experiment: Experiment) -> TrunkNetworkParams:
-    """Return the network's parameters in a stage that only published families have."""
-    if not isinstance(experiment.network, TrunkNetworkParams):
-        raise ValueError("the graph has this stage only for networks of published families")
-    return experiment.network
+def scores_of(experiment: Experiment, part: str) -> list[str]:
+    """Return the score that a part is named after, else all scores of the experiment."""
+    scores: list[str] = list(experiment.network.scores)
+    return [part] if part in scores else scores
 
 
-def family_modules(experiment: Experiment, scores: list[str] | None = None) -> list[str]:
-    """Return the modules of the networks that `scores` stand for, all of them by default."""
-    network, modules = experiment.network, []
-    for score in network.scores if scores is None else scores:
-        # the exact score is a file named after the kind of data, any other one after its family
-        name = experiment.data.kind if score == "exact" else network.family
-        modules.append(f"ocm_core.networks.{name}")
-    if isinstance(network, DiffusersNetworkParams):
-        modules.append(f"ocm_core.networks.{network.adapter}")
-        modules += ["ocm_core.stages._prompts"] if text_of(experiment) else []
+def family_modules(experiment: Experiment, part: str = "all") -> list[str]:
+    """Return the modules of the networks that a part evaluates."""
+    return score_modules(experiment, scores_of(experiment, part))
+
+
+def score_modules(experiment: Experiment, scores: Iterable[str]) -> list[str]:
+    """Return the modules of the networks that `scores` stand for."""
+    network = experiment.network
+    # the exact score is a file named after the kind of data, any other one after its family
+    names = [experiment.data.kind if score == "exact" else network.family for score in scores]
+    names += [network.adapter] if isinstance(network, DiffusersNetworkParams) else []
+    modules = {f"ocm_core.networks.{name}" for name in names}
+    if text_of(experiment):
+        modules.add("ocm_core.stages._prompts")
     if experiment.schedule.kind == "scheduler":
-        modules.append("ocm_core.diffusion.scheduler_betas")
-    return sorted(set(modules))
+        modules.add("ocm_core.diffusion.scheduler_betas")
+    return sorted(modules)
 
 
-def score_task(score: str) -> Task:
-    """Return the task whose artifact holds the score network's weights."""
+def score_tasks(experiment: Experiment, score: str) -> list[Task]:
+    """Return what `load_score` takes: the network, and the prompts if it takes text."""
+    return [_score_task(score), *(encode_tasks(experiment) if text_of(experiment) else [])]
+
+
+def _score_task(score: str) -> Task:
     return Task("fetch_score") if score == "pretrained" else Task("score", score)
 
 
 def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
+    """Return the labels of the methods that learn a head."""
     return [label for label, method in experiment.methods.items() if method.needs == "head"]
-
-
-def needs_heads(experiment: Experiment, labels: Iterable[str]) -> bool:
-    return any(experiment.methods[label].needs == "head" for label in labels)
 
 
 def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:
@@ -66,11 +85,6 @@ def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:
     )
 
 
-def selects_heads(experiment: Experiment) -> bool:
-    """Whether heads are chosen among those that training has kept."""
-    return experiment.train.selection.kind == "best_frechet"
-
-
 def text_of(experiment: Experiment) -> TextParams | None:
     """Return the text encoder's parameters, if the network takes text."""
     latent = experiment.encode.latent
@@ -79,16 +93,13 @@ def text_of(experiment: Experiment) -> TextParams | None:
 
 def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> ScoreNetwork:
     """Return the exact score of the data, or an untrained network of the experiment's family."""
-    from ocm_core.diffusion import schedule as schedules
-    from ocm_core.networks import build
-
     schedule, params = schedules.of_experiment(experiment), experiment.network
     network: ScoreNetwork
     if score == "exact":
         module = import_module(f"ocm_core.networks.{experiment.data.kind}")
         network = module.exact_score(experiment.data, schedule)
     elif isinstance(params, ImageNetworkParams):
-        network = build(params.family, params.config)
+        network = networks.build(params.family, params.config)
         network.null_label = getattr(params, "null_class", network.null_label)
     else:
         module = import_module(f"ocm_core.networks.{params.family}")
@@ -100,23 +111,97 @@ def new_trial(experiment: Experiment, score: str) -> ScoreNetwork:
     """Return an untrained network to time and to count, with blank prompts if it takes text."""
     network = new_score(experiment, score)
     if text := text_of(experiment):
-        import torch
-
-        from ocm_core.networks.diffusers import Prompts
-
-        network.prompts = Prompts(torch.zeros(1, text.tokens, text.width))
+        blank = torch.zeros(1, text.tokens, text.width)
+        network.prompts = import_module("ocm_core.networks.diffusers").Prompts(blank)
     return network
 
 
 def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
     """Wrap the network as a predictor of ε on data in [-1, 1]."""
-    from ocm_core.diffusion import schedule as schedules
-    from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
-    from ocm_core.networks.converted import denoiser_of
-
     params = experiment.network
     if not isinstance(params, ImageNetworkParams):
         return Denoiser(network, schedules.of_experiment(experiment))
     time = TimeConvention(params.time.shift, params.time.scale)
     trained = schedules.of_params(experiment.schedule)
     return denoiser_of(network, trained, time, params.prediction, params.range)
+
+
+def load_score(job: Inputs, score: str) -> Denoiser:
+    """Load the frozen score network; on a GPU it runs in TF32."""
+    set_precision()
+    make = partial(new_score, job.experiment, score)
+    if score == "exact":
+        network = make()
+    else:
+        network = networks.load(make, job.folders[_score_task(score)] / SCORE_FILE, job.device)
+    if text_of(job.experiment):
+        import_module("ocm_core.stages._prompts").attach(job, network)
+    return new_denoiser(job.experiment, frozen(network, job.device))
+
+
+def frozen(module: Module, device: str) -> Module:
+    """Return the module on the device, in evaluation mode and without gradients."""
+    return module.to(device).eval().requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The items, and the variance that preconditioning and Gaussian baselines are relative to."""
+
+    items: Items
+    variance: float
+
+    def for_network(self, network: ScoreNetwork) -> Items:
+        """Return the items as this network is trained: unlabelled, or with some labels dropped."""
+        if network.conditional:
+            return DroppedLabels.for_network(self.items, network)
+        return Unlabelled(self.items)
+
+
+def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
+    """Open the training split, in memory where it fits there, else streamed in the same order."""
+    split = open_split(job, "train")
+    if len(split) < batch_size:
+        key = f"train.{job.task.stage}.batch_size"
+        raise OcmError(
+            f"{key}: {batch_size}, but there are {len(split)} items to train on; set it to at most"
+            f" {len(split)} in params/experiment/{job.experiment.name}.yaml"
+        )
+    items = open_items(split, buffer=BUFFER, memory_bytes=MEMORY)
+    sample = split.read(range(min(len(split), SAMPLE)))
+    return TrainingSet(items, float(sample.var(0).mean()))
+
+
+def finish_training(folder: Path, state: TrainingState) -> None:
+    """Put the moving average in place and keep the loss curve."""
+    state.use_average()
+    if current_rank().is_first:
+        save_curve(folder, state.curve)
+
+
+def save_networks(path: Path, named: Mapping[str, nn.Module]) -> None:
+    """Save networks in one file, their tensors under their names."""
+    if current_rank().is_first:
+        save_tensors(path, dict(_tensors(named)))
+
+
+def save_average(path: Path, state: TrainingState) -> None:
+    """Save the moving average as `save_networks` would, while training goes on."""
+    if current_rank().is_first:
+        save_tensors(
+            path, {name: state.average.get(name, t) for name, t in _tensors(state.networks)}
+        )
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Save copies of tensors, because networks may share tables that a file cannot."""
+    copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    needed = sum(tensor.nbytes for tensor in copied.values())
+    with room_for(path, needed), replacing(path) as temporary:
+        save_file(copied, temporary)
+
+
+def _tensors(named: Mapping[str, nn.Module]) -> Iterator[tuple[str, Tensor]]:
+    for label, network in named.items():
+        for name, tensor in network.state_dict().items():
+            yield (f"{label}.{name}" if label else name), tensor

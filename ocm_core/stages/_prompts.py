@@ -4,13 +4,8 @@ Row n is that of the n-th different caption of the data set, the last one the em
 of Stable Diffusion takes 0.24 MB, so that not every table fits on a GPU.
 """
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from numpy import ndarray
@@ -22,15 +17,12 @@ from ocm_core.datasets.base import DataSet, distinct
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers import PromptEmbeddings, PromptLabels, Prompts
-from ocm_core.schema.block import require
 from ocm_core.schema.experiment import TextParams
+from ocm_core.stages import Inputs, Job, require
 from ocm_core.stages.encode import open_split
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout, share, store_path
 from ocm_core.store.reader import StoredSplit
-
-if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Inputs, Job
 
 NAME = "prompts"  # of the store
 SHARD = 256  # rows that are written together
@@ -38,40 +30,35 @@ HELD = 2**30  # bytes of a table that is kept on the device
 LOG = logging.getLogger("ocm")
 
 
-def layout(text: TextParams, items: range) -> StoreLayout:
-    """Return the store's layout: each row is a chunk, because any may be asked for."""
-    shape = (text.tokens, text.width)
-    return StoreLayout(items=items, shape=shape, dtype="float32", chunk=1, shard=SHARD)
-
-
 def write(job: Job, data: DataSet) -> int:
     """Write this job's rows; those that an interrupted run has written stay."""
-    text, rows = text_params(job), [*_captions(data), ""]
-    plan = layout(text, share(job.part, len(rows), SHARD))
-    size = require(job.experiment.encode.latent).batch_size
-    read_shard = EncodedShard(open_encoder(text, job.device), rows, size)
+    latent = require(job.experiment.encode.latent)
+    text, size = require(latent.text), latent.batch_size
+    captions = (caption for split in data.splits.values() for caption in split.captions or ())
+    rows, encoder = [*distinct(captions), ""], open_encoder(text, job.device)
+    plan = StoreLayout(
+        items=share(job.part, len(rows), SHARD),
+        shape=(text.tokens, text.width),
+        dtype="float32",
+        chunk=1,  # because any row may be asked for
+        shard=SHARD,
+    )
 
-    def progress(shards: Sequence[range]) -> Iterator[range]:
-        return job.progress(shards, f"{NAME}: shards")
-
-    attrs = {"provenance": dict(data.provenance), "text_encoder": text.digest}
-    writer.write(store_path(job.folder, NAME), plan, read_shard, attrs, progress)
-    return len(plan.items)
-
-
-@dataclass(frozen=True)
-class EncodedShard:
-    encoder: TextEncoder
-    rows: Sequence[str]
-    batch_size: int
-
-    def __call__(self, shard: range) -> dict[str, ndarray]:
-        prompts = self.rows[shard.start : shard.stop]
-        if cut := self.encoder.cut(prompts):
+    def read_shard(shard: range) -> dict[str, ndarray]:
+        prompts = rows[shard.start : shard.stop]
+        if cut := encoder.cut(prompts):
             LOG.warning("%d of %d captions are longer than the model reads", cut, len(prompts))
-        starts = range(0, len(prompts), self.batch_size)
-        batches = [self.encoder(prompts[at : at + self.batch_size]).cpu() for at in starts]
-        return {"x": torch.cat(batches).numpy()}
+        starts = range(0, len(prompts), size)
+        return {"x": torch.cat([encoder(prompts[at : at + size]).cpu() for at in starts]).numpy()}
+
+    writer.write(
+        store_path(job.folder, NAME),
+        plan,
+        read_shard,
+        {"provenance": dict(data.provenance), "text_encoder": text.digest},
+        lambda shards: job.progress(shards, f"{NAME}: shards"),
+    )
+    return len(plan.items)
 
 
 def attach(job: Inputs, network: ScoreNetwork) -> None:
@@ -98,12 +85,3 @@ def open_encoder(text: TextParams, device: str) -> TextEncoder:
     if found != text.digest:
         raise OcmError(f"{text.path}: the text encoder has changed since the run was planned")
     return TextEncoder.load(text.path, device)
-
-
-def text_params(job: Inputs) -> TextParams:
-    return require(require(job.experiment.encode.latent).text)
-
-
-def _captions(data: DataSet) -> list[str]:
-    splits = data.splits.values()
-    return distinct(caption for split in splits for caption in split.captions or ())

@@ -1,16 +1,20 @@
-"""Rows of the results table as the artifact of an evaluation."""
+"""Rows of the results table as the artifact of an evaluation, and work that is done in pieces."""
 
-from __future__ import annotations
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING
+import torch
 
-from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.distributed import current_rank
+from ocm_core.errors import OcmError
+from ocm_core.io.state_file import State, load_state, save_state
+from ocm_core.progress import Item
 from ocm_core.results.table import Results
-
-if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
+from ocm_core.stages import Artifact, Job
 
 RESULTS_FILE = "results.csv"
+PartialResult = tuple[Mapping[str, torch.Tensor], Any]  # tensors and JSON facts
 
 
 class ResultsTable(Artifact):
@@ -25,9 +29,29 @@ class ResultsTable(Artifact):
 
 def machine_class(job: Job) -> str:
     """Return the kind of machine that numbers may depend on: `x86_64, CPU`, or a GPU's name."""
-    import platform
-
-    import torch
-
     device = torch.cuda.get_device_name() if job.device == "cuda" else job.device.upper()
     return f"{platform.machine()}, {device}"
+
+
+def batches(count: int, size: int) -> list[range]:
+    """Cut `count` items into batches; the last one may be smaller."""
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def computed(
+    job: Job, items: Mapping[str, Item], compute: Callable[[Item], PartialResult], description: str
+) -> list[State]:
+    """Compute a piece for each named item, but for those that an interrupted run has finished.
+
+    Processes share the items; the first one returns all pieces in order, the others none.
+    """
+    files = {name: job.state / f"{name}.safetensors" for name in items}
+    rank = current_rank()
+    missing = rank.agreed(lambda: [name for name in items if load_state(files[name]) is None])
+    for name in job.progress(rank.mine(missing), description):
+        save_state(files[name], *compute(items[name]))
+    rank.wait()
+    found = [(file, load_state(file)) for file in files.values() if rank.is_first]
+    if lost := [file for file, state in found if state is None]:
+        raise OcmError(f"{lost[0]}: lost while others were computed; run it again")
+    return [state for _, state in found if state is not None]

@@ -1,30 +1,20 @@
 """Train the classifier whose features images are compared in."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from typing import TYPE_CHECKING
+import torch
 
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
+from ocm_core.datasets.base import EightBitSplit
+from ocm_core.features.classifier import save
+from ocm_core.features.classifier_training import train_classifier
+from ocm_core.stages import Artifact, Job, Params, Stage, require
+from ocm_core.stages._networks import finish_training
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
-
-
-def _parts(experiment: Experiment) -> list[str]:
-    features = experiment.features
-    return ["all"] if features is not None and "classifier" in features.spaces else []
-
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
-    parts=_parts,
+    parts=lambda experiment: ["all"] * ("classifier" in experiment.spaces),
     takes=lambda experiment, part: [FetchedData.task()],
     reads=("data", "train.classifier"),
     plugins=data_modules,
@@ -42,13 +32,6 @@ class ClassifierWeights(Artifact):
 
 
 def run(job: Job) -> None:
-    import torch
-
-    from ocm_core.datasets.base import EightBitSplit
-    from ocm_core.features.classifier import save
-    from ocm_core.features.classifier_training import train_classifier
-    from ocm_core.stages._training import finish_training
-
     data = open_data(job)
     split = data.splits["train"]
     trained = train_classifier(

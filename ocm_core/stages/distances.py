@@ -1,30 +1,25 @@
 """Measure how far the images of each cell are from the training set, in named feature spaces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from ocm_core.cells import Cell, cells_of, parts
-from ocm_core.pipeline.stage import Stage, Task, Work
+from ocm_core.features import FeatureSpace, ImageSet, extract
+from ocm_core.metrics.frechet import Statistics, frechet_distance
+from ocm_core.metrics.jackknife import MEASURES, left_out
+from ocm_core.metrics.kernel_distance import kernel_distance
+from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.results.table import Results, Row
-from ocm_core.schema.block import Params, require
-from ocm_core.stages._results import ResultsTable, machine_class
-from ocm_core.stages.encode import VAE, latent_modules
-from ocm_core.stages.reference import Reference, feature_modules, load_space, reference_tasks
+from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages._images import image_reader, shown_pixels
+from ocm_core.stages._results import PartialResult, ResultsTable, computed, machine_class
+from ocm_core.stages.fetch_vae import VAE, vae_modules
+from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 from ocm_core.stages.sample import Samples
-
-if TYPE_CHECKING:
-    from numpy import ndarray
-
-    from ocm_core.features import FeatureSpace, ImageSet
-    from ocm_core.metrics.frechet import Statistics
-    from ocm_core.metrics.precision_recall import Manifold
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment, FeaturesParams
 
 INCEPTION_NAMES = {"frechet": "fid", "kernel_distance": "kid"}
 SHOWN = 12  # images of a cell that a page may show
@@ -55,7 +50,8 @@ def _check(experiment: Experiment) -> Iterator[str]:
 
 
 def _takes(experiment: Experiment, part: str) -> list[Task]:
-    return [Samples.task(part), *reference_tasks(experiment), *VAE]
+    references = [Reference.task(space) for space in experiment.spaces]
+    return [Samples.task(part), *references, *SPACE_TASKS, *VAE]
 
 
 STAGE = Stage(
@@ -65,7 +61,10 @@ STAGE = Stage(
     parts=lambda e: list(parts(e)) if "distances" in e.evaluate else [],
     takes=_takes,
     reads=("data", "encode.latent", "network.scores", "sample", "features"),
-    plugins=lambda experiment, part: [*feature_modules(experiment), *latent_modules(experiment)],
+    plugins=lambda experiment, part: [
+        *(f"ocm_core.features.{space}" for space in experiment.spaces),
+        *vae_modules(experiment),
+    ],
     gpu=True,
     memory=16_000,
     work=lambda experiment, part: Work(
@@ -78,114 +77,83 @@ STAGE = Stage(
 class Distances(ResultsTable):
     """Rows of distances, precision and recall, and a few images of the first seed's cells."""
 
-    def images(self, cell: Cell) -> ndarray:
-        """Load the first images of a cell, as pages show them."""
-        import numpy as np
-
-        return np.asarray(np.load(self.folder / f"{cell_name(cell)}.npy"))
-
-    def save_images(self, cell: Cell, images: ndarray) -> None:
-        import numpy as np
-
-        np.save(self.folder / f"{cell_name(cell)}.npy", images)
+    def file(self, cell: Cell) -> Path:
+        """Return where the first images of a cell lie, as pages show them."""
+        return self.folder / f"{cell_name(cell)}.npy"
 
 
 def cell_name(cell: Cell) -> str:
+    """Name the file of a cell's images."""
     return "-".join(map(str, vars(cell).values()))
 
 
 def run(job: Job) -> None:
-    from ocm_core.io.state_file import load_state, save_state
-    from ocm_core.stages._images import image_reader, shown_pixels
-
-    settings, images_of = require(job.experiment.features), image_reader(job)
-    spaces = [MeasuredSpace.load(job, name) for name in settings.spaces]
-    blocks = STAGE.settings(job.experiment).blocks
-    rows: list[Row] = []
-    for cell in job.progress(cells_of(job.experiment, job.part), "distances"):
-        file = job.state / f"{cell_name(cell)}.safetensors"
-        if begun := load_state(file):  # what an interrupted run has finished is kept
-            values = begun.facts
-        else:
-            drawn = job.take(Samples, job.part).read(cell)
-            images = images_of(drawn)
-            values = [["clamped", "", drawn.clamped]]
-            for space in spaces:
-                values += [list(value) for value in space.measure(images, blocks)]
-            save_state(file, {}, values)
-        rows += [_row(cell, *value) for value in values]
-        if cell.seed == job.experiment.sample.seeds[0]:
-            shown = images_of(job.take(Samples, job.part).read(cell))[:SHOWN]
-            Distances(job.folder).save_images(cell, shown_pixels(shown))
-    Distances(job.folder).save(Results(rows))
-    job.note(
-        spaces=settings.spaces,
-        samples_per_cell=job.experiment.sample.count,
-        machine=machine_class(job),
-    )
-
-
-def _row(cell: Cell, measure: str, block: str, value: float) -> Row:
-    place = cell.place
-    return Row(measure, value, **{**place, "replicate": f"{place['replicate']}{block}"})
-
-
-@dataclass(frozen=True)
-class MeasuredSpace:
-    """A feature space with the reference set in it."""
-
-    name: str
-    settings: FeaturesParams
-    network: FeatureSpace
-    statistics: Statistics
-    manifold: Manifold
-
-    @classmethod
-    def load(cls, job: Job, name: str) -> MeasuredSpace:
+    experiment, images_of = job.experiment, image_reader(job)
+    samples, cells = job.take(Samples, job.part), cells_of(experiment, job.part)
+    device = "cuda" if job.device == "cuda" else "cpu"  # distances are in float64
+    spaces = {}
+    for name in experiment.spaces:
         statistics, manifold = job.take(Reference, name).load()
-        device = "cuda" if job.device == "cuda" else "cpu"  # distances are in float64
-        settings = require(job.experiment.features)
-        known = (statistics.to(device), manifold.to(device))
-        return cls(name, settings, load_space(job, name), *known)
+        spaces[name] = (load_space(job, name), statistics.to(device), manifold.to(device))
 
-    def key(self, measure: str) -> str:
-        """Return the measure's key: FID and KID are names for Inception's space alone."""
-        base = INCEPTION_NAMES.get(measure, measure) if self.name == "inception" else measure
-        return base if self.name == self.settings.space else f"{base}.{self.name}"
+    def measure(cell: Cell) -> PartialResult:
+        drawn = samples.read(cell)
+        values = [["clamped", "", drawn.clamped]]
+        for name, known in spaces.items():
+            found = _distances(experiment, images_of(drawn), *known)
+            values += [[_key(experiment, name, key), block, value] for key, block, value in found]
+        return {}, values
 
-    def measure(self, images: ImageSet, blocks: int | None) -> Iterator[tuple[str, str, float]]:
-        """Yield (measure, block left out, value); the whole set first."""
-        from ocm_core.features import extract
-        from ocm_core.metrics.frechet import frechet_distance
-        from ocm_core.metrics.jackknife import MEASURES, left_out
-        from ocm_core.metrics.kernel_distance import kernel_distance
-        from ocm_core.metrics.precision_recall import Manifold, precision_recall
+    states = computed(job, {cell_name(cell): cell for cell in cells}, measure, "distances")
+    rows = []
+    for cell, state in zip(cells, states, strict=True):
+        for key, block, value in state.facts:
+            replicate = f"{cell.place['replicate']}{block}"
+            rows.append(Row(key, value, **{**cell.place, "replicate": replicate}))
+        if cell.seed == experiment.sample.seeds[0]:
+            shown = images_of(samples.read(cell))[:SHOWN]
+            np.save(Distances(job.folder).file(cell), shown_pixels(shown))
+    Distances(job.folder).save(Results(rows))
+    count = experiment.sample.count
+    job.note(spaces=experiment.spaces, samples_per_cell=count, machine=machine_class(job))
 
-        settings = self.settings
-        features = extract(self.network, images, settings.batch_size)
-        features = features.to(self.statistics.mean.device)
-        generated = Manifold.of(
-            features[: settings.manifold_images], neighbours=settings.neighbours
-        )
-        precision, recall = precision_recall(real=self.manifold, generated=generated)
-        kernel = kernel_distance(
-            real=self.manifold.points, generated=features, seed=settings.seed
-        ).value
-        frechet = frechet_distance(real=self.statistics, generated=features)
-        whole = dict(zip(MEASURES, (frechet, kernel, precision, recall), strict=True))
-        for name, value in whole.items():
-            yield self.key(name), "", value
-        if blocks is None:
-            return
-        without = left_out(
-            whole,
-            features,
-            blocks,
-            statistics=self.statistics,
-            manifold=self.manifold,
-            neighbours=settings.neighbours,
-            manifold_images=settings.manifold_images,
-        )
-        for name, values in without.items():
-            for block, value in enumerate(values.tolist()):
-                yield self.key(name), f"/without{block}", value
+
+def _key(experiment: Experiment, space: str, measure: str) -> str:
+    """Return the measure's key: FID and KID are names for Inception's space alone."""
+    base = INCEPTION_NAMES.get(measure, measure) if space == "inception" else measure
+    return base if space == experiment.spaces[0] else f"{base}.{space}"
+
+
+def _distances(
+    experiment: Experiment,
+    images: ImageSet,
+    network: FeatureSpace,
+    statistics: Statistics,
+    manifold: Manifold,
+) -> Iterator[tuple[str, str, float]]:
+    """Yield (measure, block left out, value); the whole set first."""
+    settings, blocks = require(experiment.features), STAGE.settings(experiment).blocks
+    features = extract(network, images, settings.batch_size).to(statistics.mean.device)
+    kept, neighbours = features[: settings.manifold_images], settings.neighbours
+    generated = Manifold.of(kept, neighbours=neighbours)
+    precision, recall = precision_recall(real=manifold, generated=generated)
+    real = manifold.points
+    kernel = kernel_distance(real=real, generated=features, seed=settings.seed).value
+    frechet = frechet_distance(real=statistics, generated=features)
+    whole = dict(zip(MEASURES, (frechet, kernel, precision, recall), strict=True))
+    for name, value in whole.items():
+        yield name, "", value
+    if blocks is None:
+        return
+    without = left_out(
+        whole,
+        features,
+        blocks,
+        statistics=statistics,
+        manifold=manifold,
+        neighbours=neighbours,
+        manifold_images=settings.manifold_images,
+    )
+    for name, values in without.items():
+        for block, value in enumerate(values.tolist()):
+            yield name, f"/without{block}", value

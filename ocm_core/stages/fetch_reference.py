@@ -1,27 +1,19 @@
 """Fetch a published reference set, check and unpack it."""
 
-from __future__ import annotations
-
-import json
-from typing import TYPE_CHECKING
-
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
-
-if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
+from ocm_core.features.published_reference import open_reference
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, require
+from ocm_core.stages.fetch_data import ARCHIVES, write_provenance
 
 
 def has_published_reference(experiment: Experiment) -> bool:
+    """Whether samples are compared with a published set."""
     return experiment.features is not None and experiment.features.reference is not None
 
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "fetch",
-    parts=lambda experiment: ["all"] if has_published_reference(experiment) else [],
+    parts=lambda experiment: ["all"] * has_published_reference(experiment),
     reads=("features",),
     after=("fetch_score",),
     local=True,
@@ -33,10 +25,6 @@ class FetchedReference(Artifact):
 
 
 def run(job: Job) -> None:
-    from ocm_core.features.published_reference import open_reference
-    from ocm_core.stages.fetch_data import ARCHIVES, PROVENANCE_FILE
-
     opened = open_reference(require(require(job.experiment.features).reference), ARCHIVES)
-    provenance = json.dumps(opened.provenance, indent=1, sort_keys=True)
-    (job.folder / PROVENANCE_FILE).write_text(f"{provenance}\n")
+    write_provenance(job.folder, opened.provenance)
     job.note(images=len(opened.images), dimension=len(opened.statistics.mean))

@@ -1,40 +1,30 @@
 """Fetch the pretrained score network, check it and convert it to safetensors with our keys."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
+import torch
+
+from ocm_core import networks
+from ocm_core.checkpoints.convert import CheckpointProvenance, fetch
+from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.checkpoints.diffusers_models import read_network
+from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage
-from ocm_core.schema.block import Params, require
-from ocm_core.schema.experiment import DiffusersNetworkParams
-from ocm_core.stages._networks import family_modules, published_params
+from ocm_core.io.checksums import sha256_of
+from ocm_core.io.fetch import Lock
+from ocm_core.schema.experiment import DiffusersNetworkParams, TrunkNetworkParams
+from ocm_core.stages import Artifact, Job, Params, Stage, require
+from ocm_core.stages._networks import SCORE_FILE, family_modules, save_networks
 from ocm_core.stages.dummy_score import DummyScore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ocm_core.checkpoints.convert import CheckpointProvenance
-    from ocm_core.checkpoints.registry import Checkpoint
-    from ocm_core.diffusion.score_network import ScoreNetwork
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import CheckpointParams
-
-SCORE_FILE = "score.safetensors"
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "fetch",
-    parts=lambda experiment: ["all"] if "pretrained" in experiment.network.scores else [],
+    parts=lambda experiment: ["all"] * ("pretrained" in experiment.network.scores),
     takes=lambda experiment, part: [DummyScore.task()],
     reads=("network",),
-    plugins=lambda experiment, part: [
-        *family_modules(experiment),
-        *(["ocm_core.checkpoints.diffusers_models"] if _is_own_model(experiment.network) else []),
-    ],
+    plugins=family_modules,
     local=True,
 )
 
@@ -42,86 +32,42 @@ STAGE: Stage[Params] = Stage(
 class FetchedScore(Artifact):
     """The weights of the score network, as `Score` has those of a network that is trained here."""
 
-    @property
-    def weights(self) -> Path:
-        return self.folder / SCORE_FILE
-
-
-def _is_own_model(network: object) -> bool:
-    return isinstance(network, DiffusersNetworkParams)
-
 
 def run(job: Job) -> None:
-    if isinstance(job.experiment.network, DiffusersNetworkParams):
-        _fetch_diffusers(job, job.experiment.network)
-        return
-    import torch
+    params = job.experiment.network
+    if isinstance(params, DiffusersNetworkParams):
+        job.note(provenance=_from_folder(job, params))
+    else:
+        job.note(provenance=_from_checkpoint(job, cast(TrunkNetworkParams, params)))
 
-    from ocm_core.checkpoints.registry import checkpoint_named
-    from ocm_core.networks import build
 
-    params = published_params(job.experiment)
+def _from_checkpoint(job: Job, params: TrunkNetworkParams) -> CheckpointProvenance:
+    """Convert the published checkpoint; the dummy has no published digest and no lock."""
     choice = require(params.checkpoint)
+    entry = checkpoint_named(choice.name)
     with torch.device("meta"):
-        network = build(params.family, params.config)
-    get: Callable[..., CheckpointProvenance]
-    get = _published if choice.origin == "published" else _generated
-    job.note(provenance=get(job, checkpoint_named(choice.name), network, choice))
-
-
-def _published(
-    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: CheckpointParams
-) -> CheckpointProvenance:
-    from ocm_core.checkpoints.convert import fetch
-    from ocm_core.checkpoints.registry import FOLDER
-    from ocm_core.io.fetch import Lock
-
-    return fetch(
-        entry,
-        FOLDER / entry.name,
-        Lock(),
-        network=network,
-        file=choice.file,
-        url=choice.url,
-        target=job.folder / SCORE_FILE,
-    )
-
-
-def _generated(
-    job: Job, entry: Checkpoint, network: ScoreNetwork, choice: CheckpointParams
-) -> CheckpointProvenance:
-    """Convert the dummy checkpoint, which has no published digest and no lock."""
-    from ocm_core.checkpoints.convert import fetch
-
+        network = networks.build(params.family, params.config)
+    target = job.folder / SCORE_FILE
+    if choice.origin == "published":
+        file, url, place = choice.file, choice.url, FOLDER / entry.name
+        return fetch(entry, place, Lock(), network=network, file=file, url=url, target=target)
     source = replace(entry.source(choice.file), md5=None)
-    return fetch(
-        replace(entry, sources=(source,)),
-        job.take(DummyScore).folder,
-        None,
-        network=network,
-        origin="generated by this project",
-        target=job.folder / SCORE_FILE,
-    )
+    entry, made = replace(entry, sources=(source,)), job.take(DummyScore).folder
+    origin = "generated by this project"
+    return fetch(entry, made, None, network=network, target=target, origin=origin)
 
 
-def _fetch_diffusers(job: Job, params: DiffusersNetworkParams) -> None:
+def _from_folder(job: Job, params: DiffusersNetworkParams) -> dict[str, Any]:
     """Read the network out of a folder that diffusers wrote, in float32, under our keys."""
-    from ocm_core.checkpoints.diffusers_folder import describe
-    from ocm_core.checkpoints.diffusers_models import read_network
-    from ocm_core.io.checksums import sha256_of
-    from ocm_core.stages._training import save_networks
-
     described = describe(params.path)
     if described.digest != params.digest:
         raise OcmError(f"{described.place}: the model has changed since the run was planned")
     save_networks(job.folder / SCORE_FILE, {"": read_network(described)})
-    job.note(
-        provenance={
-            "model": described.kind,
-            "files": {file.name: sha256_of(file) for file in described.files},
-            "sha256": params.digest,
-            "licence": described.licence,
-            "url": None,
-            "page": described.folder.name,
-        }
-    )
+    return {
+        "model": described.kind,
+        "files": {file.name: sha256_of(file) for file in described.files},
+        "sha256": params.digest,
+        "licence": described.licence,
+        "url": None,
+        "page": described.folder.name,
+    }

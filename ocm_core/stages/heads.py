@@ -1,46 +1,49 @@
 """Train the covariance heads on the frozen score network, all in one pass of it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ocm_core.covariance import build_all
+from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
+from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Task, Work
-from ocm_core.schema.block import Params
+from ocm_core.io.checksums import is_intact, record_checksum
+from ocm_core.networks import enable_gradient_checkpointing
+from ocm_core.precision import set_precision
+from ocm_core.rng.streams import seed_torch
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     family_modules,
+    finish_training,
+    frozen,
+    load_score,
     methods_with_heads,
     needs_moments,
-    score_task,
+    open_training_set,
+    save_average,
+    save_networks,
+    score_tasks,
 )
 from ocm_core.stages.encode import encode_tasks
 from ocm_core.stages.moments import MomentsTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from ocm_core.covariance.learned import CovarianceHead
-    from ocm_core.diffusion.score_network import ScoreNetwork
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
-    from ocm_core.training.head_fitting import HeadFitting
-    from ocm_core.training.state import TrainingState
+from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
+from ocm_core.training.head_fitting import HeadFitting
+from ocm_core.training.loop import fit
+from ocm_core.training.state import TrainingState, saved_at, state_file
 
 
 def _takes(experiment: Experiment, part: str) -> list[Task]:
     moments = needs_moments(experiment, methods_with_heads(experiment))
-    return [
-        *encode_tasks(experiment),
-        score_task(part),
-        *([MomentsTable.task(part)] if moments else []),
-    ]
+    tasks = [*encode_tasks(experiment), *score_tasks(experiment, part)]
+    return [*tasks, *([MomentsTable.task(part)] if moments else [])]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -58,7 +61,7 @@ STAGE: Stage[Params] = Stage(
     takes=_takes,
     reads=(*MODEL_KEYS, "head", "train.heads"),
     methods=methods_with_heads,
-    plugins=lambda experiment, part: family_modules(experiment, [part]),
+    plugins=family_modules,
     shared=True,
     gpu=True,
     memory=16_000,
@@ -86,15 +89,16 @@ class Heads(Artifact):
         iteration: int | None = None,
     ) -> dict[str, CovarianceHead]:
         """Load the heads of these methods, at the end of training or after so many iterations."""
-        return {
-            label: _frozen_head(experiment, label, network, self.weights(label, iteration), device)
-            for label in labels
-        }
+        heads = {}
+        for label in labels:
+            weights = self.weights(label, iteration)
+            head = new_head(experiment, label, network, weights.get("baseline"))
+            head.load_state_dict(weights)
+            heads[label] = frozen(head, device)
+        return heads
 
     def weights(self, label: str, iteration: int | None = None) -> dict[str, Tensor]:
         """Load the weights of one method's head."""
-        from safetensors.torch import load_file
-
         if iteration is None:
             return load_file(self.file(label))
         prefix, kept = f"{label}.", load_file(self.kept(iteration))
@@ -105,63 +109,35 @@ def new_head(
     experiment: Experiment, label: str, network: ScoreNetwork, baseline: Tensor | None
 ) -> CovarianceHead:
     """Return the untrained head of a method."""
-    from ocm_core.covariance.learned import CovarianceHead
-
     head, form = experiment.head, experiment.head.form(experiment.methods[label])
     net = network.make_head(head.kind, **head.sizes)
     return CovarianceHead(net, baseline, form.link, form.unit)
 
 
-def _frozen_head(
-    experiment: Experiment,
-    label: str,
-    network: ScoreNetwork,
-    weights: Mapping[str, Tensor],
-    device: str,
-) -> CovarianceHead:
-    from ocm_core.stages._training import frozen
-
-    head = new_head(experiment, label, network, weights.get("baseline"))
-    head.load_state_dict(weights)
-    return frozen(head, device)
-
-
 def run(job: Job) -> None:
-    from ocm_core import covariance
-    from ocm_core.covariance.learned import LearnedMethod
-    from ocm_core.diffusion.gaussian import Decoder
-    from ocm_core.distributed import current_rank
-    from ocm_core.networks import enable_gradient_checkpointing
-    from ocm_core.precision import set_precision
-    from ocm_core.rng.streams import seed_torch
-    from ocm_core.stages._denoiser import load_denoiser
-    from ocm_core.stages._training import finish_training, open_training_set, save_networks
-    from ocm_core.training.head_fitting import HeadFitting
-    from ocm_core.training.loop import fit
-
-    experiment, settings = job.experiment, job.experiment.train.heads
-    items = open_training_set(job, settings.batch_size)
-    denoiser = load_denoiser(job, job.part)
-    denoiser.network.train(settings.trunk_dropout)
+    experiment, settings, rank = job.experiment, job.experiment.train.heads, current_rank()
+    items, moments = open_training_set(job, settings.batch_size), job.find(MomentsTable, job.part)
+    denoiser = load_score(job, job.part)
+    network = denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
-        enable_gradient_checkpointing(denoiser.network)
-    methods = {
-        label: cast(LearnedMethod, covariance.build(method.kind, label, **method.options))
-        for label, method in experiment.methods.items()
-    }
+        enable_gradient_checkpointing(network)
     bare = HeadFitting(
-        replace(denoiser, precision=set_precision(settings.precision)),
-        methods,
-        items.for_network(denoiser.network),
+        replace(
+            denoiser,
+            precision=set_precision(settings.precision),
+            moments=None if moments is None else moments.one_minus_gamma(job.device),
+        ),
+        cast(dict[str, LearnedMethod], build_all(experiment.methods)),
+        items.for_network(network),
         Decoder(experiment.levels, settings.cdf),
     )
     heads = {}
     for label, baseline in _baselines(job, bare, items.variance).items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
-        heads[label] = new_head(experiment, label, denoiser.network, baseline).to(job.device)
-    rank = current_rank()
-    if rank.is_first:
-        _forget_without_kept(job)
+        heads[label] = new_head(experiment, label, network, baseline).to(job.device)
+    if rank.is_first and (lost := _lost(job, saved_at(job.state) or 0)):
+        job.log.warning("%s: lost or damaged since it was kept; training starts anew", lost[0])
+        state_file(job.state).unlink()
     rank.wait()
     state = fit(
         replace(bare, denoiser=replace(bare.denoiser, heads=heads)),
@@ -169,7 +145,7 @@ def run(job: Job) -> None:
         job.state,
         device=job.device,
         progress=lambda steps: job.progress(steps, f"heads on the {job.part} score"),
-        after_each=partial(_keep, job),
+        after_each=lambda state: _keep(job, state),
     )
     if rank.is_first and (lost := _lost(job, settings.iterations)):
         raise OcmError(f"{lost[0]}: lost while heads were trained; run it again")
@@ -182,10 +158,6 @@ def run(job: Job) -> None:
 
 def _keep(job: Job, state: TrainingState) -> None:
     """Keep the averaged heads now and then, for `selection` to choose among."""
-    from ocm_core.distributed import current_rank
-    from ocm_core.io.checksums import record_checksum
-    from ocm_core.stages._training import save_average
-
     every = job.experiment.train.heads.keep_every
     if every and state.iteration % every == 0:
         file = Heads(job.folder).kept(state.iteration)
@@ -194,19 +166,8 @@ def _keep(job: Job, state: TrainingState) -> None:
             record_checksum(file)
 
 
-def _forget_without_kept(job: Job) -> None:
-    """Start anew if heads were lost that a resumed run would not make again."""
-    from ocm_core.training.state import saved_at, state_file
-
-    if lost := _lost(job, saved_at(job.state) or 0):
-        job.log.warning("%s: lost or damaged since it was kept; training starts anew", lost[0])
-        state_file(job.state).unlink()
-
-
 def _lost(job: Job, iterations: int) -> list[Path]:
     """Return the files that so many iterations should have kept, and that are not intact."""
-    from ocm_core.io.checksums import is_intact
-
     every = job.experiment.train.heads.keep_every or iterations + 1
     kept = (Heads(job.folder).kept(n) for n in range(every, iterations + 1, every))
     return [file for file in kept if not is_intact(file)]
@@ -214,31 +175,22 @@ def _lost(job: Job, iterations: int) -> list[Path]:
 
 def _baselines(job: Job, fitting: HeadFitting, variance: float) -> dict[str, Tensor | None]:
     """Return c̄_t by method, as its form says; None where there is none."""
-    from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
-
     experiment, settings = job.experiment, job.experiment.train.heads
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
-    by_target, by_moments, by_gaussian = (
-        {label: fitting.methods[label] for label in kinds if kinds[label] == kind}
-        for kind in ("target", "moments", "gaussian")
-    )
-    micro_batch = settings.batch_size // settings.accumulate
     estimates = target_means(
-        replace(fitting, methods=by_target), settings.seed, micro_batch, job.device
+        replace(
+            fitting, methods={k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
+        ),
+        settings.seed,
+        settings.batch_size // settings.accumulate,
+        job.device,
     )
-    moments, schedule = fitting.denoiser.moments, fitting.denoiser.schedule
-    if by_moments and moments is None:
-        raise OcmError(
-            "head.baseline: moments requires the `moments` stage, which this experiment does not"
-            " run"
-        )
-    if moments is not None:
-        estimates |= dict.fromkeys(by_moments, moments)
+    by_moments = [label for label, kind in kinds.items() if kind == "moments"]
+    estimates |= {label: require(fitting.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
     job.note(baseline_entries_from_gaussian=max(replaced, default=0))
-    gaussian = gaussian_baseline(schedule, variance)
+    gaussian = gaussian_baseline(fitting.denoiser.schedule, variance)
     return {
-        **dict.fromkeys(kinds),
-        **dict.fromkeys(by_gaussian, gaussian),
+        **{label: gaussian if kind == "gaussian" else None for label, kind in kinds.items()},
         **{label: or_gaussian(table, gaussian) for label, table in estimates.items()},
     }

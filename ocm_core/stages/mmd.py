@@ -1,24 +1,22 @@
 """Measure the maximum mean discrepancy between the points of every cell and the data."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import cast
 
-from typing import TYPE_CHECKING, cast
+import numpy as np
+import torch
 
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.mixture import MixtureData
-from ocm_core.pipeline.stage import Stage
+from ocm_core.diffusion.mixture import mixture
+from ocm_core.metrics.mmd import MmdTo
 from ocm_core.results.table import Results, Row
-from ocm_core.schema.block import Choices, Params, Positive
+from ocm_core.rng.streams import Stream, stream
+from ocm_core.schema.block import Choices, Positive
+from ocm_core.stages import Experiment, Job, Params, Stage
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.sample import Samples, sample_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ocm_core.metrics.mmd import MmdTo
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
 
 
 class MmdParams(Params):
@@ -47,10 +45,6 @@ class Mmd(ResultsTable):
 
 
 def run(job: Job) -> None:
-    import torch
-
-    from ocm_core.metrics.mmd import MmdTo
-
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     test = torch.from_numpy(open_split(job, "test").all())
     distance = MmdTo.set(test, settings.bandwidths)
@@ -60,22 +54,10 @@ def run(job: Job) -> None:
         drawn = job.take(Samples, part_of[cell]).read(cell)
         rows.append(Row("mmd", distance(drawn.all()), **cell.place))
         rows.append(Row("clamped", drawn.clamped, **cell.place))
-    for seed in experiment.sample.seeds:
-        floor = _floor(experiment, distance, seed)
+    truth, count = mixture(cast(MixtureData, experiment.data)), experiment.sample.count
+    for seed in experiment.sample.seeds:  # as many fresh points of the data: a perfect sampler's
+        fresh = truth.draw(count, stream(Stream.MIXTURE_FRESH, seed))
+        floor = distance(torch.from_numpy(fresh.astype(np.float32)))
         rows.append(Row("mmd_floor", floor, replicate=f"seed{seed}"))
     Mmd(job.folder).save(Results(rows))
     job.note(machine=machine_class(job))
-
-
-def _floor(experiment: Experiment, distance: MmdTo, seed: int) -> float:
-    """Return the distance of as many fresh points of the data: a perfect sampler's."""
-    import numpy as np
-    import torch
-
-    from ocm_core.diffusion.mixture import mixture
-    from ocm_core.rng.streams import Stream, stream
-
-    fresh = mixture(cast(MixtureData, experiment.data)).draw(
-        experiment.sample.count, stream(Stream.MIXTURE_FRESH, seed)
-    )
-    return distance(torch.from_numpy(fresh.astype(np.float32)))

@@ -1,20 +1,16 @@
 """Count the operations of one evaluation of the network, alone and with each covariance method."""
 
-from __future__ import annotations
+from math import prod
 
-from typing import TYPE_CHECKING
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from ocm_core.pipeline.stage import Stage, Task
+from ocm_core.covariance import build_all
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.results.table import Results, Row
-from ocm_core.schema.block import Params
-from ocm_core.stages._networks import MODEL_KEYS, family_modules
+from ocm_core.stages import Job, Params, Stage
+from ocm_core.stages._denoiser import evaluating, load_denoiser
 from ocm_core.stages._results import ResultsTable
-
-if TYPE_CHECKING:
-    from ocm_core.diffusion.denoiser import Denoiser
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
-
 
 _PRODUCT = 2.0  # passes that a product with the Jacobian costs: a backward pass
 
@@ -23,20 +19,15 @@ class OperationsParams(Params):
     """Nothing to choose: the operations of one sample are counted, not timed."""
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    from ocm_core.stages._denoiser import denoiser_tasks
-
-    return denoiser_tasks(experiment, experiment.methods, experiment.network.scores[-1:])
-
-
 STAGE = Stage(
     __name__,
     "evaluate",
     params=OperationsParams,
-    takes=_takes,
-    reads=(*MODEL_KEYS, "head", "train.selection"),
-    methods=lambda experiment, part: list(experiment.methods),
-    plugins=lambda experiment, part: family_modules(experiment),
+    **evaluating(
+        lambda experiment, part: list(experiment.methods),
+        scores=lambda experiment, part: experiment.network.scores[-1:],
+        stored=False,
+    ),
 )
 
 
@@ -45,11 +36,6 @@ class Operations(ResultsTable):
 
 
 def run(job: Job) -> None:
-    from math import prod
-
-    from ocm_core.covariance import build_all
-    from ocm_core.stages._denoiser import load_denoiser
-
     methods = build_all(job.experiment.methods)
     denoiser = load_denoiser(job, job.experiment.network.scores[-1], methods)
     alone, heads = _operations(job, denoiser)
@@ -66,11 +52,7 @@ def run(job: Job) -> None:
 
 def _operations(job: Job, denoiser: Denoiser) -> tuple[int, dict[str, int]]:
     """Count the operations of one pass of the network on one item, and of each head on it."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    x = torch.zeros(1, *job.experiment.shape, device=job.device)
-    label = None
+    x, label = torch.zeros(1, *job.experiment.shape, device=job.device), None
     if denoiser.network.conditional:
         label = torch.zeros(1, dtype=torch.int64, device=job.device)
     with torch.no_grad():

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Task, Work
-from ocm_core.schema.block import Choices, Count, Params, Seed
-from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads
-from ocm_core.stages.encode import encode_tasks, read_rows, unseen_split
+import numpy as np
+import torch
 
-if TYPE_CHECKING:
+from ocm_core.covariance import build_all
+from ocm_core.covariance.interface import PosteriorMethod
+from ocm_core.covariance.rademacher import probed
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.schedule import posterior_scale, q_sample
+from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.schema.block import Choices, Count, Seed
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
+from ocm_core.stages._denoiser import evaluating, load_denoiser
+from ocm_core.stages._networks import methods_with_heads
+from ocm_core.stages.encode import read_rows, unseen_split
+
+if TYPE_CHECKING:  # slow
     import xarray as xr
-    from numpy import ndarray
-
-    from ocm_core.covariance.interface import PosteriorMethod
-    from ocm_core.diffusion.denoiser import Denoiser
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
 
 
 class PosteriorStdParams(Params):
@@ -30,13 +34,6 @@ class PosteriorStdParams(Params):
     seed: Seed = 7
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    from ocm_core.stages._denoiser import denoiser_tasks
-
-    methods = methods_with_heads(experiment)
-    return [*encode_tasks(experiment), *denoiser_tasks(experiment, methods)]
-
-
 def _work(experiment: Experiment, part: str) -> Work:
     settings = STAGE.settings(experiment)
     return Work(float(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes))))
@@ -46,12 +43,7 @@ STAGE = Stage(
     __name__,
     "evaluate",
     params=PosteriorStdParams,
-    takes=_takes,
-    reads=(*MODEL_KEYS, "head", "train.selection"),
-    methods=methods_with_heads,
-    plugins=lambda experiment, part: family_modules(experiment),
-    gpu=True,
-    memory=16_000,
+    **evaluating(methods_with_heads),
     work=_work,
 )
 
@@ -60,8 +52,6 @@ class PosteriorStdMaps(Artifact):
     """An array over (score, t, source, image, …); sources are x_t, methods and probes."""
 
     def save(self, maps: xr.DataArray) -> None:
-        import warnings
-
         from zarr.errors import UnstableSpecificationWarning
 
         with warnings.catch_warnings():
@@ -78,12 +68,7 @@ class PosteriorStdMaps(Artifact):
 
 
 def run(job: Job) -> None:
-    import numpy as np
     import xarray as xr
-
-    from ocm_core.covariance import build_all
-    from ocm_core.covariance.interface import PosteriorMethod
-    from ocm_core.stages._denoiser import load_denoiser
 
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     methods = {
@@ -106,15 +91,8 @@ def run(job: Job) -> None:
 
 def _at(
     job: Job, split: str, denoiser: Denoiser, methods: Mapping[str, PosteriorMethod], t: int
-) -> ndarray:
+) -> np.ndarray:
     """Return x_t, then √C of every method and number of probes; negative C is shown as 0."""
-    import numpy as np
-    import torch
-
-    from ocm_core.covariance.rademacher import probed
-    from ocm_core.diffusion.schedule import posterior_scale, q_sample
-    from ocm_core.rng.noise import NoiseFor, SampleNoise
-
     settings = STAGE.settings(job.experiment)
     rows = range(settings.images)
     x0, label = read_rows(job, split, rows, denoiser.network.conditional)

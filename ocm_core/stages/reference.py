@@ -4,48 +4,33 @@ The reference set is the training set, its first images, or a published file wit
 a training set and a batch of its images.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
 
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Task, Work
-from ocm_core.schema.block import Params, require
+import numpy as np
+import torch
+
+from ocm_core.datasets.base import EightBitSplit
+from ocm_core.features import (
+    FeatureSpace,
+    FeatureVectors,
+    ImageSet,
+    UInt8Images,
+    feature_batches,
+)
+from ocm_core.metrics.frechet import Statistics
+from ocm_core.metrics.precision_recall import Manifold
+from ocm_core.precision import set_precision
+from ocm_core.rng.streams import Stream, stream
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.classifier import ClassifierWeights
 from ocm_core.stages.fetch_data import ARCHIVES, FetchedData, data_modules, open_data
 from ocm_core.stages.fetch_features import FetchedFeatures
 from ocm_core.stages.fetch_reference import FetchedReference, has_published_reference
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ocm_core.features import (
-        FeatureSpace,
-        FeatureVectors,
-        ImageSet,
-        UInt8Images,
-    )
-    from ocm_core.metrics.frechet import Statistics
-    from ocm_core.metrics.precision_recall import Manifold
-    from ocm_core.pipeline.job import Inputs, Job
-    from ocm_core.schema.experiment import Experiment
-
 SPACE_TASKS = (ClassifierWeights.task(), FetchedFeatures.task())  # networks of feature spaces
-
-
-def reference_tasks(experiment: Experiment) -> list[Task]:
-    """Return a task per feature space, that of the main space first, and their networks."""
-    spaces = experiment.features.spaces if experiment.features else []
-    return [*(Reference.task(space) for space in spaces), *SPACE_TASKS]
-
-
-def feature_modules(experiment: Experiment) -> list[str]:
-    spaces = experiment.features.spaces if experiment.features else []
-    return [f"ocm_core.features.{space}" for space in spaces]
 
 
 def _takes(experiment: Experiment, part: str) -> list[Task]:
@@ -58,20 +43,21 @@ def _plugins(experiment: Experiment, part: str) -> list[str]:
     return [f"ocm_core.features.{part}", *published, *data_modules(experiment)]
 
 
+def _work(experiment: Experiment, part: str) -> Work:
+    every = sum(experiment.data.count_items().values())
+    return Work(require(experiment.features).reference_images or every, "features")
+
+
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
-    parts=lambda experiment: experiment.features.spaces if experiment.features else [],
+    parts=lambda experiment: experiment.spaces,
     takes=_takes,
     reads=("data", "features"),
     plugins=_plugins,
     gpu=True,
     memory=16_000,
-    work=lambda experiment, part: Work(
-        require(experiment.features).reference_images
-        or sum(experiment.data.count_items().values()),
-        "features",
-    ),
+    work=_work,
 )
 
 
@@ -79,19 +65,11 @@ class Reference(Artifact):
     """The features of the reference set in one space."""
 
     def save(self, statistics: Statistics, manifold: Manifold) -> None:
-        import numpy as np
-
         statistics.save(self.folder / "statistics.npz")
         np.save(self.folder / "features.npy", manifold.points.numpy())
         np.save(self.folder / "radii.npy", manifold.radii.numpy())
 
     def load(self) -> tuple[Statistics, Manifold]:
-        import numpy as np
-        import torch
-
-        from ocm_core.metrics.frechet import Statistics
-        from ocm_core.metrics.precision_recall import Manifold
-
         points, radii = (
             torch.from_numpy(np.load(self.folder / name)) for name in ("features.npy", "radii.npy")
         )
@@ -100,8 +78,6 @@ class Reference(Artifact):
 
 def load_space(job: Inputs, name: str) -> FeatureSpace:
     """Load a feature space; on a GPU its network runs in TF32."""
-    from ocm_core.precision import set_precision
-
     set_precision()
     module = import_module(f"ocm_core.features.{name}")
     space: FeatureSpace
@@ -116,35 +92,34 @@ def load_space(job: Inputs, name: str) -> FeatureSpace:
 
 
 def run(job: Job) -> None:
-    import torch
-
-    from ocm_core.metrics.frechet import Statistics
-    from ocm_core.metrics.precision_recall import Manifold
-
     settings, space = require(job.experiment.features), load_space(job, job.part)
-    source = _reference_set(job)
-    chosen = _chosen(len(source.images), settings.manifold_images, settings.seed)
+    statistics = provenance = None
+    images: ImageSet
+    if settings.reference is None:
+        data = open_data(job)
+        whole = EightBitSplit(data.splits["train"], require(data.levels))
+        images = First(whole, min(len(whole), settings.reference_images or len(whole)))
+    else:
+        module = import_module("ocm_core.features.published_reference")
+        opened = module.open_reference(settings.reference, ARCHIVES)
+        images, statistics, provenance = opened.images, opened.statistics, opened.provenance
+    noted = len(images) if statistics is None else None  # a file does not tell
+    chosen = _chosen(len(images), settings.manifold_images, settings.seed)
     kept: list[FeatureVectors] = []
-    batches = _keeping(_batches(job, space, source.images), chosen, kept)
-    statistics = source.statistics or Statistics.over(batches)
+    computed = feature_batches(
+        space,
+        images,
+        settings.batch_size,
+        lambda firsts: job.progress(firsts, "features of the reference set"),
+    )
+    batches = _keeping(computed, chosen, kept)
+    statistics = statistics or Statistics.over(batches)
     deque(batches, maxlen=0)  # where the statistics are published, for what is kept
     device = "cpu" if job.device == "mps" else job.device  # which has no float64
     manifold = Manifold.of(torch.cat(kept).to(device), neighbours=settings.neighbours)
     Reference(job.folder).save(statistics, manifold.to("cpu"))
-    job.note(
-        space=space.name,
-        images=None if source.statistics else len(source.images),  # a file does not tell
-        manifold_images=len(chosen),
-        published=source.provenance,
-    )
-
-
-class ReferenceSet(NamedTuple):
-    """The images, and what a published file of them has beside."""
-
-    images: ImageSet
-    statistics: Statistics | None = None
-    provenance: dict[str, str] | None = None
+    chose = len(chosen)
+    job.note(space=space.name, images=noted, manifold_images=chose, published=provenance)
 
 
 @dataclass(frozen=True)
@@ -161,35 +136,8 @@ class First:
         return self.images[slice(*rows.indices(self.count))]
 
 
-def _reference_set(job: Job) -> ReferenceSet:
-    settings = require(job.experiment.features)
-    if settings.reference is None:
-        from ocm_core.datasets.base import EightBitSplit
-
-        data = open_data(job)
-        images = EightBitSplit(data.splits["train"], require(data.levels))
-        count = min(len(images), settings.reference_images or len(images))
-        return ReferenceSet(First(images, count))
-    module = import_module("ocm_core.features.published_reference")
-    opened = module.open_reference(settings.reference, ARCHIVES)
-    return ReferenceSet(opened.images, opened.statistics, opened.provenance)
-
-
-def _batches(job: Job, space: FeatureSpace, images: ImageSet) -> Iterator[FeatureVectors]:
-    from ocm_core.features import feature_batches
-
-    size = require(job.experiment.features).batch_size
-    return feature_batches(
-        space, images, size, lambda firsts: job.progress(firsts, "features of the reference set")
-    )
-
-
 def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
     """Draw positions of a random subset, in order: the manifold of a large set costs too much."""
-    import numpy as np
-
-    from ocm_core.rng.streams import Stream, stream
-
     if wanted is None or wanted >= count:
         return np.arange(count)
     return np.sort(stream(Stream.MANIFOLD, seed).choice(count, wanted, replace=False))
@@ -199,8 +147,6 @@ def _keeping(
     batches: Iterator[FeatureVectors], chosen: np.ndarray, kept: list[FeatureVectors]
 ) -> Iterator[FeatureVectors]:
     """Pass the batches on, and keep the rows that are chosen."""
-    import torch
-
     first = 0
     for batch in batches:
         within = chosen[(chosen >= first) & (chosen < first + len(batch))] - first

@@ -1,15 +1,24 @@
 """Gather the results, and leave the report: reports/NAME/ and the page that follows from it."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+import numpy as np
 
-from ocm_core.cells import Cell, cells, parts
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Task, stages
+from ocm_core.cells import cells, parts
+from ocm_core.datasets.base import EightBitSplit
+from ocm_core.params.compose import choices
+from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.stage import stages
+from ocm_core.pipeline.state import last_commit, number_digests
+from ocm_core.report.folder import Curves, ReportFolder
+from ocm_core.report.page import page
+from ocm_core.report.render import render
+from ocm_core.report.write import PosteriorStd, write_report
 from ocm_core.results.measures import Registry, measures
+from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Results
-from ocm_core.schema.block import Params, require
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, require
+from ocm_core.stages._images import shown_pixels
 from ocm_core.stages._results import RESULTS_FILE, ResultsTable
 from ocm_core.stages.classifier import ClassifierWeights
 from ocm_core.stages.distances import SHOWN, Distances
@@ -21,15 +30,7 @@ from ocm_core.stages.sample import Samples, sample_tasks
 from ocm_core.stages.score import TrainedScore
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.stages.vae import TrainedVae
-
-if TYPE_CHECKING:
-    from numpy import ndarray
-
-    from ocm_core.pipeline.job import Inputs, Job
-    from ocm_core.report.folder import Curves
-    from ocm_core.report.write import PosteriorStd
-    from ocm_core.results.study import SampleKey
-    from ocm_core.schema.experiment import Experiment
+from ocm_core.training.state import load_curve
 
 CURVES: dict[type[Artifact], str] = {
     TrainedVae: "autoencoder",
@@ -69,7 +70,7 @@ STAGE: Stage[Params] = Stage(
         *("features", "evaluate", "report"),
     ),
     methods=lambda experiment, part: list(experiment.methods),
-    plugins=lambda experiment, part: data_modules(experiment),
+    plugins=data_modules,
     local=True,
 )
 
@@ -79,13 +80,9 @@ class Report(Artifact):
 
 
 def run(job: Job) -> None:
-    from ocm_core.report.folder import ReportFolder
-    from ocm_core.report.page import page
-    from ocm_core.report.render import render
-    from ocm_core.report.write import write_report
-    from ocm_core.results.study import Study
-
-    experiment, results, registry = job.experiment, _results(job), all_measures()
+    experiment, registry = job.experiment, all_measures()
+    tables = (folder for folder in job.folders.values() if (folder / RESULTS_FILE).exists())
+    results = sum((ResultsTable(folder).load() for folder in tables), Results())
     params = experiment.model_dump(mode="json")
     wanted = Study(results, params, registry).shown_samples
     folder = job.outputs / "reports" / experiment.name
@@ -110,45 +107,25 @@ def all_measures() -> Registry:
     return measures(measure for stage in stages().values() for measure in stage.measures)
 
 
-def _results(job: Inputs) -> Results:
-    """Put the rows of all evaluations together."""
-    tables = [
-        ResultsTable(folder).load()
-        for task, folder in job.folders.items()
-        if (folder / RESULTS_FILE).exists()
-    ]
-    return sum(tables, Results())
-
-
-def _shown_cells(experiment: Experiment, wanted: list[SampleKey]) -> dict[SampleKey, Cell]:
-    """Return the cells of the last score, the first seed and the least guidance."""
-    guidance = min(cell.guidance for cell in cells(experiment))
-    place = (experiment.network.scores[-1], guidance, experiment.sample.seeds[0])
-    return {
-        (cell.sampler, cell.method, cell.nfe): cell
-        for cell in cells(experiment)
-        if (cell.score, cell.guidance, cell.seed) == place
-        and (cell.sampler, cell.method, cell.nfe) in wanted
-    }
-
-
-def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, ndarray]:
-    experiment = job.experiment
+def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, np.ndarray]:
+    """Return samples of the last score, the first seed and the least guidance."""
+    experiment, shown = job.experiment, {}
     part_of = {cell: name for name, group in parts(experiment).items() for cell in group}
-    shown = {}
-    for key, cell in _shown_cells(experiment, wanted).items():
+    guidance = min(cell.guidance for cell in part_of)
+    place = (experiment.network.scores[-1], guidance, experiment.sample.seeds[0])
+    for cell in cells(experiment):
+        key = (cell.sampler, cell.method, cell.nfe)
+        if (cell.score, cell.guidance, cell.seed) != place or key not in wanted:
+            continue
         if _is_points(experiment):
             shown[key] = job.take(Samples, part_of[cell]).read(cell).all().numpy()
         elif (distances := job.find(Distances, part_of[cell])) is not None:
-            shown[key] = distances.images(cell)
+            shown[key] = np.load(distances.file(cell))
     return shown
 
 
-def _test_data(job: Inputs) -> ndarray:
+def _test_data(job: Inputs) -> np.ndarray:
     """Return test points, or a few test images as the samples beside them are shown."""
-    from ocm_core.datasets.base import EightBitSplit
-    from ocm_core.stages._images import shown_pixels
-
     if _is_points(job.experiment):
         return open_split(job, "test").all()
     data = open_data(job)
@@ -157,8 +134,6 @@ def _test_data(job: Inputs) -> ndarray:
 
 
 def _posterior_std(job: Inputs) -> PosteriorStd | None:
-    from ocm_core.report.write import PosteriorStd
-
     artifact = job.find(PosteriorStdMaps)
     if artifact is None:
         return None
@@ -172,8 +147,6 @@ def _posterior_std(job: Inputs) -> PosteriorStd | None:
 
 
 def _curves(job: Inputs) -> Curves:
-    from ocm_core.training.state import load_curve
-
     curves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for kind, title in CURVES.items():
         for part, artifact in job.all(kind).items():
@@ -188,30 +161,21 @@ def _curves(job: Inputs) -> Curves:
 
 def _provenance(job: Job) -> dict[str, Any]:
     """Say what made the results: commit, digests, versions, machine, and what the stages noted."""
-    from ocm_core.params.compose import choices
-    from ocm_core.pipeline.graph import graph_of
-    from ocm_core.pipeline.state import last_commit, number_digests
-
-    name = job.experiment.name
-    graph = graph_of(name)
-    manifests = {str(task): Artifact(folder).manifest for task, folder in job.folders.items()}
+    graph = graph_of(job.experiment.name)
+    manifests = {task: Artifact(folder).manifest for task, folder in job.folders.items()}
     notes = {task: manifest.notes for task, manifest in manifests.items()}
-    heads = [m.notes for task, m in manifests.items() if task.startswith("heads/")]
+    heads = {task.part: found for task, found in notes.items() if task.stage == "heads"}
     return {
         "commit": last_commit(graph),
         **number_digests(graph),
-        "choices": choices(name),
+        "choices": choices(job.experiment.name),
         "machines": sorted({n["machine"] for n in notes.values() if "machine" in n}),
         "versions": {k: v for m in manifests.values() for k, v in m.versions.items()},
         "notes": {
-            "images": {
-                task.partition("/")[0]: n["images"] for task, n in notes.items() if "images" in n
-            },
-            "head_parameters": {k: v for n in heads for k, v in n["parameters"].items()},
+            "images": {task.stage: n["images"] for task, n in notes.items() if "images" in n},
+            "head_parameters": {k: v for n in heads.values() for k, v in n["parameters"].items()},
             "replaced_baselines": {
-                task.partition("/")[2]: m.notes["baseline_entries_from_gaussian"]
-                for task, m in manifests.items()
-                if task.startswith("heads/")
+                part: n["baseline_entries_from_gaussian"] for part, n in heads.items()
             },
             "shape": list(job.experiment.shape),
         },

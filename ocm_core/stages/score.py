@@ -1,32 +1,34 @@
 """Train the score network of an experiment that has no public checkpoint."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ocm_core import networks
+from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Work
-from ocm_core.schema.block import Params, require
-from ocm_core.stages._networks import MODEL_KEYS, family_modules, new_denoiser, new_score
+from ocm_core.precision import set_precision
+from ocm_core.rng.streams import seed_torch
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
+from ocm_core.stages._networks import (
+    MODEL_KEYS,
+    SCORE_FILE,
+    family_modules,
+    finish_training,
+    new_denoiser,
+    new_score,
+    open_training_set,
+    save_networks,
+)
 from ocm_core.stages.encode import encode_tasks
-from ocm_core.stages.fetch_score import SCORE_FILE
-
-if TYPE_CHECKING:
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
+from ocm_core.training.loop import fit
+from ocm_core.training.score_matching import ScoreMatching
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = require(experiment.train.score)
-    return Work(0.0 if settings.weights else 3.0 * settings.iterations * settings.batch_size)
-
-
-def _user_files(experiment: Experiment) -> list[str]:
+def _weights(experiment: Experiment) -> list[str]:
+    """Return the file of weights that takes the place of a training, if there is one."""
     settings = experiment.train.score
     return [settings.weights] if settings and settings.weights else []
 
@@ -34,39 +36,46 @@ def _user_files(experiment: Experiment) -> list[str]:
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
-    parts=lambda experiment: [s for s in experiment.network.scores if s == "trained"],
+    parts=lambda experiment: ["trained"] * ("trained" in experiment.network.scores),
     takes=lambda experiment, part: encode_tasks(experiment),
     reads=(*MODEL_KEYS, "train.score"),
-    plugins=lambda experiment, part: family_modules(experiment, [part]),
-    user_files=_user_files,
+    plugins=family_modules,
+    user_files=_weights,
     shared=True,
     gpu=True,
     memory=16_000,
-    work=_work,
+    work=lambda e, part: Work(0.0 if _weights(e) else require(e.train.score).passes),
 )
 
 
 class TrainedScore(Artifact):
     """The weights of the score network, and its loss curve."""
 
-    @property
-    def weights(self) -> Path:
-        return self.folder / SCORE_FILE
-
 
 def run(job: Job) -> None:
-    weights = require(job.experiment.train.score).weights
-    if weights is None:
-        _train(job)
-    else:
-        _take(job, Path(weights))
+    if weights := _weights(job.experiment):
+        _copy(job, Path(*weights))
+        return
+    experiment, settings = job.experiment, require(job.experiment.train.score)
+    items = open_training_set(job, settings.batch_size)
+    precision = set_precision(settings.precision)
+    seed_torch(settings.seed, "score")
+    network = new_score(experiment, job.part, items.variance).to(job.device)
+    denoiser = replace(new_denoiser(experiment, network), precision=precision)
+    state = fit(
+        ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels)),
+        settings,
+        job.state,
+        device=job.device,
+        progress=lambda steps: job.progress(steps, "score network"),
+    )
+    finish_training(job.folder, state)
+    save_networks(job.folder / SCORE_FILE, {"": network})
+    job.note(parameters=sum(p.numel() for p in network.parameters()))
 
 
-def _take(job: Job, weights: Path) -> None:
+def _copy(job: Job, weights: Path) -> None:
     """Copy weights that were trained before, once they are seen to fit the network."""
-    from ocm_core import networks
-    from ocm_core.distributed import current_rank
-
     if not weights.is_file():
         raise OcmError(
             f"train.score.weights: {weights}: no such file; `dvc pull {weights.parent}.dvc` brings"
@@ -78,32 +87,3 @@ def _take(job: Job, weights: Path) -> None:
         curve = weights.with_name("curve.json")
         (job.folder / curve.name).write_text(curve.read_text() if curve.exists() else "[]\n")
     job.note(parameters=sum(p.numel() for p in network.parameters()), weights=str(weights))
-
-
-def _train(job: Job) -> None:
-    from ocm_core.diffusion.gaussian import Decoder
-    from ocm_core.precision import set_precision
-    from ocm_core.rng.streams import seed_torch
-    from ocm_core.stages._training import finish_training, open_training_set, save_networks
-    from ocm_core.training.loop import fit
-    from ocm_core.training.score_matching import ScoreMatching
-
-    experiment, settings = job.experiment, require(job.experiment.train.score)
-    items = open_training_set(job, settings.batch_size)
-    precision = set_precision(settings.precision)
-    seed_torch(settings.seed, "score")
-    network = new_score(experiment, job.part, items.variance).to(job.device)
-    state = fit(
-        ScoreMatching(
-            replace(new_denoiser(experiment, network), precision=precision),
-            items.for_network(network),
-            Decoder(experiment.levels),
-        ),
-        settings,
-        job.state,
-        device=job.device,
-        progress=lambda steps: job.progress(steps, "score network"),
-    )
-    finish_training(job.folder, state)
-    save_networks(job.folder / SCORE_FILE, {"": network})
-    job.note(parameters=sum(p.numel() for p in network.parameters()))

@@ -1,42 +1,25 @@
 """Train the autoencoder of an experiment that has no published one."""
 
-from __future__ import annotations
+import torch
 
-from typing import TYPE_CHECKING
-
-from ocm_core.pipeline.artifacts import Artifact
-from ocm_core.pipeline.stage import Stage, Work
-from ocm_core.schema.block import Params, require
+from ocm_core.rng.streams import seed_torch
+from ocm_core.stages import Artifact, Job, Params, Stage, Work, require
+from ocm_core.stages._networks import finish_training
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ocm_core.pipeline.job import Job
-    from ocm_core.schema.experiment import Experiment
-
-
-def _parts(experiment: Experiment) -> list[str]:
-    latent = experiment.encode.latent
-    return ["all"] if latent is not None and latent.vae.origin == "trained" else []
-
-
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = require(experiment.train.vae)
-    return Work(3.0 * settings.iterations * settings.batch_size, "vae")
-
+from ocm_core.training.batches import InMemory
+from ocm_core.training.loop import fit
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
-    parts=_parts,
+    parts=lambda experiment: ["all"] * (experiment.encode.vae_origin == "trained"),
     takes=lambda experiment, part: [FetchedData.task()],
     reads=("data", "encode.latent", "train.vae"),
     plugins=data_modules,
     shared=True,
     gpu=True,
     memory=16_000,
-    work=_work,
+    work=lambda e, part: Work(require(e.train.vae).passes, "vae"),
 )
 
 
@@ -45,16 +28,13 @@ class TrainedVae(Artifact):
 
 
 def run(job: Job) -> None:
-    from ocm_core.latents.training import VaeFitting, measured_scaling
+    from ocm_core.latents.training import VaeFitting, measured_scaling  # import diffusers
     from ocm_core.latents.vae import new_autoencoder, save_folder
-    from ocm_core.rng.streams import seed_torch
-    from ocm_core.stages._training import finish_training
-    from ocm_core.training.batches import InMemory
-    from ocm_core.training.loop import fit
 
-    vae = require(job.experiment.encode.latent).vae
-    settings = require(job.experiment.train.vae)
-    images = _training_images(job)
+    vae, data = require(job.experiment.encode.latent).vae, open_data(job)
+    settings, split = require(job.experiment.train.vae), data.splits["train"]
+    values = torch.from_numpy(split.read(range(len(split)))).float()
+    images = 2 * values / (require(data.levels) - 1) - 1
     seed_torch(settings.seed, "vae")
     model = new_autoencoder(vae.config, "encode.latent.vae.config")
     model.to(job.device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
@@ -69,13 +49,3 @@ def run(job: Job) -> None:
     scaling = measured_scaling(model, images, settings.batch_size)
     save_folder(model, job.folder, scaling)
     job.note(parameters=sum(p.numel() for p in model.parameters()), scaling_factor=scaling)
-
-
-def _training_images(job: Job) -> Tensor:
-    """Return all training images, in [-1, 1]."""
-    import torch
-
-    data = open_data(job)
-    split = data.splits["train"]
-    values = torch.from_numpy(split.read(range(len(split)))).float()
-    return 2 * values / (require(data.levels) - 1) - 1

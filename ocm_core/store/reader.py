@@ -16,7 +16,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
-import zarr
 from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
@@ -45,6 +44,8 @@ class ShardedArray:
     """
 
     def __init__(self, path: Path) -> None:
+        import zarr
+
         with reading(path, "a sharded Zarr array", AGAIN):
             array: zarr.Array[Any] = zarr.open_array(path, mode="r", zarr_format=3)
             self.count, *shape = array.shape
@@ -243,6 +244,8 @@ def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
 
 
 def _open(path: Path) -> Part:
+    import zarr
+
     if not path.exists():
         raise OcmError(f"{path}: no such store; the stage `encode` writes train and test")
     with reading(path, "a Zarr store with the place of its items", AGAIN):

@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy import ndarray
-from zarr.core.buffer import Buffer
-from zarr.storage import MemoryStore
 
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import check_space, room_for, write_bytes
@@ -79,6 +76,8 @@ def write_shards(
 
 def verify(path: Path, plan: StoreLayout) -> None:
     """Check that every shard exists and that the items are the planned ones in order."""
+    import zarr
+
     planned = {
         shard_file(path, plan, name, shard): plan.file_bytes(name, shard)
         for shard in plan.shards
@@ -121,6 +120,10 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
 
 def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the metadata files as Zarr writes them; the group's comes last."""
+    import zarr
+    from zarr.core.buffer import Buffer
+    from zarr.storage import MemoryStore
+
     held: dict[str, Buffer] = {}
     group = zarr.create_group(MemoryStore(held), zarr_format=3)
     coordinates = [name for name in ("index", "label") if name in plan.variables]
@@ -154,6 +157,8 @@ def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
     arrays = {**values, "index": np.arange(shard.start, shard.stop)}
+    import zarr
+
     if arrays.keys() != plan.variables.keys():
         raise OcmError(
             f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(arrays)}"

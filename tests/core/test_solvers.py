@@ -23,7 +23,7 @@ from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import Experiment
 from ocm_core.stages._networks import new_denoiser, new_score
-from ocm_core.stages.sample import SampleStore
+from ocm_core.stages.sample import write_store
 from tests.core.doubles import EpsModel, Replay, WaveNetwork
 
 from diffusers import schedulers  # isort: skip
@@ -197,11 +197,11 @@ def test_a_killed_stage_resumes(tmp_path: Path) -> None:
 
     for folder in ("whole", "killed"):
         (tmp_path / folder).mkdir()
-        store = SampleStore(Job(small, {}, folder=tmp_path / folder), [cell])
+        job = Job(small, {}, folder=tmp_path / folder)
         if folder == "killed":
             with pytest.raises(KeyboardInterrupt):
-                store.write(killed)
-        store.write(draw)
+                write_store(job, [cell], killed)
+        write_store(job, [cell], draw)
     one, other = (_bytes(tmp_path / folder) for folder in ("whole", "killed"))
     assert one == other and len(one) > 1
 

@@ -33,7 +33,7 @@ from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as MomentSettings
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.stages._training import save_average, save_networks
+from ocm_core.stages._networks import save_average, save_networks
 from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
 from ocm_core.training.batches import InMemory, noisy_batch, noisy_draws

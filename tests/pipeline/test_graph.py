@@ -149,7 +149,7 @@ def test_every_stage_says_what_it_is_and_in_one_line() -> None:
 
 
 def test_stages_are_listed_without_slow_packages() -> None:
-    heavy = ("zarr", "xarray", "sklearn", "diffusers", "plotly")
+    heavy = ("zarr", "xarray", "sklearn", "diffusers", "plotly", "scipy")
     code = (
         "import sys; from ocm_core.pipeline.stage import stages\n"
         "assert len(stages()) > 20\n"

@@ -1,7 +1,5 @@
 """Jobs for stages that are run in this process, without a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is fetched for the first time: damage is found, refused downloads go, trust is said."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,10 +46,8 @@ def job(**experiment: Any) -> Any:
 @pytest.fixture
 def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Inception's file where the stage downloads it from."""
-    file = place / "elsewhere.pt"
-    torch.jit.script(TinyInception()).save(file)
-    monkeypatch.setattr(inception, "SOURCE", replace(inception.SOURCE, url=file.as_uri()))
-    return file
+    of_inception(place, monkeypatch)
+    return place / "elsewhere.pt"
 
 
 def flip_a_weight(file: Path) -> None:
@@ -91,42 +87,40 @@ def test_a_damaged_file_that_was_put_there_by_hand_is_refused_and_stays(elsewher
     assert FILE.exists() and not LOCK_FILE.exists()
 
 
-def said_of(run: Callable[[], None], caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The files that a first run takes on trust; a second one knows them."""
-    run()
-    first = [line.partition(": ")[0] for line in caplog.messages if TRUSTED in line]
-    caplog.clear()
-    run()
-    assert not caplog.messages
-    return first
+def of_inception(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, list[Path]]:
+    file = place / "elsewhere.pt"
+    torch.jit.script(TinyInception()).save(file)
+    monkeypatch.setattr(inception, "SOURCE", replace(inception.SOURCE, url=file.as_uri()))
+    return fetch_features, job(), [FILE]
 
 
-def test_inception_is_taken_on_trust_once(
-    elsewhere: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert said_of(lambda: fetch_features.run(job()), caplog) == [str(FILE)]
-
-
-def test_a_checkpoint_is_taken_on_trust_once(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def of_a_checkpoint(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, list[Path]]:
     entry = tiny("cifar10_cs")
     source = write(entry.source(), weights(entry), place / "elsewhere.pth")
     choice = SimpleNamespace(name=entry.name, origin="published", file=None, url=source.as_uri())
     params = SimpleNamespace(checkpoint=choice, family=entry.family, config=entry.config)
-    monkeypatch.setattr(fetch_score, "published_params", lambda experiment: params)
-    monkeypatch.setattr(registry, "checkpoint_named", lambda name: entry)
-    run = said_of(lambda: fetch_score.run(job(network=None)), caplog)
-    assert run == [f"checkpoints/{entry.name}/{entry.source().file}"]
+    monkeypatch.setattr(fetch_score, "checkpoint_named", lambda name: entry)
+    return fetch_score, job(network=params), [registry.FOLDER / entry.name / entry.source().file]
 
 
-def test_an_autoencoder_is_taken_on_trust_once(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def of_an_autoencoder(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, list[Path]]:
     entry = vae_named("sd-vae-ft-ema")
     saved(place / "elsewhere")
     url = (place / "elsewhere").as_uri()
     choice = SimpleNamespace(origin="published", name=entry.name, config=TINY_VAE, url=url)
     encode = SimpleNamespace(latent=SimpleNamespace(vae=choice))
-    run = said_of(lambda: fetch_vae.run(job(encode=encode)), caplog)
-    assert sorted(run) == [f"checkpoints/{entry.name}/{name}" for name in (CONFIG, WEIGHTS)]
+    files = [registry.FOLDER / entry.name / name for name in (CONFIG, WEIGHTS)]
+    return fetch_vae, job(encode=encode), files
+
+
+@pytest.mark.parametrize("prepare", [of_inception, of_a_checkpoint, of_an_autoencoder])
+def test_a_file_is_taken_on_trust_once(
+    prepare: Any, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, wanted, files = prepare(place, monkeypatch)
+    stage.run(wanted)
+    said = [line.partition(": ")[0] for line in caplog.messages if TRUSTED in line]
+    assert sorted(said) == [str(file) for file in files]
+    caplog.clear()
+    stage.run(wanted)
+    assert not caplog.messages

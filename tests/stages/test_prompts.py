@@ -1,7 +1,5 @@
 """Embeddings of captions in the store: a row each, resumed, and looked up by label."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,15 +85,3 @@ def test_another_text_encoder_is_seen(folder: Path, data: DataSet, tmp_path: Pat
     job.experiment.encode.latent.text = changed
     with pytest.raises(OcmError, match="the text encoder has changed since the run was planned"):
         prompts.write(job, data)
-
-
-def test_a_full_disk_is_named_and_nothing_is_lost(
-    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prompts, "SHARD", 2)
-    job, free = prompts_job(folder, tmp_path, "all"), [10**9, 0, 10**9, 10**9]
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop(0)))
-    with pytest.raises(OcmError, match=r"prompts\.zarr: .* are still to be written, and the disk"):
-        prompts.write(job, data)
-    assert prompts.write(job, data) == len(ROWS)
-    assert not free  # one look for each shard that was missing

@@ -1,7 +1,5 @@
 """The images that distances compare with: the first of a set, or a published file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the samples of a cell depend on, and what of them is drawn again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from ocm_core.pipeline.sources import digest, sources
 from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import Experiment
 from ocm_core.stages import sample
-from ocm_core.stages.sample import Samples, SampleStore
+from ocm_core.stages.sample import Samples, write_store
 from tests.stages.jobs import job_of
 from tests.store.data import digests
 
@@ -84,17 +82,17 @@ def test_samples_whose_clamped_counts_are_damaged_are_drawn_again(
     tmp_path: Path, left: bytes | None
 ) -> None:
     job = job_of(few(6), Task("sample", "all"), tmp_path)
-    store, drawn = SampleStore(job, [CELL]), Counter[range]()
+    drawn = Counter[range]()
 
     def draw(cell: Cell, rows: range) -> tuple[np.ndarray, dict[str, int]]:
         drawn[rows] += 1
         return np.full((len(rows), 2), rows.start, np.float32), {"below": 1, "entries": 8}
 
-    store.write(draw)
+    write_store(job, [CELL], draw)
     before = digests(job.folder)
     (counts,) = job.folder.glob("*/clamped/4.json")
     counts.unlink() if left is None else counts.write_bytes(left)
-    store.write(draw)
+    write_store(job, [CELL], draw)
     assert digests(job.folder) == before
     assert drawn == {range(4): 1, range(4, 6): 2}
     assert Samples(job.folder).read(CELL).clamped == 2 / 16

@@ -1,6 +1,6 @@
 """Every method, kernel and order, every solver, autoencoder, features and distances: no waiting."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,15 +73,8 @@ def test_sampling(device: str) -> None:
     for kind, kernel, order, scale in recipes():
         noise = MetaNoise(2, SHAPE) if device == "meta" else SampleNoise(0, range(2), SHAPE)
         with Synchronisations(on_host=device == "cpu") as waits:
-            recipe = Recipe(
-                TIMESTEPS,
-                covariance.build(kind),
-                KERNELS[kernel],
-                order,
-                clip=CLIP,
-                final_sigma=0.1,
-                guidance=Guidance(scale),
-            )
+            given: Any = {"clip": CLIP, "final_sigma": 0.1, "guidance": Guidance(scale)}
+            recipe = Recipe(TIMESTEPS, covariance.build(kind), KERNELS[kernel], order, **given)
             drawn = recipe.draw(model, noise, label)
         assert drawn.x.device.type == device
         if waits.found:

@@ -3,17 +3,20 @@
 On the meta device (`benchmarks/synchronisations.py`): it costs neither memory nor arithmetic.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
-from benchmarks.synchronisations import META, Synchronisations
-from ocm_core.covariance.interface import Clip, ClipCounter
+from benchmarks.synchronisations import META, MetaNoise, Synchronisations
+from ocm_core import covariance
+from ocm_core.covariance.interface import Clip, ClipCounter, CovarianceMethod
+from ocm_core.covariance.learned import LearnedMethod
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddim import Ddim
@@ -21,8 +24,12 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.transition import transition
 from ocm_core.distributed import Rank
 from ocm_core.likelihood.bound import Likelihood
+from ocm_core.params.compose import compose
 from ocm_core.sampling.recipe import Recipe
-from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.schema.experiment import Experiment, OptimiserParams
+from ocm_core.stages._networks import new_denoiser, new_score
+from ocm_core.stages.heads import new_head
+from ocm_core.training.batches import DroppedLabels, InMemory, Items
 from ocm_core.training.divergence import DivergenceMonitor
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import _draws, _step
@@ -31,54 +38,91 @@ from ocm_core.training.objective import Objective
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 
-from .published import BATCH, NAMES, Case, case
-
+NAMES = ("cifar10_ls", "cifar10_cs", "celeba64", "imagenet64", "lsun_bedroom", "imagenet256")
+BATCH = 2
 CLIP = Clip(x0=1.0, c_max=1.0)
-SETTINGS = OptimiserParams(
-    iterations=3,
-    batch_size=BATCH,
-    accumulate=1,
-    learning_rate=1e-3,
-    decay="cosine",
-    weight_decay=0.01,
-    ema=0.9,
-    precision="tf32",
-    seed=7,
-    checkpoint_every=5,
-)
+SIZES = {"iterations": 3, "batch_size": BATCH, "learning_rate": 1e-3, "weight_decay": 0.01}
+SETTINGS = OptimiserParams(**SIZES, ema=0.9, precision="tf32", seed=7, checkpoint_every=5)
 
 
-@pytest.fixture(params=NAMES)
+@dataclass(frozen=True)
+class Case:
+    experiment: Experiment
+    denoiser: Denoiser
+    methods: dict[str, CovarianceMethod]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.experiment.shape
+
+    @property
+    def noise(self) -> MetaNoise:
+        return MetaNoise(BATCH, self.shape)
+
+    @property
+    def label(self) -> torch.Tensor | None:
+        if not self.denoiser.network.conditional:
+            return None
+        return torch.zeros(BATCH, dtype=torch.int64, device=META)
+
+    @property
+    def items(self) -> Items:
+        """On the host, as a training set is."""
+        x0, label = torch.zeros(3, *self.shape), torch.zeros(3, dtype=torch.int64)
+        network = self.denoiser.network
+        if not network.conditional:
+            return InMemory(x0)
+        return DroppedLabels.for_network(InMemory(x0, label), network)
+
+    @property
+    def learned(self) -> dict[str, LearnedMethod]:
+        return {
+            label: cast(LearnedMethod, method)
+            for label, method in self.methods.items()
+            if method.needs == "head"
+        }
+
+
+@pytest.fixture(params=NAMES, scope="module")
 def published(request: pytest.FixtureRequest) -> Case:
-    return case(request.param)
+    """With a head for each method that has one; one probe, as further ones wait for nothing."""
+    experiment = compose(request.param)
+    kinds = {label: (m.kind, m.options) for label, m in experiment.methods.items()}
+    kinds["probes"] = ("rademacher", {})
+    methods = {
+        label: covariance.build(kind, label, **{k: 1 if k == "probes" else v for k, v in o.items()})
+        for label, (kind, o) in kinds.items()
+    }
+    with torch.device(META):
+        network = new_score(experiment, "published").eval()
+        heads = {
+            label: new_head(experiment, label, network, None)
+            for label, method in methods.items()
+            if method.needs == "head"
+        }
+    known = new_denoiser(experiment, network)
+    moments = torch.empty(known.schedule.steps + 1, dtype=torch.float64, device=META)
+    denoiser = Denoiser(network, known.schedule, known.time, heads, moments)
+    time, x = torch.ones(1, dtype=torch.int64, device=META), torch.empty(1, 1, device=META)
+    denoiser.schedule.marginal_at(time, x)  # tables go to the device at their first use
+    return Case(experiment, denoiser, methods)
 
 
 def test_sampling(published: Case) -> None:
     """DDPM with the head's covariance, of first order, then DDIM of second order."""
     method = published.methods[next(iter(published.learned))]
+    has_null_class = published.denoiser.network.null_label is not None
+    guidance = Guidance(1.5 if has_null_class else 1.0, channels=3)
     with Synchronisations() as waits:
         for kernel, order, timesteps in (
             (Ddpm(), 1, (10, 900)),
             (Ddim(eta=0.5), 2, (10, 500, 900)),
         ):
             if method.defined_for(kernel.name):
-                recipe = Recipe(
-                    timesteps,
-                    method,
-                    kernel,
-                    order,
-                    clip=CLIP,
-                    final_sigma=0.1,
-                    guidance=_guidance(published),
-                )
+                given: Any = {"clip": CLIP, "final_sigma": 0.1, "guidance": guidance}
+                recipe = Recipe(timesteps, method, kernel, order, **given)
                 drawn = recipe.draw(published.denoiser, published.noise, published.label)
     assert drawn.x.device == META and waits.found == []
-
-
-def _guidance(published: Case) -> Guidance:
-    """Guidance, where the network has a null class."""
-    scale = 1.0 if published.denoiser.network.null_label is None else 1.5
-    return Guidance(scale, channels=3)
 
 
 def test_the_bound_of_all_methods(published: Case) -> None:

@@ -111,8 +111,7 @@ def timesteps_of(text: str) -> TimestepsParams:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.head and not arguments.model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
-    from ocm_core.sampling.output import write
-    from ocm_core.sampling.request import SampleRequest
+    from ocm_core.sampling.request import SampleRequest, write
 
     request = SampleRequest(
         **{name: getattr(arguments, name) for name in _OF_REQUEST},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import log, pi
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.datasets.mixture import GridLayout, MixtureData, UniformLayout
+from ocm_core.datasets.mixture import GridLayout, MixtureData
 from ocm_core.rng.streams import dataset_stream
 from ocm_core.shapes import PerPoint, Points
 
@@ -39,14 +38,6 @@ class Mixture:
         noise = source.standard_normal((count, self.means.shape[1]))
         drawn: ndarray = self.means.numpy()[modes] + self.std * noise
         return drawn
-
-    def log_density(self, x: Points, alpha_bar: PerPoint, b: PerPoint) -> Float[Tensor, " batch"]:
-        """Return the log-density at points."""
-        s2 = (alpha_bar * self.std**2 + b).squeeze(-1)
-        logits, _ = self._components(x, alpha_bar, b)
-        d = x.shape[1]
-        normaliser = log(len(self.means)) + 0.5 * d * torch.log(2 * pi * s2)
-        return torch.logsumexp(logits, dim=1) - normaliser
 
     def posterior(
         self, x: Points, alpha_bar: PerPoint, b: PerPoint
@@ -73,13 +64,12 @@ class Mixture:
 
 
 def mixture(data: MixtureData) -> Mixture:
-    """The mixture of x_0: lengths are divided by `data.scale`."""
-    return Mixture(torch.from_numpy(_means(data.layout) / data.scale), data.std / data.scale)
-
-
-def _means(layout: GridLayout | UniformLayout) -> Float64[ndarray, "modes 2"]:
+    """Return the mixture of x_0: lengths are divided by `data.scale`."""
+    layout = data.layout
     if isinstance(layout, GridLayout):
         axis = (np.arange(layout.per_axis) - (layout.per_axis - 1) / 2) * layout.spacing
-        return np.array(list(product(axis, axis)))
-    source = dataset_stream(layout.seed)
-    return source.uniform(-layout.half_width, layout.half_width, size=(layout.modes, 2))
+        means = np.array(list(product(axis, axis)))
+    else:
+        source, reach = dataset_stream(layout.seed), layout.half_width
+        means = source.uniform(-reach, reach, size=(layout.modes, 2))
+    return Mixture(torch.from_numpy(means / data.scale), data.std / data.scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
 
 import numpy as np
@@ -31,14 +31,7 @@ TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → ti
 def even(steps: int, nfe: int) -> Timesteps:
     """Return 1, 1 + r, …, T with r = (T-1)/(K-1), rounded half to even as published."""
     _check(steps, nfe)
-    if nfe == 1:
-        return (steps,)
-    stride = (steps - 1.0) / (nfe - 1.0)
-    position, timesteps = 1.0, []
-    for _ in range(nfe):  # accumulated, not multiplied: decides the published ties
-        timesteps.append(round(position))
-        position += stride
-    return tuple(timesteps)
+    return (steps,) if nfe == 1 else tuple(_strides(1.0, steps, nfe))
 
 
 def quadratic(steps: int, nfe: int) -> Timesteps:
@@ -51,14 +44,7 @@ def quadratic(steps: int, nfe: int) -> Timesteps:
 def dit(steps: int, nfe: int) -> Timesteps:
     """Return DiT's (and OpenAI's) respacing: an even stride over 0 … T-1, shifted by 1."""
     _check(steps, nfe)
-    if nfe == 1:
-        return (1,)
-    stride = (steps - 1) / (nfe - 1)
-    position, timesteps = 0.0, []
-    for _ in range(nfe):
-        timesteps.append(round(position) + 1)
-        position += stride
-    return tuple(timesteps)
+    return (1,) if nfe == 1 else tuple(t + 1 for t in _strides(0.0, steps, nfe))
 
 
 def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> Timesteps:
@@ -98,6 +84,12 @@ def build(
     if timesteps[-1] > schedule.steps:
         raise OcmError(f"timesteps end at {timesteps[-1]}: expected at most T = {schedule.steps}")
     return timesteps
+
+
+def _strides(start: float, steps: int, nfe: int) -> Iterator[int]:
+    """Yield rounded places; they are accumulated, not multiplied, as decides the published ties."""
+    stride = (steps - 1) / (nfe - 1)
+    return map(round, accumulate(repeat(stride, nfe - 1), initial=start))
 
 
 def _check(steps: int, nfe: int) -> None:
@@ -160,16 +152,11 @@ def optimal(
         came_from.append(totals.argmin(axis=1))
         best = totals.min(axis=1)
         if np.isfinite(best + starts).any():
-            by_nfe[nfe] = _traced(int((best + starts).argmin()), came_from)
+            timesteps = [int((best + starts).argmin())]
+            for previous in reversed(came_from[1:]):
+                timesteps.append(int(previous[timesteps[-1]]))
+            by_nfe[nfe] = tuple(reversed(timesteps))
     return by_nfe
-
-
-def _traced(end: int, came_from: list[ndarray]) -> Timesteps:
-    """Trace the steps from `end` back to 0."""
-    timesteps = [end]
-    for previous in reversed(came_from[1:]):
-        timesteps.append(int(previous[timesteps[-1]]))
-    return tuple(reversed(timesteps))
 
 
 @dataclass(frozen=True)

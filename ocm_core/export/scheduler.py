@@ -134,7 +134,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
     def set_timesteps(self, num_inference_steps: int, device: Any = None) -> None:
         """Prepare for one batch of samples: the network's timesteps, which begin at 0."""
         recipe = self.recipe(num_inference_steps)
-        self._stepper = recipe.stepper(self.schedule)
+        self._stepper = Stepper(recipe, self.schedule)
         indices = [t - 1 for t in reversed(recipe.timesteps)]
         self.timesteps = torch.tensor(indices, device=device)
 

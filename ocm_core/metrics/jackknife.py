@@ -14,13 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.metrics.checks import check_points
+from ocm_core.metrics import check_points
 from ocm_core.metrics.frechet import Statistics, frechet_distance
-from ocm_core.metrics.precision_recall import Manifold
+from ocm_core.metrics.kernel_distance import kernel
+from ocm_core.metrics.precision_recall import Manifold, share, squared_distances
 from ocm_core.shapes import Points
 
 PerBlock = Float64[ndarray, " block"]
@@ -77,8 +78,9 @@ def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
     The constant is what all real points have among themselves.
     """
     x, parts = points.double(), blocks_of(len(points), blocks)
-    sums = torch.stack([torch.stack([_kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
-    same = torch.stack([_kernel_of_same(x[part]).sum() for part in parts])
+    sums = torch.stack([torch.stack([kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
+    squares = (x[part].square().sum(1) for part in parts)
+    same = torch.stack([own.div_(x.shape[1]).add_(1.0).pow_(3).sum() for own in squares])
     across = torch.stack([_mean_kernel(x[part], real) for part in parts])
     counts = torch.tensor([len(x[part]) for part in parts], device=x.device)
     kept = len(x) - counts
@@ -99,13 +101,13 @@ def manifold_without(
     covered = torch.zeros(blocks, len(real.points), dtype=torch.bool, device=points.device)
     x_norms = sweep.norms(real.points)
     for rows in _rows(len(real.points)):
-        squares = _squares(sweep.centred(real.points[rows]), x_norms[rows], y, y_norms)
+        squares = squared_distances(sweep.centred(real.points[rows]), x_norms[rows], y, y_norms)
         inside_real |= (squares <= real.radii[rows, None]).any(0)
         for i in range(blocks):
             covered[i, rows] = (squares <= radii[i]).any(1)
 
-    precision = np.array([_share(_without(inside_real, part)) for part in parts])
-    return precision, np.array([_share(covered[i]) for i in range(blocks)])
+    precision = np.array([share(_without(inside_real, part)) for part in parts])
+    return precision, np.array([share(covered[i]) for i in range(blocks)])
 
 
 def _radii_without(
@@ -117,7 +119,7 @@ def _radii_without(
     """
     radii = y.new_empty(len(parts), len(y))
     for rows in _rows(len(y)):
-        squares = _squares(y[rows], norms[rows], y, norms)
+        squares = squared_distances(y[rows], norms[rows], y, norms)
         own = torch.arange(rows.start, rows.start + len(squares), device=y.device)
         squares[own - rows.start, own] = torch.inf
         for i, part in enumerate(parts):
@@ -137,26 +139,7 @@ def _rows(count: int) -> list[slice]:
     return [slice(first, first + _ROWS) for first in range(0, count, _ROWS)]
 
 
-def _squares(
-    x: Points, x_norms: Float[Tensor, " row"], y: Points, y_norms: Float[Tensor, " column"]
-) -> Float[Tensor, "row column"]:
-    return torch.addmm(y_norms, x, y.T, alpha=-2).add_(x_norms[:, None])
-
-
-def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Tensor, "n m"]:
-    """Return the kernel of `kernel_distance`."""
-    return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
-
-
-def _kernel_of_same(x: Float64[Tensor, "n d"]) -> Float64[Tensor, " n"]:
-    return x.square().sum(1).div_(x.shape[1]).add_(1.0).pow_(3)
-
-
 def _mean_kernel(x: Float64[Tensor, "n d"], real: Points) -> Float64[Tensor, ""]:
     """Return the mean over real points, summed over the others."""
-    sums = [_kernel(x, real[rows].double()).sum() for rows in _rows(len(real))]
+    sums = [kernel(x, real[rows].double()).sum() for rows in _rows(len(real))]
     return torch.stack(sums).sum() / len(real)
-
-
-def _share(inside: Bool[Tensor, " n"]) -> float:
-    return float(inside.double().mean())

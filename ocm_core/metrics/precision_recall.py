@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ocm_core.metrics.checks import check_points, check_same_space
+from ocm_core.metrics import check_points, check_same_space
 from ocm_core.shapes import Points
 
 NEIGHBOURS = 3
@@ -107,7 +107,7 @@ def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
     Distances are shortened by their rounding error: ties are inside, whatever the blocks.
     """
     check_same_space(real.points.shape[1], generated.points.shape[1])
-    return PrecisionRecall(*map(_share, _inside(real, generated)))
+    return PrecisionRecall(*map(share, _inside(real, generated)))
 
 
 def _inside(
@@ -124,7 +124,7 @@ def _inside(
         x = sweep.centred(real.points[row])
         for column in sweep.blocks(len(generated.points)):
             y = sweep.centred(generated.points[column])
-            squares = _squares(x, x_norms[row], y, y_norms[column])
+            squares = squared_distances(x, x_norms[row], y, y_norms[column])
             inside_real[column] |= (squares <= real.radii[row, None]).any(0)
             inside_generated[row] |= (squares <= generated.radii[column]).any(1)
     return inside_real, inside_generated
@@ -136,10 +136,10 @@ def _radii(points: Points, neighbours: int, sweep: Sweep) -> Float[Tensor, " n"]
     norms, blocks = sweep.norms(points), sweep.blocks(len(points))
     for i, row in enumerate(blocks):
         x = sweep.centred(points[row])
-        own = _squares(x, norms[row], x, norms[row]).fill_diagonal_(inf)
+        own = squared_distances(x, norms[row], x, norms[row]).fill_diagonal_(inf)
         nearest[row] = _smallest(nearest[row], own)
         for column in blocks[i + 1 :]:
-            squares = _squares(x, norms[row], sweep.centred(points[column]), norms[column])
+            squares = squared_distances(x, norms[row], sweep.centred(points[column]), norms[column])
             nearest[row] = _smallest(nearest[row], squares)
             nearest[column] = _smallest(nearest[column], squares.T)
     return nearest[:, -1].clamp(min=0)
@@ -153,7 +153,7 @@ def _smallest(
     return torch.cat([so_far, new], 1).topk(neighbours, dim=1, largest=False).values
 
 
-def _squares(
+def squared_distances(
     x: Float[Tensor, "row d"],
     x_norms: Float[Tensor, " row"],
     y: Float[Tensor, "column d"],
@@ -163,5 +163,6 @@ def _squares(
     return torch.addmm(y_norms, x, y.T, alpha=-2).add_(x_norms[:, None])
 
 
-def _share(inside: Bool[Tensor, " n"]) -> float:
+def share(inside: Bool[Tensor, " n"]) -> float:
+    """Return the share of points that are inside."""
     return float(inside.double().mean())

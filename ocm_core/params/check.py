@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ocm_core.covariance import describe
+from ocm_core.covariance import build_all
 from ocm_core.errors import OcmError
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SolverParams
@@ -12,7 +12,7 @@ from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, Solver
 
 def undefined_methods(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each method that its sampler, or the bound, has no definition of."""
-    methods = {label: describe(m.kind, m.options) for label, m in experiment.methods.items()}
+    methods = build_all(experiment.methods)
     for label, sampler in experiment.sample.samplers.items():
         for kind, where in _kernels(f"sample.samplers.{label}", sampler).items():
             suited = [name for name, method in methods.items() if method.defined_for(kind)]

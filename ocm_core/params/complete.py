@@ -59,11 +59,11 @@ def _methods(methods: Tree) -> Iterator[str]:
         kind = options.pop("kind", label)
         own = {key: options.pop(key, None) for key in ("head", "init")}
         try:
-            description = covariance.describe(kind, options)
+            method = covariance.build(kind, **options)
         except OcmError as error:
             yield f"methods.{label}: {error}"
         else:
-            methods[label] = {"kind": kind, "needs": description.needs, **own} | description.options
+            methods[label] = {"kind": kind, "needs": method.needs, **own} | method.options
 
 
 def _kernels(samplers: Tree) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import Protocol
 
@@ -33,11 +33,9 @@ class Noise(Protocol):
 
     def normal(self) -> Batch:
         """Return the next standard normal draw."""
-        ...
 
     def signs(self) -> Batch:
         """Return the next ±1 probe."""
-        ...
 
 
 def draw_labels(seed: int, indices: Sequence[int], classes: int) -> Int[Tensor, " batch"]:
@@ -75,27 +73,14 @@ class SampleNoise:
 
     def __post_init__(self) -> None:
         normal, sign = self.use.value
-        self._normals = self._blocks(normal, _normals, self.draws)
-        self._signs = self._blocks(sign, _signs, 0)
+        self._normals = _Blocks(self, normal, _normals, self.draws)
+        self._signs = _Blocks(self, sign, _signs, 0)
 
     def normal(self) -> Batch:
-        """Return the next standard normal draw."""
         return self._normals.next()
 
     def signs(self) -> Batch:
-        """Return the next ±1 probe."""
         return self._signs.next()
-
-    def _blocks(self, purpose: Stream, values: DrawValues, draws: int) -> _Blocks:
-        sources = partial(_sources, purpose, self.seed, self.indices, self.time)
-        shape = (len(self.indices), *self.shape)
-        return _Blocks(shape, self.device, sources, values, draws)
-
-
-def _sources(
-    purpose: Stream, seed: int, indices: Sequence[int], time: int
-) -> list[np.random.Generator]:
-    return [stream(purpose, seed, index, time=time) for index in indices]
 
 
 class _Blocks:
@@ -105,16 +90,10 @@ class _Blocks:
     little, many cost few calls.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        device: torch.device | str,
-        sources: Callable[[], list[np.random.Generator]],
-        values: DrawValues,
-        draws: int,
-    ) -> None:
-        self.shape, self.device, self.values = shape, device, values
-        self.new_sources, self.left = sources, draws
+    def __init__(self, noise: SampleNoise, purpose: Stream, values: DrawValues, draws: int) -> None:
+        self.shape, self.device = (len(noise.indices), *noise.shape), noise.device
+        self.streams = purpose, noise.seed, noise.indices, noise.time
+        self.values, self.left = values, draws
         self.used, self.steps = 0, 0
         self.block: Float[Tensor, "steps batch *dims"] | None = None
         self.coming: Future[Tensor] | None = None
@@ -153,7 +132,8 @@ class _Blocks:
 
     @cached_property
     def _sources(self) -> list[np.random.Generator]:
-        return self.new_sources()
+        purpose, seed, indices, time = self.streams
+        return [stream(purpose, seed, index, time=time) for index in indices]
 
 
 def _normals(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

@@ -4,7 +4,7 @@
 - `order`: the mean of a step from one or several predictions.
 - `presets`: recipes with names, by the number of network evaluations.
 - `diffusers_solver`: schedulers of diffusers as recipes.
-- `request`, `from_experiment`, `from_folder`, `output`: samples on request.
+- `request`, `from_experiment`, `from_folder`: samples on request.
 """
 
 from __future__ import annotations

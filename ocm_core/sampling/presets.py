@@ -66,12 +66,9 @@ PRESETS: dict[PresetName, Preset] = {
 
 def preset_named(name: str | None) -> Preset:
     """Return a preset; without a name, the recipe of the papers."""
-    if name is None:
-        return PUBLISHED
-    for key, preset in PRESETS.items():
-        if key == name:
-            return preset
-    raise OcmError(f"preset: {unknown(name, PRESETS)}")
+    if name is not None and name not in PRESETS:
+        raise OcmError(f"preset: {unknown(name, PRESETS)}")
+    return PUBLISHED if name is None else PRESETS[name]
 
 
 def altered(

@@ -38,8 +38,6 @@ def family_modules(experiment: Experiment, scores: list[str] | None = None) -> l
     if isinstance(network, DiffusersNetworkParams):
         modules.append(f"ocm_core.networks.{network.adapter}")
         modules += ["ocm_core.stages._prompts"] if text_of(experiment) else []
-    if experiment.schedule.kind == "scheduler":
-        modules.append("ocm_core.diffusion.scheduler_betas")
     return sorted(set(modules))
 
 

@@ -39,7 +39,7 @@ class TrainingSet:
     def for_network(self, network: ScoreNetwork) -> Items:
         """Return the items as this network is trained: unlabelled, or with some labels dropped."""
         if network.conditional:
-            return DroppedLabels.for_network(self.items, network)
+            return DroppedLabels(self.items, network)
         return Unlabelled(self.items)
 
 

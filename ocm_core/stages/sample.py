@@ -181,7 +181,7 @@ class Samples(Artifact):
 
 
 def run(job: Job) -> None:
-    from ocm_core.diffusion.execution import executed
+    from ocm_core.diffusion.denoiser import executed
     from ocm_core.distributed import current_rank
     from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
     from ocm_core.stages._denoiser import load_denoiser

@@ -133,7 +133,7 @@ def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
 
 
 def _measure(job: Job, mine: list[Candidate]) -> None:
-    from ocm_core.diffusion.execution import executed
+    from ocm_core.diffusion.denoiser import executed
     from ocm_core.features.interface import extract
     from ocm_core.io.state_file import save_state
     from ocm_core.metrics.frechet import frechet_distance

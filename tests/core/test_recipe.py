@@ -25,7 +25,7 @@ from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling import modules_of
-from ocm_core.sampling.recipe import Recipe, draw_rows, of_cell
+from ocm_core.sampling.recipe import Recipe, Stepper, draw_rows, of_cell
 from ocm_core.schema.experiment import Experiment, SamplerParams
 from ocm_core.schema.timesteps import (
     DitTimesteps,
@@ -210,7 +210,7 @@ def test_steps_one_by_one_are_those_of_draw() -> None:
     model, method = toy_denoiser(experiment), covariance.build("exact_diag")
     recipe = Recipe((1, 200, 600, 1000), method, Ddpm(), order=3)
     noise = SampleNoise(0, range(5), (2,))
-    stepper, x = recipe.stepper(model.schedule), noise.normal()
+    stepper, x = Stepper(recipe, model.schedule), noise.normal()
     with pytest.raises(OcmError, match="a step from timestep 600: the next one is the step from"):
         stepper.step(predict(model, [method], x, 600, None), 600, noise)
     for t in reversed(recipe.timesteps):

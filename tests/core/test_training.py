@@ -36,7 +36,7 @@ from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.stages._training import save_average, save_networks
 from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
-from ocm_core.training.batches import InMemory, noisy_batch, noisy_draws
+from ocm_core.training.batches import InMemory, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import Moments, estimate, estimate_at
@@ -453,12 +453,11 @@ def test_the_bound_of_a_learned_variance_has_the_weight_of_its_number_of_terms(s
     model = Denoiser(network.eval(), schedule.linear(steps))
     items = InMemory(torch.randn(6, 1, 4, 4), torch.zeros(6, dtype=torch.int64))
     found = ScoreMatching(model, items, Decoder(None)).losses(BatchRng(0, 0, 6))
-    rng = BatchRng(0, 0, 6)
-    noisy = noisy_batch(items, model.schedule, rng)
-    seen = model.predict(noisy.x, noisy.t, noisy.label)
-    batch = TrainingBatch(seen, noisy.x0, noisy.eps, Decoder(None))
+    drawn = noisy_draws(items, model.schedule, BatchRng(0, 0, 6))
+    seen = model.predict(drawn.noisy(model.schedule), drawn.t, drawn.label)
+    batch = TrainingBatch(seen, drawn.x0, drawn.eps, Decoder(None))
     term = covariance.build("iddpm", source="network").loss(batch) / np.log(2)
-    squares = ((noisy.eps - seen.eps) ** 2).flatten(1).sum(1)
+    squares = ((drawn.eps - seen.eps) ** 2).flatten(1).sum(1)
     torch.testing.assert_close(found["score"], squares + weight * term)
 
 
@@ -498,10 +497,7 @@ def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
 
 
 def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
-    rng = BatchRng(5, t, 1000)
-    at = torch.full((1000,), t)
-    drawn = noisy_draws(fitting.items, fitting.denoiser.schedule, rng, at, fitting.probes)
-    batch = fitting.predict(drawn.noisy(fitting.denoiser.schedule), drawn.probes)
+    batch = fitting.predict(fitting.draw(BatchRng(5, t, 1000), torch.full((1000,), t)))
     return fitting.methods[label].target(batch).detach()
 
 

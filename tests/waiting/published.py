@@ -50,7 +50,7 @@ class Case:
         network = self.denoiser.network
         if not network.conditional:
             return InMemory(x0)
-        return DroppedLabels.for_network(InMemory(x0, label), network)
+        return DroppedLabels(InMemory(x0, label), network)
 
     @property
     def learned(self) -> dict[str, LearnedMethod]:

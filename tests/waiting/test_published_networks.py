@@ -23,11 +23,9 @@ from ocm_core.distributed import Rank
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.training.divergence import DivergenceMonitor
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import _draws, _step
+from ocm_core.training.loop import DivergenceMonitor, Objective, _draws, _step
 from ocm_core.training.moments import estimate_at
-from ocm_core.training.objective import Objective
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 
@@ -88,7 +86,7 @@ def test_the_bound_of_all_methods(published: Case) -> None:
     x0, schedule = published.noise.normal(), published.denoiser.schedule
     with Synchronisations() as waits:
         seen = bound.evaluate(x0, 500, published.noise, published.label, counters)
-        terms = [seen.terms(transition(schedule, s, 500), methods) for s in (0, 250)]
+        terms = [seen(transition(schedule, s, 500), methods) for s in (0, 250)]
     assert len(terms[1]) == len(methods) > 3 and waits.found == []
 
 

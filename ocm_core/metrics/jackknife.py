@@ -94,14 +94,13 @@ def manifold_without(
 ) -> tuple[PerBlock, PerBlock]:
     """Return precision and recall; distances are computed once for all blocks."""
     parts = blocks_of(len(points), blocks)
-    sweep = real.sweep
-    y, y_norms = sweep.centred(points), sweep.norms(points)
+    y, y_norms = real.centred(points), real.norms(points)
     radii = _radii_without(y, y_norms, parts, neighbours)
     inside_real = torch.zeros(len(points), dtype=torch.bool, device=points.device)
     covered = torch.zeros(blocks, len(real.points), dtype=torch.bool, device=points.device)
-    x_norms = sweep.norms(real.points)
+    x_norms = real.norms(real.points)
     for rows in _rows(len(real.points)):
-        squares = squared_distances(sweep.centred(real.points[rows]), x_norms[rows], y, y_norms)
+        squares = squared_distances(real.centred(real.points[rows]), x_norms[rows], y, y_norms)
         inside_real |= (squares <= real.radii[rows, None]).any(0)
         for i in range(blocks):
             covered[i, rows] = (squares <= radii[i]).any(1)

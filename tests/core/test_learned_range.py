@@ -141,11 +141,15 @@ def test_dit_bound(dit, clip, length):
     np.testing.assert_allclose(bits[-1], data[f"{prefix}/{clip}/prior_bpd"], atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def openai():
+    network = golden(facts("iddpm_diffusion")["network"]).network().requires_grad_(False)
+    return Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+
+
 @pytest.mark.parametrize("length", [10, 25])
-def test_openai_learned_range(length):
-    meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
-    network = golden(meta["network"]).network().requires_grad_(False)
-    model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+def test_openai_learned_range(openai, length):
+    model, data = openai, arrays("iddpm_diffusion")
     timesteps = rules.dit(4000, length)
     assert [t - 1 for t in timesteps] == data[f"steps{length}/timestep_map"].tolist()
     clip = Clip(x0=1.0, c_min=None)
@@ -165,10 +169,8 @@ def test_openai_learned_range(length):
 
 
 @pytest.mark.parametrize("length", [10, 25])
-def test_openai_bound_with_the_learned_decoder(length):
-    meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
-    network = golden(meta["network"]).network().requires_grad_(False)
-    model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+def test_openai_bound_with_the_learned_decoder(openai, length):
+    data = arrays("iddpm_diffusion")
     timesteps = rules.dit(4000, length)
     clip = Clip(x0=1.0, c_min=None)
     noise = dict(
@@ -176,7 +178,7 @@ def test_openai_bound_with_the_learned_decoder(length):
     )
     x0 = tensor("iddpm_diffusion", "bpd/x_start")
     # OpenAI's decoder term takes the learned variance where the covariance papers fix it
-    bound = Likelihood(model, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), clip)
+    bound = Likelihood(openai, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), clip)
     found, _ = bound.bounds({"K": timesteps}, x0, lambda t: Replay([noise[t]]))
     bits = found["K", "iddpm"].terms / (found["K", "iddpm"].dimension * np.log(2))
     close(bits[:-1].flip(0).T, data[f"bpd/steps{length}/vb"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ from ocm_core.latents.vae import Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.kernel_distance import squared_discrepancy
-from ocm_core.metrics.precision_recall import Manifold, Sweep, _inside, _radii
+from ocm_core.metrics.precision_recall import Manifold, _inside, _radii
 from ocm_core.networks import build
 from ocm_core.params.compose import compose
 from ocm_core.rng.batches import BatchRng
@@ -173,8 +175,8 @@ def test_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     with Synchronisations() as waits:
         statistics = Statistics.over(points.split(20))
         squared_discrepancy(points[:20], points[20:])
-        sweep = Sweep.about(points, 1000, torch.float64)
-        manifold = Manifold(points, _radii(points, 3, sweep), sweep)
+        bare = Manifold.known(points, torch.empty(50, dtype=torch.float64, device=META))
+        manifold = replace(bare, radii=_radii(bare, 3))
         inside = _inside(manifold, manifold)
     assert statistics.covariance.shape == (8, 8) and inside[0].shape == (50,)
     assert waits.found == []

@@ -23,7 +23,6 @@ from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import Diagonal, gaussian_kl, sum_dims
 from ocm_core.diffusion.schedule import Schedule, predict_x0
-from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import TimeTable
@@ -50,9 +49,13 @@ class Method(LearnedMethod):
         raw = self._raw(prediction)
         limited = raw.clamp(-1.0, 1.0) if self.clamp else raw
 
-        def covariance(step: ReverseStep) -> Diagonal:
-            low, high = log(self._lower(step.transition)), log(step.transition.b_st)
-            return Diagonal(torch.exp(_interpolate(limited, low, high)))
+        def covariance(at: ReverseStep) -> Diagonal:
+            step, low = at.transition, at.transition.beta_tilde
+            if step.s == 0 and self.lower_end == "schedule":
+                low = step.beta_tilde_schedule_start
+            elif step.s == 0:
+                low = step.beta_tilde_timesteps_start
+            return Diagonal(torch.exp(_interpolate(limited, log(low), log(step.b_st))))
 
         return covariance
 
@@ -64,13 +67,6 @@ class Method(LearnedMethod):
                 f"methods.{self.label}.source: the network has no learned variance; use `head`"
             )
         return prediction.learned_variance
-
-    def _lower(self, step: Transition) -> float:
-        if step.s > 0:
-            return step.beta_tilde
-        if self.lower_end == "schedule":
-            return step.beta_tilde_schedule_start
-        return step.beta_tilde_timesteps_start
 
     def loss(self, batch: TrainingBatch) -> Float[Tensor, " batch"]:
         """The bound's term at an adjacent step t → t-1, the mean held fixed."""

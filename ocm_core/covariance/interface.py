@@ -35,7 +35,6 @@ class ClipCounter:
         self._counts: dict[str, int | Tensor] = {}
 
     def add(self, what: str, number: int | Tensor) -> None:
-        """Add to a count."""
         self._counts[what] = self._counts.get(what, 0) + number
 
     def read(self) -> Counter[str]:

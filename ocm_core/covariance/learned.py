@@ -44,7 +44,6 @@ class TrainingBatch:
 
     @property
     def predicted_eps(self) -> Batch:
-        """Return ε̂ without its graph."""
         return self.prediction.eps.detach()
 
     def diagonal(self, probes: int) -> Batch:

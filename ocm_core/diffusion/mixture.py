@@ -33,7 +33,6 @@ class Mixture:
         return float(self.means.var(0, correction=0).mean()) + self.std**2
 
     def draw(self, count: int, source: np.random.Generator) -> Float64[ndarray, "count d"]:
-        """Draw points."""
         modes = source.integers(len(self.means), size=count)
         noise = source.standard_normal((count, self.means.shape[1]))
         drawn: ndarray = self.means.numpy()[modes] + self.std * noise
@@ -43,24 +42,17 @@ class Mixture:
         self, x: Points, alpha_bar: PerPoint, b: PerPoint
     ) -> tuple[Points, Float[Tensor, "batch d d"]]:
         """E[x_0 | x_t] and Cov[x_0 | x_t] (the whole matrix)."""
-        logits, component_means = self._components(x, alpha_bar, b)
-        weights = torch.softmax(logits, dim=1).unsqueeze(-1)
-        mean = (weights * component_means).sum(1)
-        spread = component_means - mean.unsqueeze(1)
-        within = (self.std**2 * b / (alpha_bar * self.std**2 + b)).unsqueeze(-1)
-        between = (weights * spread).mT @ spread
-        return mean, between + within * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-
-    def _components(
-        self, x: Points, alpha_bar: PerPoint, b: PerPoint
-    ) -> tuple[Float[Tensor, "batch modes"], Float[Tensor, "batch modes d"]]:
-        """Log-weights (up to a constant) and m_k of every component."""
-        means = self.means.to(x)
-        s2 = alpha_bar * self.std**2 + b
+        means, s2 = self.means.to(x), alpha_bar * self.std**2 + b
         offset = x.unsqueeze(1) - alpha_bar.sqrt().unsqueeze(-1) * means
         logits = -0.5 * (offset**2).sum(-1) / s2
         pull = (alpha_bar.sqrt() * self.std**2 / s2).unsqueeze(-1)
-        return logits, means + pull * offset
+        component_means = means + pull * offset
+        weights = torch.softmax(logits, dim=1).unsqueeze(-1)
+        mean = (weights * component_means).sum(1)
+        spread = component_means - mean.unsqueeze(1)
+        within = (self.std**2 * b / s2).unsqueeze(-1)
+        between = (weights * spread).mT @ spread
+        return mean, between + within * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
 
 
 def mixture(data: MixtureData) -> Mixture:

@@ -50,9 +50,8 @@ def dit(steps: int, nfe: int) -> Timesteps:
 def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> Timesteps:
     """Return g^p with g even from first^(1/p) to T^(1/p), rounded; T alone where K = 1.
 
-    A `first` below 1 is a share of T. Without it, g is even from 0, and 0 is left out: the step
-    into 0 is as long as the others. With p = 1 these are, to within one, the timesteps of
-    diffusers' solvers.
+    A `first` below 1 is a share of T. Without it, g is even from 0, which is left out: with p = 1
+    these are, to within one, the timesteps of diffusers' solvers.
     """
     _check(steps, nfe)
     if first is not None and not first < steps:
@@ -71,10 +70,7 @@ def build(
     method: str = "",
     optimal: TimestepsByMethod = MappingProxyType({}),
 ) -> Timesteps:
-    """Return the `nfe` timesteps of a rule; `optimal` are those that the stage has computed.
-
-    `method` is the covariance method that samples with them.
-    """
+    """Return the `nfe` timesteps of a rule; `optimal` are those that were computed for `method`."""
     timesteps = _of_kind(params, schedule, nfe, method, optimal)
     if any(later <= earlier for earlier, later in pairwise((0, *timesteps))):
         raise OcmError(
@@ -138,8 +134,6 @@ def optimal(
     gives the timesteps of all K in O(K n²).
     """
     size = len(ends)
-    if costs.shape != (size, size):
-        raise OcmError(f"costs must be square and as long as ends ({size}); got {costs.shape}")
     below = np.tri(size, k=-1, dtype=bool)  # [t, s]: s < t
     steps = np.where(below & ~np.isnan(costs.T), costs.T, np.inf)  # NaN: never taken
     starts = np.where(np.isnan(ends), np.inf, ends)

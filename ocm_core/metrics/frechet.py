@@ -44,11 +44,9 @@ class Statistics:
 
     @classmethod
     def of(cls, features: Points) -> Statistics:
-        """Return the statistics of features."""
         return cls.over(torch.split(features, _ROWS))
 
     def to(self, device: str) -> Statistics:
-        """Move the statistics to a device."""
         return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     @classmethod

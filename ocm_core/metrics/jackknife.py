@@ -1,10 +1,8 @@
 """The delete-a-block jackknife: what measures of a set of samples are without a part of it.
 
-A measure is computed without the first block of samples, without the second, and so on. These n
-values deviate from their mean by d₁ … dₙ. The standard error of the measure is √((n - 1)/n Σ dᵢ²),
-and that of a difference of two sets the same of the difference of theirs: where rows of both began
-with the same noise, what they share cancels (`ocm_core/results/replicates.py`). Nothing is sampled
-again.
+Without each of n blocks in turn, a measure deviates from the mean of these values by d₁ … dₙ. Its
+standard error is √((n - 1)/n Σ dᵢ²), and that of a difference of two sets the same of their
+difference: noise that they share cancels (`ocm_core/results/replicates.py`).
 """
 
 from __future__ import annotations
@@ -64,12 +62,8 @@ def blocks_of(count: int, blocks: int) -> list[slice]:
 
 def frechet_without(real: Statistics, points: Points, blocks: int) -> PerBlock:
     """Return the Fréchet distance without each block."""
-    return np.array(
-        [
-            frechet_distance(real=real, generated=_without(points, part))
-            for part in blocks_of(len(points), blocks)
-        ]
-    )
+    kept = (_without(points, part) for part in blocks_of(len(points), blocks))
+    return np.array([frechet_distance(real=real, generated=rest) for rest in kept])
 
 
 def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
@@ -81,9 +75,10 @@ def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
     sums = torch.stack([torch.stack([kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
     squares = (x[part].square().sum(1) for part in parts)
     same = torch.stack([own.div_(x.shape[1]).add_(1.0).pow_(3).sum() for own in squares])
-    across = torch.stack([_mean_kernel(x[part], real) for part in parts])
-    counts = torch.tensor([len(x[part]) for part in parts], device=x.device)
-    kept = len(x) - counts
+    rows = _rows(len(real))
+    to_real = ([kernel(x[part], real[some].double()).sum() for some in rows] for part in parts)
+    across = torch.stack([torch.stack(found).sum() / len(real) for found in to_real])
+    kept = len(x) - torch.tensor([len(x[part]) for part in parts], device=x.device)
     own = sums.sum() - sums.sum(0) - sums.sum(1) + sums.diagonal() - (same.sum() - same)
     values = own / (kept * (kept - 1)) - 2 * (across.sum() - across) / kept
     return np.asarray(values.cpu().numpy())
@@ -104,7 +99,6 @@ def manifold_without(
         inside_real |= (squares <= real.radii[rows, None]).any(0)
         for i in range(blocks):
             covered[i, rows] = (squares <= radii[i]).any(1)
-
     precision = np.array([share(_without(inside_real, part)) for part in parts])
     return precision, np.array([share(covered[i]) for i in range(blocks)])
 
@@ -136,9 +130,3 @@ def _without(values: Tensor, part: slice) -> Tensor:
 
 def _rows(count: int) -> list[slice]:
     return [slice(first, first + _ROWS) for first in range(0, count, _ROWS)]
-
-
-def _mean_kernel(x: Float64[Tensor, "n d"], real: Points) -> Float64[Tensor, ""]:
-    """Return the mean over real points, summed over the others."""
-    sums = [kernel(x, real[rows].double()).sum() for rows in _rows(len(real))]
-    return torch.stack(sums).sum() / len(real)

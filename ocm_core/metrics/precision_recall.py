@@ -63,9 +63,8 @@ class Manifold:
         return cls(points, radii, points.mean(0).to(radii.dtype))
 
     def to(self, device: str) -> Manifold:
-        """Move the manifold to a device."""
-        moved = (tensor.to(device) for tensor in (self.points, self.radii, self.centre))
-        return Manifold(*moved, self.block_bytes)
+        points, radii, centre = (x.to(device) for x in (self.points, self.radii, self.centre))
+        return Manifold(points, radii, centre, self.block_bytes)
 
     def blocks(self, count: int) -> list[slice]:
         """Return the rows of square blocks of distances."""

@@ -41,7 +41,6 @@ class BatchRng:
         return self.iteration * self.batch_size + self.rows.start
 
     def streams(self, purpose: Stream, time: int = 0) -> list[np.random.Generator]:
-        """Return a generator for each row."""
         return [stream(purpose, self.seed, self.iteration, time=time, part=r) for r in self.rows]
 
     def _purpose(self, draw: str) -> Stream:
@@ -62,11 +61,9 @@ class BatchRng:
         return order[start : start + len(self.rows)]
 
     def times(self, steps: int) -> Int[Tensor, " batch"]:
-        """Draw a timestep for each row."""
         return self._of_rows(self._stream("TIMES").integers(1, steps + 1, size=self.batch_size))
 
     def normals(self, shape: tuple[int, ...]) -> Batch:
-        """Draw normal noise for each row."""
         drawn = np.empty((len(self.rows), *shape), dtype=np.float32)
         sources = self.streams(self._purpose("NORMAL"), self.time)
         for row, source in zip(drawn, sources, strict=True):

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.prefetch import in_background, moved, new_host_tensor
@@ -36,12 +36,6 @@ class Noise(Protocol):
 
     def signs(self) -> Batch:
         """Return the next ±1 probe."""
-
-
-def draw_labels(seed: int, indices: Sequence[int], classes: int) -> Int[Tensor, " batch"]:
-    """Draw the classes of samples uniformly, each from its own stream."""
-    sources = (stream(Stream.SAMPLE_LABEL, seed, index) for index in indices)
-    return torch.tensor([int(source.integers(classes)) for source in sources])
 
 
 class NoiseFor(Enum):
@@ -102,17 +96,13 @@ class _Blocks:
 
     def next(self) -> Batch:
         if self.block is None or self.used == len(self.block):
-            self.block, self.used = self._next_block(), 0
-        drawn = self.block[self.used]
+            coming = self.coming or self._begin(2 * self.steps or _FIRST_BLOCK)
+            block, self.coming = coming.result(), None
+            if self.left:
+                self._begin(self.left, used_up=self.block)
+            self.block, self.used = block, 0
         self.used += 1
-        return moved(drawn, self.device)
-
-    def _next_block(self) -> Float[Tensor, "steps batch *dims"]:
-        coming = self.coming or self._begin(2 * self.steps or _FIRST_BLOCK)
-        block, self.coming = coming.result(), None
-        if self.left:
-            self._begin(self.left, used_up=self.block)
-        return block
+        return moved(self.block[self.used - 1], self.device)
 
     def _begin(self, steps: int, used_up: Tensor | None = None) -> Future[Tensor]:
         """At most so many steps, and no more than the memory of a block holds."""

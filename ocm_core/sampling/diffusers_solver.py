@@ -146,24 +146,21 @@ class DiffusersSolver:
 
     @cached_property
     def _unset(self) -> Any:
-        """Return the scheduler before its timesteps are set: some take a second to make."""
+        """Return the scheduler before its timesteps are set: some take a second to make.
+
+        It clamps x̂_0 to ±1 if it can; Euler, KDPM2, LMS and PNDM cannot. Dynamic thresholding
+        divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
+        """
+        clamps, limits = self.x0 is not None, dict[str, Any]()
+        if "clip_sample" in self._parameters:
+            limits = {"clip_sample": clamps, "clip_sample_range": 1.0}
+        elif "thresholding" in self._parameters:
+            limits = {"thresholding": clamps, "sample_max_value": 1.0}
         return getattr(schedulers, self.scheduler)(
             num_train_timesteps=self.schedule.steps,
             trained_betas=self.schedule.betas[1:].tolist(),
-            **{**self._limits(), **self.options},
+            **{**limits, **self.options},
         )
-
-    def _limits(self) -> dict[str, Any]:
-        """Clamp x̂_0 to ±1 where the scheduler can; Euler, KDPM2, LMS and PNDM cannot.
-
-        Dynamic thresholding divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
-        """
-        clamps = self.x0 is not None
-        if "clip_sample" in self._parameters:
-            return {"clip_sample": clamps, "clip_sample_range": 1.0}
-        if "thresholding" in self._parameters:
-            return {"thresholding": clamps, "sample_max_value": 1.0}
-        return {}
 
     @cached_property
     def _parameters(self) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -60,7 +61,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
     to_images: Decode = identity
     if described.vae:
         vae = Vae.load(folder / "vae", device)
-        scale, to_images = vae.downsampling, _decoder(vae)
+        scale, to_images = vae.downsampling, partial(_decoded, vae)
         image_shape = vae.model.config["out_channels"], scale * height, scale * width
     name, kernel = folder.resolve().name, recipe.kernel.name
     weights = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}
@@ -98,9 +99,5 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
     )
 
 
-def _decoder(vae: Vae) -> Decode:
-    def decode(latents: Tensor) -> Tensor:
-        starts = range(0, len(latents), DECODED)
-        return torch.cat([vae.decode(latents[first : first + DECODED]).cpu() for first in starts])
-
-    return decode
+def _decoded(vae: Vae, latents: Tensor) -> Tensor:
+    return torch.cat([vae.decode(few).cpu() for few in torch.split(latents, DECODED)])

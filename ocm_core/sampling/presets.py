@@ -1,9 +1,8 @@
 """Recipes with names, by the number of network evaluations.
 
 `quality` is for the least distance to the data, `diverse` for the most recall, `likelihood` for the
-least bound. A preset sets kernel, order, timesteps, covariance method and its scale; each entry
-holds from its number of evaluations on, up to the next. They were found on training images of
-`digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks for the timesteps.
+least bound. Each entry holds from its number of evaluations on, up to the next. They were found on
+training images of `digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks.
 """
 
 from __future__ import annotations

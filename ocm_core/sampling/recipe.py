@@ -39,7 +39,8 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps, TimestepsByMethod
 from ocm_core.diffusion.transition import transitions
 from ocm_core.errors import OcmError
-from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise, draw_labels
+from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.order import Order, means_of_order
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
 from ocm_core.shapes import Batch, Labels
@@ -244,4 +245,5 @@ def class_labels(
     """Draw the classes of the samples with these indices; None for an unconditional network."""
     if not denoiser.network.conditional:
         return None
-    return draw_labels(seed, rows, classes).to(device)
+    sources = (stream(Stream.SAMPLE_LABEL, seed, index) for index in rows)
+    return torch.tensor([int(source.integers(classes)) for source in sources]).to(device)

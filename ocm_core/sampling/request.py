@@ -120,7 +120,6 @@ class SampleFiles:
 
     @property
     def all(self) -> list[Path]:
-        """Return the files that there are."""
         return [path for path in (self.samples, self.decoded, self.grid) if path is not None]
 
 

@@ -162,7 +162,6 @@ class DivergenceMonitor:
 
     @torch.no_grad()
     def see(self, iteration: int, losses: Mapping[str, Float[Tensor, ""]]) -> None:
-        """Take in the losses of an iteration."""
         loss = torch.stack([losses[name] for name in self.names]).to(self.bad_loss)
         before = loss if self.smoothed is None else self.smoothed
         self.smoothed = _SMOOTHING * before + (1 - _SMOOTHING) * loss

@@ -40,7 +40,6 @@ class TrainingState:
 
     @classmethod
     def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
-        """Begin with untrained networks."""
         named = dict(_named_parameters(networks))
         optimiser = AdamW(
             named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -48,7 +47,6 @@ class TrainingState:
         return cls(networks, optimiser, {name: p.detach().clone() for name, p in named.items()})
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the parameters of all networks."""
         return (parameter for _, parameter in _named_parameters(self.networks))
 
     @torch.no_grad()
@@ -64,7 +62,6 @@ class TrainingState:
             parameter.copy_(self.average[name])
 
     def save(self, folder: Path) -> None:
-        """Save the state in a folder."""
         facts = {name: getattr(self, name) for name in _FACTS}
         save_state(state_file(folder), self._tensors(), facts)
 

@@ -22,7 +22,7 @@ from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.rng.batches import BatchRng
-from ocm_core.training.batches import InMemory, noisy_batch
+from ocm_core.training.batches import InMemory, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 
 LABELS = ("ocm", "sn", "npr")
@@ -65,16 +65,16 @@ class HeadTraining:
         """The raw output against -√b v ⊙ (Jᵀ v), ε² or (ε - ε̂)²; the trunk is in the graph."""
         network, schedule = self.denoiser.network.requires_grad_(True), self.denoiser.schedule
         rng = BatchRng(0, 0, len(self.x0))
-        noisy = noisy_batch(InMemory(self.x0), schedule, rng)
-        x = noisy.x.requires_grad_(label == "ocm")
-        features = network.features(x, self.denoiser.time(noisy.t))
+        drawn = noisy_draws(InMemory(self.x0), schedule, rng)
+        x = drawn.noisy(schedule).requires_grad_(label == "ocm")
+        features = network.features(x, self.denoiser.time(drawn.t))
         predicted = network.readout(features)
         if label == "ocm":
             v = rng.signs(tuple(x.shape[1:]))
             (product,) = torch.autograd.grad((v * predicted).sum(), x, retain_graph=True)
-            target = -schedule.at(schedule.b, noisy.t, x).sqrt() * v * product
+            target = -schedule.at(schedule.b, drawn.t, x).sqrt() * v * product
         else:
-            target = noisy.eps**2 if label == "sn" else (noisy.eps - predicted.detach()) ** 2
+            target = drawn.eps**2 if label == "sn" else (drawn.eps - predicted.detach()) ** 2
         loss = sum_dims((self.denoiser.heads[label](features) - target) ** 2)
         torch.autograd.backward(loss.sum())
         return loss.detach()

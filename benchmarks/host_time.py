@@ -131,9 +131,9 @@ def _synchronisations() -> Measured:
     with Synchronisations() as waits:
         Recipe(rules.even(1000, steps), method, Ddpm(), clip=CLIP).draw(denoiser, noise)
         bound = Likelihood(denoiser, {"ocm": method}, Decoder(256), CLIP)
-        seen = bound.evaluate(noise.normal(), 500, noise, None, counters)
+        terms = bound.evaluate(noise.normal(), 500, noise, None, counters)
         for s in (0, 250):
-            seen.terms(transition(schedule, s, 500), ["ocm"])
+            terms(transition(schedule, s, 500), ["ocm"])
     return Measured.exactly(len(waits.found) / (steps + 1), steps=steps + 1)
 
 

@@ -24,8 +24,7 @@ from ocm_core.covariance.interface import Clip
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.execution import executed
+from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.rng.noise import Noise, SampleNoise

@@ -207,8 +207,8 @@ def recipe(
     (params, steps), (clip, levels) = _recipe_params(**how), _limits(denoiser)
     if isinstance(params.timesteps, timesteps_params.OptimalTimesteps):
         raise OcmError(
-            "timesteps: optimal ones are found on images; give those of"
-            " api.optimal_timesteps(denoiser, images, method, steps)"
+            "timesteps: optimal ones are found on images; give those of api.optimal_timesteps("
+            "denoiser, images, method, steps), or as `ocm sample --timesteps 10,200,1000`"
         )
     return Recipe.from_params(
         params,
@@ -455,8 +455,8 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
     rule = method_of(denoiser, method)
     if rule.needs == "head" and method not in denoiser.heads:
         raise OcmError(
-            f"method '{method}' has no head yet; train it with api.train_head, or name a method "
-            "that needs none, such as beta_tilde"
+            f"method '{method}' has no head yet; train it with api.train_head (`ocm sample --head` "
+            "takes its file), or name a method that needs none, such as beta_tilde"
         )
     if rule.needs == "moments" and denoiser.moments is None:
         raise OcmError(

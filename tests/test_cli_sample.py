@@ -269,7 +269,7 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, mad
         ("--method ocm --guidance 2", "guidance needs a network with class labels"),
         ("--method ocm --timesteps power", "--timesteps power: power.exponent field required"),
         ("--method rademacher_100 --timesteps optimal", "'rademacher_100' is unknown"),
-        ("--method ocm --label 1", "--label 1: the network of tiny_digits takes no classes"),
+        ("--method ocm --label 1", "--label 1: the network takes no classes"),
         ("--method ocm --head x", "--head goes with --model"),
         ("", "either --method or --preset is required"),
         ("--preset qualty", "preset: 'qualty' is unknown; did you mean 'quality'"),
@@ -323,7 +323,7 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
     asked = ["--model", str(folder), "--method", "ocm", "--steps", "3", "--count", "5"]
     out = ["--out", str(tmp_path / "out")]
     told = refused(capsys, *asked, *out)
-    assert "--method ocm needs its head, and there is none; give with --head a file" in told
+    assert "method 'ocm' has no head yet" in told and "`ocm sample --head` takes its file" in told
     files = sample(capsys, *asked, *out, "--head", str(tmp_path / "heads.safetensors"))
     expected = api.sample(denoiser, (3, 8, 8), "ocm", steps=3, count=5)
     np.testing.assert_array_equal(read(files), expected)
@@ -337,12 +337,12 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--method analytic", "--method analytic needs a table of moments"),
+        ("--method analytic", "'analytic' needs a table of moments"),
         ("--method beta --sampler ddim", "'beta' is not defined for ddim"),
         ("--method beta --sampler dpm", "sampler: 'dpm' is unknown"),
-        ("--preset likelihood", "optimal timesteps are found on images"),
+        ("--preset likelihood", "optimal ones are found on images"),
         ("--method beta --guidance 2", "--guidance belong to experiments"),
-        ("--method beta --label 1", "--label 1: the model takes no classes"),
+        ("--method beta --label 1", "--label 1: the network takes no classes"),
         ("--method betta", "'betta' is unknown; did you mean 'beta'"),
     ],
 )

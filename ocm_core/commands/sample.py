@@ -87,8 +87,7 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
     if head and not model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
     from ocm_core.sampling.from_experiment import from_experiment
-    from ocm_core.sampling.output import write
-    from ocm_core.sampling.request import SampleRequest
+    from ocm_core.sampling.request import SampleRequest, write
 
     if model:
         from ocm_core.sampling.from_folder import from_folder  # imports diffusers

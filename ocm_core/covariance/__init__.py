@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -19,45 +18,22 @@ from ocm_core.covariance.interface import CovarianceMethod
 from ocm_core.errors import OcmError, unknown
 from ocm_core.schema.experiment import MethodParams
 
-_SHARED = {"interface", "learned", "probes"}
-
-__all__ = [
-    "CovarianceMethod",
-    "Description",
-    "available",
-    "build",
-    "build_all",
-    "class_of",
-    "describe",
-]
-
-
-@dataclass(frozen=True)
-class Description:
-    """A method's needs, the kernels it is defined for, and its options."""
-
-    needs: str
-    kernels: frozenset[str] | None  # those it is defined for; None: any
-    options: dict[str, Any]
-
-    def defined_for(self, kernel: str) -> bool:
-        """Say whether the method gives a covariance for the steps of this kernel."""
-        return self.kernels is None or kernel in self.kernels
+__all__ = ["CovarianceMethod", "available", "build", "build_all", "class_of"]
 
 
 def available() -> list[str]:
-    """The methods that exist: the files of this folder, except what they share."""
-    return sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED)
+    """Return the methods that exist: the files of this folder, except what they share."""
+    return sorted({m.name for m in pkgutil.iter_modules(__path__)} - {"interface", "learned"})
 
 
 def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMethod:
-    """The method `kind`; its head or table is looked up under `label`."""
+    """Return the method `kind`; its head or table is looked up under `label`."""
     cls = class_of(kind)
     try:
         return cls(label=label or kind, **options)
     except ValidationError as error:
         problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
+        key = ".".join(map(str, problem["loc"]))
         valid = ", ".join(sorted(set(cls.model_fields) - {"label"})) or "none"
         raise OcmError(
             f"covariance method {kind!r}: {key}: {problem['msg'].lower()}; its options are: {valid}"
@@ -65,14 +41,8 @@ def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMeth
 
 
 def build_all(methods: Mapping[str, MethodParams]) -> dict[str, CovarianceMethod]:
-    """The methods of an experiment, by label."""
+    """Return the methods of an experiment, by label."""
     return {label: build(m.kind, label, **m.options) for label, m in methods.items()}
-
-
-def describe(kind: str, options: dict[str, Any]) -> Description:
-    """Return a method's needs, kernels and options, with defaults filled in."""
-    method = build(kind, **options)
-    return Description(method.needs, method.kernels, method.model_dump(exclude={"label"}))
 
 
 def class_of(kind: str) -> type[CovarianceMethod]:

@@ -1,7 +1,5 @@
 """c = 1 - Γ_t with Γ_t = E‖ε̂‖² / d: one number per timestep, by Monte Carlo over the data."""
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from ocm_core.covariance.interface import Need, PosteriorMethod, Profile
@@ -9,7 +7,7 @@ from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(PosteriorMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "one number per t, from the mean square of the predicted noise",
         "c = 1 - E‖ε̂‖²/d",
         hue="orange",

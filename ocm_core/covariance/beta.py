@@ -1,14 +1,10 @@
 """Σ = b_{s:t}: the largest sensible choice, exact where the data are white noise."""
 
-from typing import ClassVar
-
-from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
-from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.rng.noise import Noise
+from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
 
 
-class Method(CovarianceMethod):
-    profile: ClassVar[Profile] = Profile(
+class Method(FixedMethod):
+    profile = Profile(
         "the variance of the forward step",
         "Σ = 1 - ᾱₜ/ᾱₛ",
         group="Fixed",
@@ -16,8 +12,7 @@ class Method(CovarianceMethod):
         marker="x",
         dash="dot",
     )
-    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddpm"})
-    fixed_variance: ClassVar[bool] = True
+    kernels = frozenset({"ddpm"})
 
-    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
-        return lambda step: step.fixed(step.transition.b_st, prediction.x)
+    def sigma2(self, step: ReverseStep) -> float:
+        return step.transition.b_st

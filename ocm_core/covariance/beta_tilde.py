@@ -1,14 +1,10 @@
 """Σ = β̃_{s:t}: the smallest sensible choice, exact where the data are one point."""
 
-from typing import ClassVar
-
-from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
-from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.rng.noise import Noise
+from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
 
 
-class Method(CovarianceMethod):
-    profile: ClassVar[Profile] = Profile(
+class Method(FixedMethod):
+    profile = Profile(
         "the variance of the forward step's reversal, x₀ being known",
         "Σ = β̃",
         group="Fixed",
@@ -16,8 +12,7 @@ class Method(CovarianceMethod):
         marker="diamond-open",
         dash="dash",
     )
-    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddpm"})
-    fixed_variance: ClassVar[bool] = True
+    kernels = frozenset({"ddpm"})
 
-    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
-        return lambda step: step.fixed(step.transition.beta_tilde, prediction.x)
+    def sigma2(self, step: ReverseStep) -> float:
+        return step.transition.beta_tilde

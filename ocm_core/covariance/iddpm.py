@@ -11,33 +11,32 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import log
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ocm_core.covariance.interface import Need, Profile, StepCovariance
+from ocm_core.covariance.interface import Need, Profile, ReverseStep, StepCovariance
 from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
-from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
-from ocm_core.diffusion.gaussian import Covariance, Diagonal, gaussian_kl, sum_dims
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.gaussian import Diagonal, gaussian_kl, sum_dims
 from ocm_core.diffusion.schedule import Schedule, predict_x0
-from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import TimeTable
 
 
 class Method(LearnedMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "a head between beta and beta_tilde, fitted to the likelihood bound",
         "log Σ = v log(1 - ᾱₜ/ᾱₛ) + (1 - v) log β̃",
         hue="purple",
         marker="triangle-up",
         dash="dash",
     )
-    kernels: ClassVar[frozenset[str] | None] = frozenset({"ddpm"})
+    kernels = frozenset({"ddpm"})
     source: Literal["head", "network"] = "head"
     lower_end: Literal["schedule", "timesteps"] = "schedule"
     clamp: bool = False
@@ -49,10 +48,16 @@ class Method(LearnedMethod):
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         raw = self._raw(prediction)
         limited = raw.clamp(-1.0, 1.0) if self.clamp else raw
-        return lambda step: self._covariance(limited, step.transition)
 
-    def _covariance(self, raw: Tensor, step: Transition) -> Covariance:
-        return Diagonal(torch.exp(_interpolate(raw, log(self._lower(step)), log(step.b_st))))
+        def covariance(at: ReverseStep) -> Diagonal:
+            step, low = at.transition, at.transition.beta_tilde
+            if step.s == 0 and self.lower_end == "schedule":
+                low = step.beta_tilde_schedule_start
+            elif step.s == 0:
+                low = step.beta_tilde_timesteps_start
+            return Diagonal(torch.exp(_interpolate(limited, log(low), log(step.b_st))))
+
+        return covariance
 
     def _raw(self, prediction: AnyPrediction) -> Tensor:
         if self.source == "head":
@@ -63,19 +68,12 @@ class Method(LearnedMethod):
             )
         return prediction.learned_variance
 
-    def _lower(self, step: Transition) -> float:
-        if step.s > 0:
-            return step.beta_tilde
-        starts = {
-            "schedule": step.beta_tilde_schedule_start,
-            "timesteps": step.beta_tilde_timesteps_start,
-        }
-        return starts[self.lower_end]
-
     def loss(self, batch: TrainingBatch) -> Float[Tensor, " batch"]:
         """The bound's term at an adjacent step t → t-1, the mean held fixed."""
-        prediction = batch.prediction
-        low, high, a = _adjacent(prediction)
+        prediction, schedule = batch.prediction, batch.prediction.denoiser.schedule
+        low, high, a = (
+            schedule.at(table, prediction.t, prediction.x) for table in _adjacent(schedule)
+        )
         log_variance = _interpolate(self._raw(prediction), low.log(), high.log())
         alpha_bar, b = prediction.marginal
         x0_hat = predict_x0(prediction.x.detach(), prediction.eps.detach(), alpha_bar, b)
@@ -91,18 +89,12 @@ def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tens
     return v * high + (1.0 - v) * low
 
 
-def _adjacent(prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
-    """β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t."""
-    schedule = prediction.denoiser.schedule
-    low, high, factor = (
-        schedule.at(table, prediction.t, prediction.x) for table in _adjacent_tables(schedule)
-    )
-    return low, high, factor
-
-
 @lru_cache(maxsize=4)
-def _adjacent_tables(schedule: Schedule) -> tuple[TimeTable, TimeTable, TimeTable]:
-    """The same arrays each time: the schedule keeps them on the device."""
+def _adjacent(schedule: Schedule) -> tuple[TimeTable, TimeTable, TimeTable]:
+    """Return β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t.
+
+    They are the same arrays each time: the schedule keeps them on the device.
+    """
     betas, b = schedule.betas[1:], schedule.b
     tilde = betas * b[:-1] / b[1:]
     tilde[0] = tilde[1]

@@ -1,4 +1,8 @@
-"""The interface of a covariance method, and the reverse step that it is asked about."""
+"""The interface of a covariance method, and the reverse step that it is asked about.
+
+A method looks once at a prediction (`step_covariance`) and answers with a function from any step
+t → s to the covariance of that step, a `Covariance` (`diffusion/gaussian.py`): diagonal or not.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -15,6 +19,7 @@ from torch import Tensor
 from ocm_core.diffusion.denoiser import AnyPrediction, Model, Prediction
 from ocm_core.diffusion.gaussian import Covariance, Diagonal
 from ocm_core.diffusion.kernels import Kernel
+from ocm_core.diffusion.schedule import predict_x0
 from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
@@ -30,11 +35,10 @@ class ClipCounter:
         self._counts: dict[str, int | Tensor] = {}
 
     def add(self, what: str, number: int | Tensor) -> None:
-        """Add to a count."""
         self._counts[what] = self._counts.get(what, 0) + number
 
     def read(self) -> Counter[str]:
-        """Waits for the device."""
+        """Return the counts; this waits for the device."""
         return Counter({what: int(count) for what, count in self._counts.items()})
 
 
@@ -45,10 +49,6 @@ class Clip:
     x0: float | None = None
     c_min: float | None = 0.0
     c_max: float | None = None
-
-    def limit_x0(self, x0: Batch) -> Batch:
-        """Clamp x̂_0."""
-        return x0 if self.x0 is None else x0.clamp(-self.x0, self.x0)
 
     def limit_c(self, c: Tensor, counter: ClipCounter) -> Tensor:
         """Clamp, and count what was clamped."""
@@ -75,21 +75,16 @@ class ReverseStep:
     clip: Clip = UNCLIPPED
     counter: ClipCounter = field(default_factory=ClipCounter)
 
-    def through(self, c: Tensor) -> Diagonal:
-        """Σ = floor + gain · C with C = (b_t / ᾱ_t) c."""
+    def variance(self, c: Tensor) -> Tensor:
+        """Σ = floor + gain · C with C = (b_t / ᾱ_t) c, for entries or eigenvalues of c."""
         posterior = self.clip.limit_c(self.transition.posterior_scale * c, self.counter)
-        kernel, step = self.kernel, self.transition
-        return Diagonal(kernel.floor(step) + kernel.gain(step) * posterior)
-
-    def fixed(self, variance: float, like: Batch) -> Diagonal:
-        """Return the covariance σ² I."""
-        return Diagonal(
-            torch.full((1,) * like.ndim, variance, dtype=like.dtype, device=like.device)
-        )
+        return self.kernel.floor(self.transition) + self.kernel.gain(self.transition) * posterior
 
     def x0(self, prediction: AnyPrediction) -> Batch:
-        """x̂_0, within the limits."""
-        return self.clip.limit_x0(self.transition.predict_x0(prediction.x, prediction.eps))
+        """Return x̂_0, within the limits."""
+        step, limit = self.transition, self.clip.x0
+        x0 = predict_x0(prediction.x, prediction.eps, step.alpha_bar_t, step.b_t)
+        return x0 if limit is None else x0.clamp(-limit, limit)
 
     def mean(self, prediction: AnyPrediction) -> Batch:
         """Return the mean of x_s."""
@@ -118,10 +113,7 @@ class CovarianceMethod(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
-    reads_jacobian: ClassVar[bool] = False  # when it looks: the prediction then keeps its graph
-    fixed_variance: ClassVar[bool] = (
-        False  # a choice, not an estimate: `beta`, `beta_tilde`, `delta`
-    )
+    fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
     profile: ClassVar[Profile] = Profile("a covariance method of your own", dash="dot")
     label: str
 
@@ -130,24 +122,23 @@ class CovarianceMethod(BaseModel, ABC):
         """Return what must be trained or estimated before the method can be used."""
         return "nothing"
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options by name, defaults included."""
+        return self.model_dump(exclude={"label"})
+
     @classmethod
     def defined_for(cls, kernel: str) -> bool:
         """Say whether the method gives a covariance for the steps of this kernel."""
         return cls.kernels is None or kernel in cls.kernels
 
-    @property
-    def sampling_probes(self) -> int:
-        """The ±1 probes that the method draws per sample and evaluation of the network."""
-        return 0
-
     def jacobian_products(self, dimension: int) -> int:
-        """The vector-Jacobian products that the method takes per evaluation of the network."""
-        return min(self.sampling_probes, dimension)
+        """Return how many vector-Jacobian products the method takes per network evaluation."""
+        return 0
 
     def extra_work(self, dimension: int) -> str:
         """Say in words what a step costs beyond the network."""
-        products = self.jacobian_products(dimension)
-        if products:
+        if products := self.jacobian_products(dimension):
             return f"{products} backward pass{'' if products == 1 else 'es'}"
         return "its head" if self.needs == "head" else "none"
 
@@ -165,19 +156,37 @@ class PosteriorMethod(CovarianceMethod):
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = prediction.combine(self.c)
-        return lambda step: step.through(c)
+        return lambda step: Diagonal(step.variance(c))
 
     @abstractmethod
     def c(self, prediction: Prediction) -> Tensor:
         """Return c(x_t, t)."""
-        ...
+
+
+class FixedMethod(CovarianceMethod):
+    """A method that is a choice of σ² for each step, whatever x_t."""
+
+    fixed_variance: ClassVar[bool] = True
+
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        x = prediction.x
+        return lambda step: Diagonal(x.new_full((1,) * x.ndim, self.sigma2(step)))
+
+    @abstractmethod
+    def sigma2(self, step: ReverseStep) -> float:
+        """Return the variance σ² of the step."""
+
+
+def c_from_jacobian(prediction: Prediction, diagonal: Batch) -> Batch:
+    """c = 1 - √b_t diag J."""
+    return 1.0 - prediction.marginal[1].sqrt() * diagonal
 
 
 def predict(
     model: Model, methods: Iterable[CovarianceMethod], x: Batch, t: int, label: Labels
 ) -> AnyPrediction:
-    """One pass serves all methods: its graph is kept where one of them reads the Jacobian."""
-    graph = any(method.reads_jacobian for method in methods)
+    """Evaluate once for all methods; the graph is kept where one of them reads the Jacobian."""
+    graph = any(method.jacobian_products(1) for method in methods)
     with torch.set_grad_enabled(graph):
         return model.predict(x.detach().requires_grad_(graph), t, label)
 

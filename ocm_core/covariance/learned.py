@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import e, log
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,6 @@ class TrainingBatch:
 
     @property
     def predicted_eps(self) -> Batch:
-        """Return ε̂ without its graph."""
         return self.prediction.eps.detach()
 
     def diagonal(self, probes: int) -> Batch:
@@ -82,18 +81,13 @@ def tapered(raw: Tensor, baseline: Tensor) -> Tensor:
     return positive((1.0 - baseline).clamp(min=0.0) * raw, baseline)
 
 
-LINKS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "identity": identity,
-    "positive": positive,
-    "tapered": tapered,
-}
-
-
+Link = Callable[[Tensor, Tensor], Tensor]
+LINKS: dict[str, Link] = {"identity": identity, "positive": positive, "tapered": tapered}
 Unit = Literal["own", "root", "one"]  # the method's own, √c̄_t, or 1
 
 
 class CovarianceHead(nn.Module):
-    """A network on the trunk's features, and the baseline (if any) that it is relative to."""
+    """A network on the trunk's features, and the baseline c̄_t (if any) that it is relative to."""
 
     baseline: Tensor | None
 
@@ -105,24 +99,19 @@ class CovarianceHead(nn.Module):
         unit: Unit = "own",
     ) -> None:
         super().__init__()
-        self.net = net
-        self.link = LINKS[link]
-        self.unit = unit
+        self.net, self.link, self.unit = net, LINKS[link], unit
         self.register_buffer("baseline", baseline)
 
     def forward(self, features: TrunkFeatures) -> Tensor:
-        output: Tensor = self.net(features)
-        return output
+        return cast(Tensor, self.net(features))
 
 
 class LearnedMethod(CovarianceMethod):
     """A method with a head, and the loss that trains it."""
 
-    trains_on_jacobian: ClassVar[bool] = False
-
     @property
     def training_probes(self) -> int:
-        """How many of a batch's probes the loss reads."""
+        """Return how many of a batch's probes the loss reads; none if it needs no Jacobian."""
         return 0
 
     @property
@@ -132,7 +121,6 @@ class LearnedMethod(CovarianceMethod):
     @abstractmethod
     def loss(self, batch: TrainingBatch) -> PerSample:
         """Return the loss of the head on each sample."""
-        ...
 
 
 class RegressionMethod(LearnedMethod, PosteriorMethod):
@@ -140,18 +128,17 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
 
     @abstractmethod
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:
-        """c as the published heads encode it."""
+        """Return c as the published heads encode it."""
 
     @abstractmethod
     def target(self, batch: TrainingBatch) -> Tensor:
-        """A random value with E[target | x_t] = c."""
+        """Return a random value with E[target | x_t] = c."""
 
     def c(self, prediction: Prediction) -> Tensor:
         raw, baseline = prediction.head(self.label), self._baseline(prediction)
         if baseline is None:
             return self.published(raw, prediction)
-        link = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link
-        return link(raw, baseline)
+        return cast(CovarianceHead, prediction.denoiser.heads[self.label]).link(raw, baseline)
 
     def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
@@ -168,13 +155,10 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         baseline = self._baseline(prediction)
         if baseline is None:
             return 1.0
-        match cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit:
-            case "own":
-                return self.unit(baseline)
-            case "root":
-                return baseline.sqrt()
-            case "one":
-                return 1.0
+        unit = cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit
+        if unit == "own":
+            return self.unit(baseline)
+        return baseline.sqrt() if unit == "root" else 1.0
 
     def _baseline(self, prediction: Prediction) -> Tensor | None:
         table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)

@@ -1,7 +1,5 @@
 """Noise-prediction residual: c = g with g ≈ E[(ε - ε̂)² | x_t], which also absorbs ε̂'s error."""
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from ocm_core.covariance.interface import Profile
@@ -10,7 +8,7 @@ from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "a head fitted to the squared residual of the predicted noise",
         "c = g(xₜ), g ≈ E[(ε - ε̂)² | xₜ]",
         hue="green",

@@ -4,26 +4,24 @@ The target -√b_t v ⊙ (Jᵀ v) needs no data beyond x_t: one expectation over
 square, so that any number of probes is unbiased.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance.interface import Profile
+from ocm_core.covariance.interface import Profile, c_from_jacobian
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
-from ocm_core.covariance.probes import from_diagonal
 from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "a head fitted to random probes of the score's Jacobian",
         "c = 1 + h(xₜ), h ≈ -√bₜ E[v ⊙ Jᵀv] = -√bₜ diag J",
         hue="vermillion",
         marker="circle",
         width=4.0,
     )
-    trains_on_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
     @property
@@ -34,4 +32,4 @@ class Method(RegressionMethod):
         return 1.0 + raw
 
     def target(self, batch: TrainingBatch) -> Tensor:
-        return from_diagonal(batch.prediction, batch.diagonal(self.probes))
+        return c_from_jacobian(batch.prediction, batch.diagonal(self.probes))

@@ -1,18 +1,26 @@
 """c from M random probes at sampling time: no head, 2 M extra passes, unbiased and noisy."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance.interface import CovarianceMethod, Profile, StepCovariance
-from ocm_core.covariance.probes import hutchinson
-from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.covariance.interface import (
+    CovarianceMethod,
+    Profile,
+    StepCovariance,
+    c_from_jacobian,
+)
+from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
+from ocm_core.diffusion.gaussian import Diagonal, dimension
 from ocm_core.rng.noise import Noise
+from ocm_core.shapes import Batch
 
 
 class Method(CovarianceMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "random probes of the score's Jacobian, at every step",
         "c = 1 - √bₜ (v₁ ⊙ Jᵀv₁ + … + v_M ⊙ Jᵀv_M)/M",
         group="Probed while sampling",
@@ -20,19 +28,31 @@ class Method(CovarianceMethod):
         marker="cross",
         width=1.1,
     )
-    reads_jacobian: ClassVar[bool] = True
     probes: Annotated[int, Field(ge=1)] = 1
 
-    @property
-    def sampling_probes(self) -> int:
-        return self.probes
+    def jacobian_products(self, dimension: int) -> int:
+        return min(self.probes, dimension)
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         c = probed(prediction, noise, self.probes)
-        return lambda step: step.through(c)
+        return lambda step: Diagonal(step.variance(c))
 
 
 def probed(prediction: AnyPrediction, noise: Noise, count: int) -> Tensor:
-    # drawn before mixing, so that both branches of guidance see the same probes
+    """Return c from so many probes; both branches of guidance see the same ones."""
     probes = [noise.signs().to(prediction.x) for _ in range(count)]
     return prediction.combine(lambda branch: hutchinson(branch, probes))
+
+
+def hutchinson(prediction: Prediction, probes: Sequence[Batch]) -> Batch:
+    """c = 1 - √b_t · mean_m v_m ⊙ (Jᵀ v_m), unbiased for 1 - √b_t diag J when v is ±1.
+
+    With more probes than dimensions it is cheaper to form J once; the numbers are the same.
+    """
+    if len(probes) > dimension(prediction.x):
+        stacked = torch.stack([v.flatten(1) for v in probes], dim=1)
+        products = (stacked * (stacked @ prediction.jacobian())).mean(1).view_as(prediction.x)
+    else:
+        products = sum((v * prediction.vjp(v) for v in probes), torch.zeros_like(prediction.x))
+        products = products / len(probes)
+    return c_from_jacobian(prediction, products)

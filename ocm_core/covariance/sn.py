@@ -1,7 +1,5 @@
 """Squared-noise prediction: c = g - ε̂² with g ≈ E[ε² | x_t] regressed on the data's noise."""
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from ocm_core.covariance.interface import Profile
@@ -10,7 +8,7 @@ from ocm_core.diffusion.denoiser import Prediction
 
 
 class Method(RegressionMethod):
-    profile: ClassVar[Profile] = Profile(
+    profile = Profile(
         "a head fitted to the squared noise, less the squared prediction",
         "c = g(xₜ) - ε̂², g ≈ E[ε² | xₜ]",
         hue="blue",

@@ -1,15 +1,17 @@
 """A frozen score network, seen as what samplers and likelihoods need: a prediction at (x_t, t).
 
 A prediction carries the noise estimate ε̂, the features that covariance heads read, and products
-with the Jacobian J of ε̂ for the methods that have no head.
+with the Jacobian J of ε̂. A network that was trained on another Gaussian path enters as a
+`ScoreNetwork` that gives ε̂ on ours (`networks/converted.py`); nothing after it knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Protocol
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.precision import Precision, set_precision
 from ocm_core.shapes import Batch, Labels, OverTime, Times
 
 
@@ -47,7 +50,6 @@ class AnyPrediction(Protocol):
 
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
         """Evaluate a quantity that is linear in the score, as guidance mixes it."""
-        ...
 
 
 class Model(Protocol):
@@ -58,7 +60,6 @@ class Model(Protocol):
 
     def predict(self, x: Batch, t: float, label: Labels = None) -> AnyPrediction:
         """Predict the noise at (x_t, t)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Prediction:
         return c(self)
 
     def head(self, name: str) -> Batch:
-        """The raw output of the head `name`; its gradient never travels into the trunk."""
+        """Return the raw output of the head `name`, whose gradient stays out of the trunk."""
         heads = self.denoiser.heads
         if name not in heads:
             known = ", ".join(sorted(heads)) or "none"
@@ -99,7 +100,7 @@ class Prediction:
         return output.to(self.x.dtype)
 
     def at(self, table: Tensor | None, what: str) -> Tensor:
-        """`table[t]`, shaped to multiply the batch."""
+        """Return `table[t]`, shaped to multiply the batch."""
         if table is None:
             raise OcmError(f"{what} is missing: run the stage that makes it")
         if len(table) != self.denoiser.schedule.steps + 1:
@@ -119,6 +120,13 @@ class Prediction:
         x, eps = self._graph
         (product,) = torch.autograd.grad(eps, x, v.to(eps.dtype), retain_graph=True)
         return product.to(self.x.dtype)
+
+    def jacobian(self) -> Float[Tensor, "batch d d"]:
+        """J, whose row i is Jᵀ applied to the i-th unit vector."""
+        x = self.x
+        unit = torch.eye(prod(x.shape[1:]), dtype=x.dtype, device=x.device)
+        rows = [self.vjp(e.view(1, *x.shape[1:]).expand_as(x)).flatten(1) for e in unit]
+        return torch.stack(rows, dim=1)
 
     @cached_property
     def _graph(self) -> tuple[Tensor, Tensor]:
@@ -152,16 +160,27 @@ class Denoiser:
     forward: Forward = forward
 
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
-        """At t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
-        times = self._times(x, t)
-        features, eps, learned = self.evaluate(x, times, label)
-        return Prediction(self, x, times, label, features, eps, learned)
+        """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps.
+
+        A tensor of timesteps is taken as it is: to look into it is to wait for the device.
+        """
+        if not isinstance(t, Tensor):
+            if not 1 <= t < self.schedule.steps + 1:
+                raise OcmError(
+                    f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
+                )
+            t = torch.full((len(x),), t, device=x.device)
+        elif t.shape != (len(x),):
+            raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
+        features, eps, learned = self.evaluate(x, t, label)
+        return Prediction(self, x, t, label, features, eps, learned)
 
     def evaluate(
         self, x: Batch, t: Times, label: Labels
     ) -> tuple[TrunkFeatures, Batch, Batch | None]:
         """Return the trunk's features, ε̂, and the learned variance if there is one."""
-        with self._autocast(x):
+        single = self.precision == torch.float32
+        with nullcontext() if single else torch.autocast(x.device.type, dtype=self.precision):
             features, raw = self.forward(self.network, x, self.time(t), label)
         output = raw.to(x.dtype)
         if not self.network.learns_variance:
@@ -169,19 +188,15 @@ class Denoiser:
         eps, learned = output.chunk(2, dim=1)
         return features, eps, learned
 
-    def _autocast(self, x: Batch) -> AbstractContextManager[object]:
-        if self.precision == torch.float32:
-            return nullcontext()
-        return torch.autocast(x.device.type, dtype=self.precision)
 
-    def _times(self, x: Batch, t: float | Times) -> Times:
-        """A tensor is taken as it is: to look into it is to wait for the device."""
-        if isinstance(t, Tensor):
-            if t.shape != (len(x),):
-                raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
-            return t
-        if not 1 <= t < self.schedule.steps + 1:
-            raise OcmError(
-                f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
-            )
-        return torch.full((len(x),), t, device=x.device)
+def executed(
+    denoiser: Denoiser, *, precision: Precision, channels_last: bool, compiled: bool
+) -> Denoiser:
+    """Return the denoiser with a precision, memory layout and compilation; only rounding changes.
+
+    Its network is changed in place; heads stay as they are.
+    """
+    if channels_last:
+        denoiser.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    run = torch.compile(forward) if compiled else forward
+    return replace(denoiser, precision=set_precision(precision), forward=run)

@@ -8,6 +8,7 @@ costs about 0.01 bits/dim against the exact integral; `cdf` says which one is me
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import log, pi, prod, sqrt
 from typing import Literal
@@ -24,6 +25,11 @@ def sum_dims(x: Batch) -> PerSample:
     return x.flatten(1).sum(1)
 
 
+def dimension(x: Batch) -> int:
+    """Return the number of dimensions of one sample."""
+    return prod(x.shape[1:])
+
+
 def gaussian_kl(log_q: Tensor | float, log_p: Tensor, scaled: Tensor) -> Tensor:
     """KL(q ‖ p) of two Gaussians, element by element, from the logarithms of their variances.
 
@@ -32,8 +38,32 @@ def gaussian_kl(log_q: Tensor | float, log_p: Tensor, scaled: Tensor) -> Tensor:
     return 0.5 * (log_p - log_q + scaled - 1.0)
 
 
+class Covariance(ABC):
+    """The covariance Σ of a reverse step: all that samplers and bounds ask of it."""
+
+    @abstractmethod
+    def scale(self, noise: Batch) -> Batch:
+        """Return √Σ ε, with the symmetric root."""
+
+    @abstractmethod
+    def times(self, factor: float) -> Covariance:
+        """Return Σ times a factor."""
+
+    @abstractmethod
+    def limited(self, sigma: float) -> Covariance:
+        """Return Σ with no standard deviation above σ."""
+
+    @abstractmethod
+    def diagonal(self, like: Batch) -> Batch:
+        """Return diag Σ in the shape of the batch."""
+
+    @abstractmethod
+    def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
+        """KL(N(μ̃, β̃ I) ‖ N(μ, Σ)) in nats, with μ̃ - μ = `difference`."""
+
+
 @dataclass(frozen=True)
-class Diagonal:
+class Diagonal(Covariance):
     """Independent variances; `variance` broadcasts against the batch."""
 
     variance: Tensor
@@ -51,23 +81,21 @@ class Diagonal:
         return self.variance.to(like).expand_as(like)
 
     def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
-        """KL(N(μ̃, β̃ I) ‖ N(μ, Σ)) in nats, with μ̃ - μ = `difference`."""
         variance = self.diagonal(difference)
         scaled = (beta_tilde + difference**2) / variance
         return sum_dims(gaussian_kl(log(beta_tilde), variance.log(), scaled))
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Covariance):
     """A whole matrix per sample, held as eigenvectors and eigenvalues; for small dimensions."""
 
     vectors: Float[Tensor, "batch d d"]
     values: Float[Tensor, "batch d"]
 
     def scale(self, noise: Batch) -> Batch:
-        """Scale by the symmetric root, so that a diagonal matrix draws what `Diagonal` draws."""
-        inside = self.vectors.mT @ noise.flatten(1).unsqueeze(-1)
-        return (self.vectors @ (self.values.sqrt().unsqueeze(-1) * inside)).reshape_as(noise)
+        rotated = self.values.sqrt().unsqueeze(-1) * self._rotated(noise)
+        return (self.vectors @ rotated).reshape_as(noise)
 
     def times(self, factor: float) -> Full:
         return Full(self.vectors, factor * self.values)
@@ -78,27 +106,21 @@ class Full:
     def diagonal(self, like: Batch) -> Batch:
         return (self.vectors**2 @ self.values.unsqueeze(-1)).reshape_as(like)
 
+    def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
+        return Diagonal(self.values).divergence(beta_tilde, self._rotated(difference).squeeze(-1))
+
     def matrix(self) -> Float[Tensor, "batch d d"]:
         return (self.vectors * self.values.unsqueeze(1)) @ self.vectors.mT
 
-    def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
-        """The same divergence in the eigenbasis, where Σ is diagonal."""
-        rotated = (self.vectors.mT @ difference.flatten(1).unsqueeze(-1)).squeeze(-1)
-        return Diagonal(self.values).divergence(beta_tilde, rotated)
-
-
-Covariance = Diagonal | Full
+    def _rotated(self, x: Batch) -> Float[Tensor, "batch d 1"]:
+        """Return x in the eigenbasis, where Σ is diagonal."""
+        return self.vectors.mT @ x.flatten(1).unsqueeze(-1)
 
 
 def full(matrix: Float[Tensor, "batch d d"]) -> Full:
     """Return a full covariance, symmetrised after rounding."""
     values, vectors = torch.linalg.eigh(0.5 * (matrix + matrix.mT))
     return Full(vectors, values)
-
-
-def dimension(x: Batch) -> int:
-    """Return the number of dimensions of one sample."""
-    return prod(x.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -110,17 +132,19 @@ class Decoder:
     variance: Literal["fixed", "method"] = "fixed"
 
     def log_likelihood(self, x0: Batch, mean: Batch, variance: Tensor) -> Batch:
-        """Per element, in nats."""
+        """Return log p(x_0) of each element, in nats."""
         if self.levels is None:
             density: Tensor = -0.5 * ((x0 - mean) ** 2 / variance + variance.log() + log(2 * pi))
             return density
-        integral = _log_mass if self.cdf == "exact" else _log_mass_tanh
         half_bin = 1.0 / (self.levels - 1)
         sigma = variance.sqrt()
         # the first and the last bin reach to ∓∞
         upper = torch.where(x0 > 1 - half_bin, torch.inf, (x0 - mean + half_bin) / sigma)
         lower = torch.where(x0 < -1 + half_bin, -torch.inf, (x0 - mean - half_bin) / sigma)
-        return integral(lower, upper)
+        if self.cdf == "exact":
+            return _log_mass(lower, upper)
+        # the published approximation, with its floor on the mass
+        return torch.log((_tanh_cdf(upper) - _tanh_cdf(lower)).clamp(min=1e-12))
 
 
 def _log_mass(lower: Tensor, upper: Tensor) -> Tensor:
@@ -131,11 +155,6 @@ def _log_mass(lower: Tensor, upper: Tensor) -> Tensor:
     log_low, log_high = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
     mass: Tensor = log_high + torch.log1p(-torch.exp(log_low - log_high))
     return mass
-
-
-def _log_mass_tanh(lower: Tensor, upper: Tensor) -> Tensor:
-    """The published approximation, with its floor of 1e-12 on the mass."""
-    return torch.log((_tanh_cdf(upper) - _tanh_cdf(lower)).clamp(min=1e-12))
 
 
 def _tanh_cdf(u: Tensor) -> Tensor:

@@ -21,13 +21,39 @@ from ocm_core.shapes import Batch, Labels, Times
 
 
 @dataclass(frozen=True)
+class Guidance:
+    """A guidance scale w, and what it acts on; w = 1 is no guidance."""
+
+    scale: float = 1.0
+    channels: int | None = None  # the first ones; None: all
+    covariance: Literal["guided", "conditional"] = "guided"
+
+    def apply(self, model: Model) -> Model:
+        """Return the model with guidance; for a scale of 1, the model itself."""
+        if self.scale == 1.0:
+            return model
+        if not isinstance(model, Denoiser) or (null := model.network.null_label) is None:
+            raise OcmError(f"guidance {self.scale} needs a network with a null class; use 1.0")
+        return GuidedDenoiser(model, self, null)
+
+    def weight(self, x: Batch) -> Tensor:
+        """Return w on the guided channels, 1 (the conditional value) on the others."""
+        weight = x.new_full((1, x.shape[1], *(1,) * (x.ndim - 2)), self.scale)
+        if self.channels is not None:
+            weight[:, self.channels :] = 1.0
+        return weight
+
+
+UNGUIDED = Guidance()
+
+
+@dataclass(frozen=True)
 class GuidedPrediction:
     """A prediction with the label and one without, mixed."""
 
     conditional: Prediction
     unconditional: Prediction
-    weight: Tensor
-    covariance: Literal["guided", "conditional"]
+    guidance: Guidance
 
     @property
     def x(self) -> Batch:
@@ -47,13 +73,13 @@ class GuidedPrediction:
 
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
         conditional = c(self.conditional)
-        if self.covariance == "conditional":
+        if self.guidance.covariance == "conditional":
             return conditional
         return self._mix(c(self.unconditional), conditional)
 
     def _mix(self, unconditional: Tensor, conditional: Tensor) -> Tensor:
         """Element by element; of a matrix (batch, D, D), row by row, as ε̂'s Jacobian mixes."""
-        weight = self.weight.expand(1, *self.x.shape[1:])
+        weight = self.guidance.weight(self.x).expand(1, *self.x.shape[1:])
         rows = weight.flatten(1).unsqueeze(-1)
         is_matrix = unconditional.shape[1:] == (rows.shape[1], rows.shape[1])
         return unconditional + (rows if is_matrix else weight) * (conditional - unconditional)
@@ -64,10 +90,8 @@ class GuidedDenoiser:
     """Predicts with and without the label in one doubled batch."""
 
     denoiser: Denoiser
-    scale: float
+    guidance: Guidance
     null_label: int
-    channels: int | None = None
-    covariance: Literal["guided", "conditional"] = "guided"
 
     @property
     def schedule(self) -> Schedule:
@@ -76,44 +100,14 @@ class GuidedDenoiser:
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> GuidedPrediction:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
-        null = torch.full_like(label, self.null_label)
         x = x.detach()  # each branch makes its own graph: products pass through half of the batch
         both = self.denoiser.predict(
             torch.cat([x, x]),
             torch.cat([t, t]) if isinstance(t, Tensor) else t,
-            torch.cat([label, null]),
+            torch.cat([label, torch.full_like(label, self.null_label)]),
         )
         first, second = slice(None, len(x)), slice(len(x), None)
-        return GuidedPrediction(
-            _part(both, first), _part(both, second), self._weight(x), self.covariance
-        )
-
-    def _weight(self, x: Batch) -> Tensor:
-        """w on the guided channels, 1 (the conditional value) on the others."""
-        weight = x.new_full((1, x.shape[1], *(1,) * (x.ndim - 2)), self.scale)
-        if self.channels is not None:
-            weight[:, self.channels :] = 1.0
-        return weight
-
-
-@dataclass(frozen=True)
-class Guidance:
-    """A guidance scale w, and what it acts on; w = 1 is no guidance."""
-
-    scale: float = 1.0
-    channels: int | None = None  # the first ones; None: all
-    covariance: Literal["guided", "conditional"] = "guided"
-
-    def apply(self, model: Model) -> Model:
-        """Return the model with guidance; for a scale of 1, the model itself."""
-        if self.scale == 1.0:
-            return model
-        if not isinstance(model, Denoiser) or (null := model.network.null_label) is None:
-            raise OcmError(f"guidance {self.scale} needs a network with a null class; use 1.0")
-        return GuidedDenoiser(model, self.scale, null, self.channels, self.covariance)
-
-
-UNGUIDED = Guidance()
+        return GuidedPrediction(_part(both, first), _part(both, second), self.guidance)
 
 
 def _part(both: Prediction, rows: slice) -> Prediction:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import log, pi
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.datasets.mixture import GridLayout, MixtureData, UniformLayout
+from ocm_core.datasets.mixture import GridLayout, MixtureData
 from ocm_core.rng.streams import dataset_stream
 from ocm_core.shapes import PerPoint, Points
 
@@ -34,52 +33,35 @@ class Mixture:
         return float(self.means.var(0, correction=0).mean()) + self.std**2
 
     def draw(self, count: int, source: np.random.Generator) -> Float64[ndarray, "count d"]:
-        """Draw points."""
         modes = source.integers(len(self.means), size=count)
         noise = source.standard_normal((count, self.means.shape[1]))
         drawn: ndarray = self.means.numpy()[modes] + self.std * noise
         return drawn
 
-    def log_density(self, x: Points, alpha_bar: PerPoint, b: PerPoint) -> Float[Tensor, " batch"]:
-        """Return the log-density at points."""
-        s2 = (alpha_bar * self.std**2 + b).squeeze(-1)
-        logits, _ = self._components(x, alpha_bar, b)
-        d = x.shape[1]
-        normaliser = log(len(self.means)) + 0.5 * d * torch.log(2 * pi * s2)
-        return torch.logsumexp(logits, dim=1) - normaliser
-
     def posterior(
         self, x: Points, alpha_bar: PerPoint, b: PerPoint
     ) -> tuple[Points, Float[Tensor, "batch d d"]]:
         """E[x_0 | x_t] and Cov[x_0 | x_t] (the whole matrix)."""
-        logits, component_means = self._components(x, alpha_bar, b)
-        weights = torch.softmax(logits, dim=1).unsqueeze(-1)
-        mean = (weights * component_means).sum(1)
-        spread = component_means - mean.unsqueeze(1)
-        within = (self.std**2 * b / (alpha_bar * self.std**2 + b)).unsqueeze(-1)
-        between = (weights * spread).mT @ spread
-        return mean, between + within * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-
-    def _components(
-        self, x: Points, alpha_bar: PerPoint, b: PerPoint
-    ) -> tuple[Float[Tensor, "batch modes"], Float[Tensor, "batch modes d"]]:
-        """Log-weights (up to a constant) and m_k of every component."""
-        means = self.means.to(x)
-        s2 = alpha_bar * self.std**2 + b
+        means, s2 = self.means.to(x), alpha_bar * self.std**2 + b
         offset = x.unsqueeze(1) - alpha_bar.sqrt().unsqueeze(-1) * means
         logits = -0.5 * (offset**2).sum(-1) / s2
         pull = (alpha_bar.sqrt() * self.std**2 / s2).unsqueeze(-1)
-        return logits, means + pull * offset
+        component_means = means + pull * offset
+        weights = torch.softmax(logits, dim=1).unsqueeze(-1)
+        mean = (weights * component_means).sum(1)
+        spread = component_means - mean.unsqueeze(1)
+        within = (self.std**2 * b / s2).unsqueeze(-1)
+        between = (weights * spread).mT @ spread
+        return mean, between + within * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
 
 
 def mixture(data: MixtureData) -> Mixture:
-    """The mixture of x_0: lengths are divided by `data.scale`."""
-    return Mixture(torch.from_numpy(_means(data.layout) / data.scale), data.std / data.scale)
-
-
-def _means(layout: GridLayout | UniformLayout) -> Float64[ndarray, "modes 2"]:
+    """Return the mixture of x_0: lengths are divided by `data.scale`."""
+    layout = data.layout
     if isinstance(layout, GridLayout):
         axis = (np.arange(layout.per_axis) - (layout.per_axis - 1) / 2) * layout.spacing
-        return np.array(list(product(axis, axis)))
-    source = dataset_stream(layout.seed)
-    return source.uniform(-layout.half_width, layout.half_width, size=(layout.modes, 2))
+        means = np.array(list(product(axis, axis)))
+    else:
+        source, reach = dataset_stream(layout.seed), layout.half_width
+        means = source.uniform(-reach, reach, size=(layout.modes, 2))
+    return Mixture(torch.from_numpy(means / data.scale), data.std / data.scale)

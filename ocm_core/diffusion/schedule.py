@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib import import_module
 from math import sqrt
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.reading import reading
 from ocm_core.shapes import Batch, Times, TimeTable
 
 if TYPE_CHECKING:
@@ -99,15 +99,11 @@ class Schedule:
     def at(self, table: TimeTable, t: Times, like: Tensor) -> Tensor:
         """`table[t]` shaped to multiply `like`, rounded to its dtype only here."""
         dtype = like.dtype if like.is_floating_point() else torch.float32
-        values = self._on(t.device, table)[t].to(like.device)
+        key = (t.device, id(table))
+        if key not in self._held:  # a table is kept with its copy, so that no other has its id
+            self._held[key] = table, torch.from_numpy(table).to(t.device)
+        values = self._held[key][1][t].to(like.device)
         return values.to(dtype).view(-1, *(1,) * (like.ndim - 1))
-
-    def _on(self, device: torch.device, table: TimeTable) -> Tensor:
-        """Copied to the device once; a table is kept with its copy, so that no other has its id."""
-        key = (device, id(table))
-        if key not in self._held:
-            self._held[key] = table, torch.from_numpy(table).to(device)
-        return self._held[key][1]
 
     @cached_property
     def _held(self) -> dict[tuple[torch.device, int], tuple[TimeTable, Tensor]]:
@@ -137,9 +133,25 @@ def of_experiment(experiment: Experiment) -> Schedule:
 def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
     """Return the schedule of parameters; diffusers is imported only for its own schedules."""
     if params.kind == "scheduler":
-        module = import_module("ocm_core.diffusion.scheduler_betas")
-        return Schedule(np.append(0.0, module.betas(params)))
+        return Schedule(np.append(0.0, _betas_of_diffusers(params)))
     return build(params.kind, params.steps)
+
+
+def _betas_of_diffusers(params: SchedulerSchedule) -> Float64[ndarray, " t"]:
+    """Return β_1 … β_T; without the last timestep where that is pure noise."""
+    from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+
+    arguments = params.model_dump(exclude={"kind", "steps"})
+    made_on = torch.device("cpu")  # whatever the default: networks are counted on `meta`
+    expected, remedy = "a schedule that diffusers can make", "check the scheduler's configuration"
+    with reading("schedule", expected, remedy), made_on:
+        made = DDPMScheduler(
+            num_train_timesteps=params.steps + params.rescale_betas_zero_snr, **arguments
+        )
+        found: Float64[ndarray, " t"] = made.betas.double().numpy()[: params.steps]
+        if len(found) != params.steps:
+            raise ValueError(f"{len(found)} betas for {params.steps} timesteps")
+    return found
 
 
 def build(kind: str, steps: int) -> Schedule:
@@ -162,11 +174,6 @@ def predict_x0(x: Batch, eps: Batch, alpha_bar: Factor, b: Factor) -> Batch:
 def predict_eps(x: Batch, x0: Batch, alpha_bar: Factor, b: Factor) -> Batch:
     """ε̂ = (x_t - √ᾱ_t x̂_0) / √b_t."""
     return (x - _root(alpha_bar) * x0) / _root(b)
-
-
-def posterior_scale(alpha_bar: Factor, b: Factor) -> Factor:
-    """b_t / ᾱ_t, which turns c into C = Cov[x_0 | x_t]."""
-    return b / alpha_bar
 
 
 def _root(value: Factor) -> Factor:

@@ -1,8 +1,7 @@
 """The interface of a score network: features, a readout, and heads.
 
 A network is split where a covariance head is attached: `features` runs the trunk, `readout` turns
-its last hidden state into the noise prediction, and a head reads the same features. One pass of
-the trunk therefore serves the noise prediction and every head.
+its last hidden state into ε̂, and heads read the same features. One pass serves them all.
 """
 
 from abc import ABC, abstractmethod
@@ -38,17 +37,15 @@ class ScoreNetwork(nn.Module, ABC):
     @abstractmethod
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         """Run the trunk."""
-        ...
 
     @abstractmethod
     def readout(self, features: TrunkFeatures) -> Images:
         """Return the network's output, given the trunk's features."""
-        ...
 
     def evaluate(
         self, x: Images, time: NetworkTimes, label: Labels = None
     ) -> tuple[TrunkFeatures, Images]:
-        """The trunk's features and the network's output, from one pass."""
+        """Return the trunk's features and the network's output, from one pass."""
         features = self.features(x, time, label)
         return features, self.readout(features)
 
@@ -56,7 +53,7 @@ class ScoreNetwork(nn.Module, ABC):
         return self.evaluate(x, time, label)[1]
 
     def make_head(self, kind: str, **sizes: int) -> nn.Module:
-        """A head for these features; `sizes` are those that its kind leaves open."""
+        """Return a head for these features; `sizes` are those that its kind leaves open."""
         if kind not in self.head_kinds:
             raise OcmError(f"head kind of {type(self).__name__}: {unknown(kind, self.head_kinds)}")
         return self._build_head(kind, **sizes)

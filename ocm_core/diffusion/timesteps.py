@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
 
 import numpy as np
@@ -31,14 +31,7 @@ TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → ti
 def even(steps: int, nfe: int) -> Timesteps:
     """Return 1, 1 + r, …, T with r = (T-1)/(K-1), rounded half to even as published."""
     _check(steps, nfe)
-    if nfe == 1:
-        return (steps,)
-    stride = (steps - 1.0) / (nfe - 1.0)
-    position, timesteps = 1.0, []
-    for _ in range(nfe):  # accumulated, not multiplied: decides the published ties
-        timesteps.append(round(position))
-        position += stride
-    return tuple(timesteps)
+    return (steps,) if nfe == 1 else tuple(_strides(1.0, steps, nfe))
 
 
 def quadratic(steps: int, nfe: int) -> Timesteps:
@@ -51,22 +44,14 @@ def quadratic(steps: int, nfe: int) -> Timesteps:
 def dit(steps: int, nfe: int) -> Timesteps:
     """Return DiT's (and OpenAI's) respacing: an even stride over 0 … T-1, shifted by 1."""
     _check(steps, nfe)
-    if nfe == 1:
-        return (1,)
-    stride = (steps - 1) / (nfe - 1)
-    position, timesteps = 0.0, []
-    for _ in range(nfe):
-        timesteps.append(round(position) + 1)
-        position += stride
-    return tuple(timesteps)
+    return (1,) if nfe == 1 else tuple(t + 1 for t in _strides(0.0, steps, nfe))
 
 
 def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> Timesteps:
     """Return g^p with g even from first^(1/p) to T^(1/p), rounded; T alone where K = 1.
 
-    A `first` below 1 is a share of T. Without it, g is even from 0, and 0 is left out: the step
-    into 0 is as long as the others. With p = 1 these are, to within one, the timesteps of
-    diffusers' solvers.
+    A `first` below 1 is a share of T. Without it, g is even from 0, which is left out: with p = 1
+    these are, to within one, the timesteps of diffusers' solvers.
     """
     _check(steps, nfe)
     if first is not None and not first < steps:
@@ -85,10 +70,7 @@ def build(
     method: str = "",
     optimal: TimestepsByMethod = MappingProxyType({}),
 ) -> Timesteps:
-    """Return the `nfe` timesteps of a rule; `optimal` are those that the stage has computed.
-
-    `method` is the covariance method that samples with them.
-    """
+    """Return the `nfe` timesteps of a rule; `optimal` are those that were computed for `method`."""
     timesteps = _of_kind(params, schedule, nfe, method, optimal)
     if any(later <= earlier for earlier, later in pairwise((0, *timesteps))):
         raise OcmError(
@@ -98,6 +80,12 @@ def build(
     if timesteps[-1] > schedule.steps:
         raise OcmError(f"timesteps end at {timesteps[-1]}: expected at most T = {schedule.steps}")
     return timesteps
+
+
+def _strides(start: float, steps: int, nfe: int) -> Iterator[int]:
+    """Yield rounded places; they are accumulated, not multiplied, as decides the published ties."""
+    stride = (steps - 1) / (nfe - 1)
+    return map(round, accumulate(repeat(stride, nfe - 1), initial=start))
 
 
 def _check(steps: int, nfe: int) -> None:
@@ -146,8 +134,6 @@ def optimal(
     gives the timesteps of all K in O(K n²).
     """
     size = len(ends)
-    if costs.shape != (size, size):
-        raise OcmError(f"costs must be square and as long as ends ({size}); got {costs.shape}")
     below = np.tri(size, k=-1, dtype=bool)  # [t, s]: s < t
     steps = np.where(below & ~np.isnan(costs.T), costs.T, np.inf)  # NaN: never taken
     starts = np.where(np.isnan(ends), np.inf, ends)
@@ -160,16 +146,11 @@ def optimal(
         came_from.append(totals.argmin(axis=1))
         best = totals.min(axis=1)
         if np.isfinite(best + starts).any():
-            by_nfe[nfe] = _traced(int((best + starts).argmin()), came_from)
+            timesteps = [int((best + starts).argmin())]
+            for previous in reversed(came_from[1:]):
+                timesteps.append(int(previous[timesteps[-1]]))
+            by_nfe[nfe] = tuple(reversed(timesteps))
     return by_nfe
-
-
-def _traced(end: int, came_from: list[ndarray]) -> Timesteps:
-    """Trace the steps from `end` back to 0."""
-    timesteps = [end]
-    for previous in reversed(came_from[1:]):
-        timesteps.append(int(previous[timesteps[-1]]))
-    return tuple(reversed(timesteps))
 
 
 @dataclass(frozen=True)

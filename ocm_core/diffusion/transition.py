@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log
 
-from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps, downward
-from ocm_core.shapes import Batch
 
 
 @dataclass(frozen=True)
@@ -44,16 +42,8 @@ class Transition:
 
     @property
     def posterior_scale(self) -> float:
-        """Return b_t / ᾱ_t."""
-        return schedules.posterior_scale(self.alpha_bar_t, self.b_t)
-
-    def predict_x0(self, x: Batch, eps: Batch) -> Batch:
-        """Return x̂_0, given ε̂."""
-        return schedules.predict_x0(x, eps, self.alpha_bar_t, self.b_t)
-
-    def predict_eps(self, x: Batch, x0: Batch) -> Batch:
-        """Return ε̂, given x̂_0."""
-        return schedules.predict_eps(x, x0, self.alpha_bar_t, self.b_t)
+        """b_t / ᾱ_t, which turns c into C."""
+        return self.b_t / self.alpha_bar_t
 
 
 def transitions(schedule: Schedule, timesteps: Timesteps) -> list[Transition]:
@@ -64,16 +54,17 @@ def transitions(schedule: Schedule, timesteps: Timesteps) -> list[Transition]:
 def transition(schedule: Schedule, s: int, t: int, timesteps: Timesteps = (1, 2)) -> Transition:
     """Return the step t → s of `timesteps`, whose first two matter at s = 0 alone."""
     schedule.check(t, s)
+    (alpha_bar_s, b_s), (alpha_bar_t, b_t) = schedule.marginal(s), schedule.marginal(t)
     alpha_bar_st, b_st = schedule.skips_to(t)
     full_start = schedule.beta_tilde(1, 2)
     timesteps_start = schedule.beta_tilde(*timesteps[:2]) if len(timesteps) > 1 else full_start
     return Transition(
         s=s,
         t=t,
-        alpha_bar_s=float(schedule.alpha_bar[s]),
-        alpha_bar_t=float(schedule.alpha_bar[t]),
-        b_s=float(schedule.b[s]),
-        b_t=float(schedule.b[t]),
+        alpha_bar_s=alpha_bar_s,
+        alpha_bar_t=alpha_bar_t,
+        b_s=b_s,
+        b_t=b_t,
         alpha_bar_st=float(alpha_bar_st[s]),
         b_st=float(b_st[s]),
         beta_tilde_schedule_start=full_start,

@@ -123,7 +123,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
     def set_timesteps(self, num_inference_steps: int, device: Any = None) -> None:
         """Prepare for one batch of samples: the network's timesteps, which begin at 0."""
         recipe = self.recipe(num_inference_steps)
-        self._stepper = recipe.stepper(self.schedule)
+        self._stepper = Stepper(recipe, self.schedule)
         self.timesteps = torch.tensor([t - 1 for t in reversed(recipe.timesteps)], device=device)
 
     def scale_model_input(self, sample: Tensor, timestep: Any = None) -> Tensor:

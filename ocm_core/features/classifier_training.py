@@ -20,8 +20,7 @@ from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import held_out_stream, seed_torch
 from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.shapes import PerSample
-from ocm_core.training.loop import fit
-from ocm_core.training.objective import Objective
+from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState
 
 ClassLabels = Int[Tensor, " n"]

@@ -17,7 +17,7 @@ from ocm_core.latents.vae import Vae
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import Batch, PerSample
 from ocm_core.training.batches import Items
-from ocm_core.training.objective import Objective
+from ocm_core.training.loop import Objective
 
 ImagesAndNoise = tuple[Batch, Batch]
 

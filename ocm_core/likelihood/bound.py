@@ -27,7 +27,7 @@ from ocm_core.covariance.interface import (
     check_defined,
     predict,
 )
-from ocm_core.diffusion.denoiser import AnyPrediction, Model
+from ocm_core.diffusion.denoiser import Model
 from ocm_core.diffusion.gaussian import Decoder, dimension, sum_dims
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import Schedule, q_sample
@@ -40,6 +40,10 @@ from ocm_core.shapes import Batch, Labels, PerSample
 
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
+StepTerms = Callable[[Transition, Iterable[str]], dict[str, PerSample]]
+Case = tuple[str, str]  # the name of the timesteps, and the method
+Places = list[tuple[Case, int]]
+_DDPM = Ddpm()
 
 
 def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
@@ -79,37 +83,6 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class StepTerms:
-    """The terms of any steps from t, by method, from one evaluation of the network."""
-
-    prediction: AnyPrediction
-    covariances: Mapping[str, StepCovariance]
-    x0: Batch
-    decoder: Decoder
-    clip: Clip
-    counters: Mapping[str, ClipCounter]
-
-    def terms(self, transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
-        """Return the term of one step for the methods `names`; they share its mean."""
-        steps = {
-            name: ReverseStep(transition, Ddpm(), self.clip, self.counters[name]) for name in names
-        }
-        mean = ReverseStep(transition, Ddpm(), self.clip).mean(self.prediction)
-        if transition.s == 0:
-            return {
-                name: decoder_term(step, self.covariances[name], mean, self.x0, self.decoder)
-                for name, step in steps.items()
-            }
-        # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
-        exact = Ddpm().mean(transition, self.prediction.x, self.x0, self.prediction.eps)
-        difference = exact - mean
-        return {
-            name: self.covariances[name](step).divergence(transition.beta_tilde, difference)
-            for name, step in steps.items()
-        }
-
-
-@dataclass(frozen=True)
 class Likelihood:
     """A bound: the model, the methods, the decoder and the limits."""
 
@@ -120,19 +93,36 @@ class Likelihood:
 
     def __post_init__(self) -> None:
         for method in self.methods.values():
-            check_defined(method, Ddpm())
+            check_defined(method, _DDPM)
 
     @torch.no_grad()
     def evaluate(
         self, x0: Batch, t: int, noise: Noise, label: Labels, counters: Mapping[str, ClipCounter]
     ) -> StepTerms:
-        """Evaluate the network once, at x_t ~ q(x_t | x_0)."""
+        """Evaluate the network once, at x_t ~ q(x_t | x_0), for the terms of any steps from t."""
         x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
         covariances = {
             name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
         }
-        return StepTerms(prediction, covariances, x0, self.decoder, self.clip, counters)
+
+        def terms(transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
+            """Return the term of one step for the methods `names`; they share its mean."""
+            steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
+            mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
+            if transition.s == 0:
+                return {
+                    name: decoder_term(step, covariances[name], mean, x0, self.decoder)
+                    for name, step in steps.items()
+                }
+            # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
+            difference = _DDPM.mean(transition, prediction.x, x0, prediction.eps) - mean
+            return {
+                name: covariances[name](step).divergence(transition.beta_tilde, difference)
+                for name, step in steps.items()
+            }
+
+        return terms
 
     def bounds(
         self,
@@ -157,7 +147,7 @@ class Likelihood:
         label: Labels = None,
         progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
-        """(timesteps rule, method) → bound, and how many entries of C were clamped, by method.
+        """Return (timesteps rule, method) → bound, and the clamped entries of C by method.
 
         `noise_at(t)` draws x_t: the same draw serves all timesteps that include t.
         """
@@ -171,7 +161,7 @@ class Likelihood:
         for t, noise in _announced(noise_at, progress(sorted(visits))):
             seen = self.evaluate(x0, t, noise, label, counters)
             for step, places in visits[t].items():
-                terms = seen.terms(step, dict.fromkeys(method for (_, method), _ in places))
+                terms = seen(step, dict.fromkeys(method for (_, method), _ in places))
                 for case, row in places:
                     found[case].terms[row] = terms[case[1]]
         for case, bound in found.items():
@@ -189,8 +179,8 @@ class Likelihood:
     ) -> dict[str, StepCosts]:
         """F[s, t]: the mean term of every step t → s between timesteps of `grid` and 0, by method.
 
-        From one network pass per t, as a bound is. `noise_at` had better give the same draw at
-        every t: with a draw of its own each t would be taken or left for the luck of it.
+        `noise_at` had better give the same draw at every t: with a draw of its own each t would be
+        taken or left for the luck of it.
         """
         schedule, times = self.model.schedule, (0, *sorted(set(grid)))
         ends = [prior_term(schedule, x0, t).double().mean() for t in times[1:]]
@@ -202,25 +192,20 @@ class Likelihood:
         for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
             seen = self.evaluate(x0, t, noise, label, counters)
             for i, s in enumerate(times[:j]):
-                terms = seen.terms(transition(schedule, s, t), self.methods)
-                for name, term in terms.items():
+                for name, term in seen(transition(schedule, s, t), self.methods).items():
                     costs[name][i, j] = term.double().mean()
         last = np.append(np.inf, torch.stack(ends).cpu().numpy())
         return {name: StepCosts(times, table.cpu().numpy(), last) for name, table in costs.items()}
 
 
 def _announced(noise_at: NoiseAt, times: Iterable[int]) -> Iterator[tuple[int, Noise]]:
-    """Each timestep with its noise, made when the one before is: what draws ahead then does so."""
+    """Yield each timestep with its noise, made one ahead: what draws in advance then does so."""
     coming: deque[tuple[int, Noise]] = deque()
     for t in times:
         coming.append((t, noise_at(t)))
         if len(coming) > 1:
             yield coming.popleft()
     yield from coming
-
-
-Case = tuple[str, str]  # the name of the timesteps, and the method
-Places = list[tuple[Case, int]]
 
 
 def _visits(

@@ -1,1 +1,34 @@
-"""Distances between sets of vectors: Fréchet (FID), kernel (KID), MMD, precision and recall."""
+"""Distances between sets of vectors: Fréchet (FID), kernel (KID), MMD, precision and recall.
+
+Here stand the checks that they share.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ocm_core.errors import OcmError
+from ocm_core.shapes import Points
+
+
+def check_points(points: Points, what: str, at_least: int) -> None:
+    """Refuse too few points, or coordinates that are no numbers; `what` names the set."""
+    if points.ndim != 2 or len(points) < at_least:
+        raise OcmError(
+            f"{what}: expected at least {at_least} feature vectors in rows, found an array of"
+            f" shape {tuple(points.shape)}; evaluate more images"
+        )
+    if not bool(torch.isfinite(torch.stack(torch.aminmax(points))).all()):
+        raise OcmError(
+            f"{what}: expected finite feature vectors, found NaN or infinity in"
+            f" {int((~torch.isfinite(points)).any(1).sum())} of {len(points)}; look at the images"
+        )
+
+
+def check_same_space(real: int, generated: int) -> None:
+    """Refuse to compare vectors of different feature spaces."""
+    if real != generated:
+        raise OcmError(
+            f"expected features of one space, found {real} dimensions (real) and {generated}"
+            " (generated); compute both with the same features"
+        )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
-from ocm_core.metrics.checks import check_points, check_same_space
+from ocm_core.metrics import check_points, check_same_space
 from ocm_core.shapes import Points
 
 Vector = Float64[Tensor, " d"]
@@ -43,31 +43,21 @@ class Statistics:
 
     @classmethod
     def of(cls, features: Points) -> Statistics:
-        """Return the statistics of features."""
-        check_points(features, "features", 1)
-        return cls._over(torch.split(features, _ROWS))
+        return cls.over(torch.split(features, _ROWS))
 
     def to(self, device: str) -> Statistics:
-        """Move the statistics to a device."""
         return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     @classmethod
     def over(cls, batches: Iterable[Points]) -> Statistics:
-        """Return the statistics of a set that comes in pieces and is never held as a whole."""
+        """Return the statistics of a set that comes in pieces and is never held as a whole.
 
-        def checked(batch: Points) -> Points:
-            check_points(batch, "features", 1)
-            return batch
-
-        return cls._over(map(checked, batches))
-
-    @classmethod
-    def _over(cls, batches: Iterable[Points]) -> Statistics:
-        """The pieces' sums of squares are taken about their own means and then joined, so that
-        nothing cancels whatever the size of the mean.
+        The pieces' sums of squares are taken about their own means and then joined, so that nothing
+        cancels whatever the size of the mean.
         """
         count, mean, scatter = 0, torch.zeros(()), torch.zeros(())
         for batch in batches:
+            check_points(batch, "features", 1)
             share = len(batch) / (count + len(batch))
             centre = batch.mean(0, dtype=torch.float64)
             spread, shift = batch - centre, centre - mean

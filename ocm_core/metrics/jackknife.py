@@ -1,10 +1,8 @@
 """The delete-a-block jackknife: what measures of a set of samples are without a part of it.
 
-A measure is computed without the first block of samples, without the second, and so on. These n
-values deviate from their mean by d₁ … dₙ. The standard error of the measure is √((n - 1)/n Σ dᵢ²),
-and that of a difference of two sets the same of the difference of theirs: where rows of both began
-with the same noise, what they share cancels (`ocm_core/results/replicates.py`). Nothing is sampled
-again.
+Without each of n blocks in turn, a measure deviates from the mean of these values by d₁ … dₙ. Its
+standard error is √((n - 1)/n Σ dᵢ²), and that of a difference of two sets the same of their
+difference: noise that they share cancels (`ocm_core/results/replicates.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.metrics.checks import check_points
+from ocm_core.metrics import check_points
 from ocm_core.metrics.frechet import Statistics, frechet_distance
-from ocm_core.metrics.precision_recall import Manifold
+from ocm_core.metrics.kernel_distance import kernel
+from ocm_core.metrics.precision_recall import Manifold, share, squared_distances
 from ocm_core.shapes import Points
 
 PerBlock = Float64[ndarray, " block"]
@@ -63,12 +62,8 @@ def blocks_of(count: int, blocks: int) -> list[slice]:
 
 def frechet_without(real: Statistics, points: Points, blocks: int) -> PerBlock:
     """Return the Fréchet distance without each block."""
-    return np.array(
-        [
-            frechet_distance(real=real, generated=_without(points, part))
-            for part in blocks_of(len(points), blocks)
-        ]
-    )
+    kept = (_without(points, part) for part in blocks_of(len(points), blocks))
+    return np.array([frechet_distance(real=real, generated=rest) for rest in kept])
 
 
 def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
@@ -77,11 +72,13 @@ def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
     The constant is what all real points have among themselves.
     """
     x, parts = points.double(), blocks_of(len(points), blocks)
-    sums = torch.stack([torch.stack([_kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
-    same = torch.stack([_kernel_of_same(x[part]).sum() for part in parts])
-    across = torch.stack([_mean_kernel(x[part], real) for part in parts])
-    counts = torch.tensor([len(x[part]) for part in parts], device=x.device)
-    kept = len(x) - counts
+    sums = torch.stack([torch.stack([kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
+    squares = (x[part].square().sum(1) for part in parts)
+    same = torch.stack([own.div_(x.shape[1]).add_(1.0).pow_(3).sum() for own in squares])
+    rows = _rows(len(real))
+    to_real = ([kernel(x[part], real[some].double()).sum() for some in rows] for part in parts)
+    across = torch.stack([torch.stack(found).sum() / len(real) for found in to_real])
+    kept = len(x) - torch.tensor([len(x[part]) for part in parts], device=x.device)
     own = sums.sum() - sums.sum(0) - sums.sum(1) + sums.diagonal() - (same.sum() - same)
     values = own / (kept * (kept - 1)) - 2 * (across.sum() - across) / kept
     return np.asarray(values.cpu().numpy())
@@ -92,20 +89,18 @@ def manifold_without(
 ) -> tuple[PerBlock, PerBlock]:
     """Return precision and recall; distances are computed once for all blocks."""
     parts = blocks_of(len(points), blocks)
-    sweep = real.sweep
-    y, y_norms = sweep.centred(points), sweep.norms(points)
+    y, y_norms = real.centred(points), real.norms(points)
     radii = _radii_without(y, y_norms, parts, neighbours)
     inside_real = torch.zeros(len(points), dtype=torch.bool, device=points.device)
     covered = torch.zeros(blocks, len(real.points), dtype=torch.bool, device=points.device)
-    x_norms = sweep.norms(real.points)
+    x_norms = real.norms(real.points)
     for rows in _rows(len(real.points)):
-        squares = _squares(sweep.centred(real.points[rows]), x_norms[rows], y, y_norms)
+        squares = squared_distances(real.centred(real.points[rows]), x_norms[rows], y, y_norms)
         inside_real |= (squares <= real.radii[rows, None]).any(0)
         for i in range(blocks):
             covered[i, rows] = (squares <= radii[i]).any(1)
-
-    precision = np.array([_share(_without(inside_real, part)) for part in parts])
-    return precision, np.array([_share(covered[i]) for i in range(blocks)])
+    precision = np.array([share(_without(inside_real, part)) for part in parts])
+    return precision, np.array([share(covered[i]) for i in range(blocks)])
 
 
 def _radii_without(
@@ -117,7 +112,7 @@ def _radii_without(
     """
     radii = y.new_empty(len(parts), len(y))
     for rows in _rows(len(y)):
-        squares = _squares(y[rows], norms[rows], y, norms)
+        squares = squared_distances(y[rows], norms[rows], y, norms)
         own = torch.arange(rows.start, rows.start + len(squares), device=y.device)
         squares[own - rows.start, own] = torch.inf
         for i, part in enumerate(parts):
@@ -135,28 +130,3 @@ def _without(values: Tensor, part: slice) -> Tensor:
 
 def _rows(count: int) -> list[slice]:
     return [slice(first, first + _ROWS) for first in range(0, count, _ROWS)]
-
-
-def _squares(
-    x: Points, x_norms: Float[Tensor, " row"], y: Points, y_norms: Float[Tensor, " column"]
-) -> Float[Tensor, "row column"]:
-    return torch.addmm(y_norms, x, y.T, alpha=-2).add_(x_norms[:, None])
-
-
-def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Tensor, "n m"]:
-    """Return the kernel of `kernel_distance`."""
-    return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
-
-
-def _kernel_of_same(x: Float64[Tensor, "n d"]) -> Float64[Tensor, " n"]:
-    return x.square().sum(1).div_(x.shape[1]).add_(1.0).pow_(3)
-
-
-def _mean_kernel(x: Float64[Tensor, "n d"], real: Points) -> Float64[Tensor, ""]:
-    """Return the mean over real points, summed over the others."""
-    sums = [_kernel(x, real[rows].double()).sum() for rows in _rows(len(real))]
-    return torch.stack(sums).sum() / len(real)
-
-
-def _share(inside: Bool[Tensor, " n"]) -> float:
-    return float(inside.double().mean())

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from ocm_core.metrics.checks import check_points, check_same_space
+from ocm_core.metrics import check_points, check_same_space
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Points
 
@@ -49,15 +49,16 @@ def kernel_distance(
 def squared_discrepancy(x: Points, y: Points) -> Float64[Tensor, ""]:
     """E k(x, x') + E k(y, y') - 2 E k(x, y) over pairs of different points."""
     x, y = x.double(), y.double()
-    return _mean_within(x) + _mean_within(y) - 2 * _kernel(x, y).mean()
+    return _mean_within(x) + _mean_within(y) - 2 * kernel(x, y).mean()
 
 
 def _mean_within(x: Float64[Tensor, "n d"]) -> Float64[Tensor, ""]:
-    kernel = _kernel(x, x)
-    return (kernel.sum() - kernel.trace()) / (len(x) * (len(x) - 1))
+    values = kernel(x, x)
+    return (values.sum() - values.trace()) / (len(x) * (len(x) - 1))
 
 
-def _kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Tensor, "n m"]:
+def kernel(x: Float64[Tensor, "n d"], y: Float64[Tensor, "m d"]) -> Float64[Tensor, "n m"]:
+    """k(x, y) = (x·y / d + 1)³ of all pairs."""
     return (x @ y.T).div_(x.shape[1]).add_(1.0).pow_(3)
 
 

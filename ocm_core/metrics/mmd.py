@@ -56,7 +56,6 @@ class MmdTo:
 
     @classmethod
     def set(cls, reference: Points, bandwidths: Sequence[float]) -> MmdTo:
-        """Return the distance to a set of points."""
         return cls(reference, tuple(bandwidths), mean_kernel(reference, reference, bandwidths))
 
     def __call__(self, samples: Points) -> float:

@@ -71,11 +71,11 @@ def _methods(methods: Tree) -> Iterator[str]:
         kind = options.pop("kind", label)
         own = {key: options.pop(key, None) for key in ("head", "init")}
         try:
-            description = covariance.describe(kind, options)
+            method = covariance.build(kind, **options)
         except OcmError as error:
             yield f"methods.{label}: {error}"
         else:
-            methods[label] = {"kind": kind, "needs": description.needs, **own} | description.options
+            methods[label] = {"kind": kind, "needs": method.needs, **own} | method.options
 
 
 def _kernels(samplers: Tree) -> Iterator[str]:
@@ -158,9 +158,7 @@ def _generate(tree: Tree, classes: int, form: Small | None) -> None:
 
 def undefined_methods(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each method that its sampler, or the bound, has no definition of."""
-    methods = {
-        label: covariance.describe(m.kind, m.options) for label, m in experiment.methods.items()
-    }
+    methods = covariance.build_all(experiment.methods)
     for label, sampler in experiment.sample.samplers.items():
         for kind, where in _kernels_of(f"sample.samplers.{label}", sampler).items():
             suited = [name for name, method in methods.items() if method.defined_for(kind)]

@@ -37,11 +37,10 @@ class BatchRng:
 
     @property
     def first(self) -> int:
-        """The place of the first of the rows among the items of all epochs."""
+        """Return the place of the first of the rows among the items of all epochs."""
         return self.iteration * self.batch_size + self.rows.start
 
     def streams(self, purpose: Stream, time: int = 0) -> list[np.random.Generator]:
-        """One for each row."""
         return [stream(purpose, self.seed, self.iteration, time=time, part=r) for r in self.rows]
 
     def _purpose(self, draw: str) -> Stream:
@@ -55,23 +54,19 @@ class BatchRng:
         return self.streams(self._purpose("SIGN"), self.time)
 
     def items(self, size: int) -> Int[ndarray, " batch"]:
-        """Positions in a set of `size` items: shuffled epochs, one after another."""
+        """Return positions in a set of `size` items: shuffled epochs, one after another."""
         epochs = range(self.first // size, (self.first + len(self.rows) - 1) // size + 1)
         order = np.concatenate([_permutation(self.seed, epoch, size) for epoch in epochs])
         start = self.first - epochs[0] * size
         return order[start : start + len(self.rows)]
 
     def times(self, steps: int) -> Int[Tensor, " batch"]:
-        """Draw a timestep for each row."""
-        times = self._stream("TIMES").integers(1, steps + 1, size=self.batch_size)
-        return self._of_rows(times)
+        return self._of_rows(self._stream("TIMES").integers(1, steps + 1, size=self.batch_size))
 
     def normals(self, shape: tuple[int, ...]) -> Batch:
-        """Draw normal noise for each row."""
         drawn = np.empty((len(self.rows), *shape), dtype=np.float32)
-        for row, source in zip(
-            drawn, self.streams(self._purpose("NORMAL"), self.time), strict=True
-        ):
+        sources = self.streams(self._purpose("NORMAL"), self.time)
+        for row, source in zip(drawn, sources, strict=True):
             source.standard_normal(dtype=np.float32, out=row)
         return torch.from_numpy(drawn).to(self.device)
 
@@ -85,7 +80,7 @@ class BatchRng:
         torch.manual_seed(int(key) + self.rows.start)
 
     def signs(self, shape: tuple[int, ...]) -> Batch:
-        """±1; each call draws further ones."""
+        """Draw ±1; each call draws further ones."""
         drawn = np.stack([s.integers(0, 2, size=shape, dtype=np.int8) for s in self._sign_streams])
         return torch.from_numpy(drawn * 2 - 1).to(self.device, torch.float32)
 

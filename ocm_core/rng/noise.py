@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.prefetch import in_background, moved
@@ -33,17 +33,9 @@ class Noise(Protocol):
 
     def normal(self) -> Batch:
         """Return the next standard normal draw."""
-        ...
 
     def signs(self) -> Batch:
         """Return the next ±1 probe."""
-        ...
-
-
-def draw_labels(seed: int, indices: Sequence[int], classes: int) -> Int[Tensor, " batch"]:
-    """Draw the classes of samples uniformly, each from its own stream."""
-    sources = (stream(Stream.SAMPLE_LABEL, seed, index) for index in indices)
-    return torch.tensor([int(source.integers(classes)) for source in sources])
 
 
 class NoiseFor(Enum):
@@ -75,27 +67,14 @@ class SampleNoise:
 
     def __post_init__(self) -> None:
         normal, sign = self.use.value
-        self._normals = self._blocks(normal, _normals, self.draws)
-        self._signs = self._blocks(sign, _signs, 0)
+        self._normals = _Blocks(self, normal, _normals, self.draws)
+        self._signs = _Blocks(self, sign, _signs, 0)
 
     def normal(self) -> Batch:
-        """Return the next standard normal draw."""
         return self._normals.next()
 
     def signs(self) -> Batch:
-        """Return the next ±1 probe."""
         return self._signs.next()
-
-    def _blocks(self, purpose: Stream, values: DrawValues, draws: int) -> _Blocks:
-        sources = partial(_sources, purpose, self.seed, self.indices, self.time)
-        shape = (len(self.indices), *self.shape)
-        return _Blocks(shape, self.device, sources, values, draws)
-
-
-def _sources(
-    purpose: Stream, seed: int, indices: Sequence[int], time: int
-) -> list[np.random.Generator]:
-    return [stream(purpose, seed, index, time=time) for index in indices]
 
 
 class _Blocks:
@@ -105,16 +84,10 @@ class _Blocks:
     little, many cost few calls.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        device: torch.device | str,
-        sources: Callable[[], list[np.random.Generator]],
-        values: DrawValues,
-        draws: int,
-    ) -> None:
-        self.shape, self.device, self.values = shape, device, values
-        self.new_sources, self.left = sources, draws
+    def __init__(self, noise: SampleNoise, purpose: Stream, values: DrawValues, draws: int) -> None:
+        self.shape, self.device = (len(noise.indices), *noise.shape), noise.device
+        self.streams = purpose, noise.seed, noise.indices, noise.time
+        self.values, self.left = values, draws
         self.used, self.steps = 0, 0
         self.block: Float[Tensor, "steps batch *dims"] | None = None
         self.coming: Future[Tensor] | None = None
@@ -123,17 +96,13 @@ class _Blocks:
 
     def next(self) -> Batch:
         if self.block is None or self.used == len(self.block):
-            self.block, self.used = self._next_block(), 0
-        drawn = self.block[self.used]
+            coming = self.coming or self._begin(2 * self.steps or _FIRST_BLOCK)
+            block, self.coming = coming.result(), None
+            if self.left:
+                self._begin(self.left, used_up=self.block)
+            self.block, self.used = block, 0
         self.used += 1
-        return moved(drawn, self.device)
-
-    def _next_block(self) -> Float[Tensor, "steps batch *dims"]:
-        coming = self.coming or self._begin(2 * self.steps or _FIRST_BLOCK)
-        block, self.coming = coming.result(), None
-        if self.left:
-            self._begin(self.left, used_up=self.block)
-        return block
+        return moved(self.block[self.used - 1], self.device)
 
     def _begin(self, steps: int, used_up: Tensor | None = None) -> Future[Tensor]:
         """At most so many steps, and no more than the memory of a block holds."""
@@ -154,7 +123,8 @@ class _Blocks:
 
     @cached_property
     def _sources(self) -> list[np.random.Generator]:
-        return self.new_sources()
+        purpose, seed, indices, time = self.streams
+        return [stream(purpose, seed, index, time=time) for index in indices]
 
 
 def _normals(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

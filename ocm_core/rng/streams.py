@@ -15,10 +15,7 @@ import torch
 
 from ocm_core.errors import OcmError
 
-_SEED_BITS, _TIME_BITS = (
-    20,
-    12,
-)  # low bits of the seed, then the timestep, then the seed's high bits
+_SEED_BITS, _TIME_BITS = 20, 12  # of the seed, then the timestep; the seed's other bits follow
 LARGEST_SEED = 2**32 - 1
 LARGEST_TIME = 2**_TIME_BITS - 1
 
@@ -84,7 +81,11 @@ def stream(
     family, draw, timed = purpose.value
     if (time > 0) != timed:
         raise ValueError(f"{purpose.name} {'needs a' if timed else 'has no'} timestep; got {time}")
-    key = [_seed_and_time(seed, time), _checked("index", index, 2**64 - 1)]
+    # one word for seed and timestep, equal to the seed for seeds below 2²⁰ without a timestep
+    high, low = divmod(_checked("seed", seed, LARGEST_SEED), 1 << _SEED_BITS)
+    middle = _checked("timestep", time, LARGEST_TIME)
+    word = low + (middle << _SEED_BITS) + (high << (_SEED_BITS + _TIME_BITS))
+    key = [word, _checked("index", index, 2**64 - 1)]
     counter = [0, _checked("part", part, 2**64 - 1), family, draw]
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
@@ -100,24 +101,17 @@ def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
 
 
 def held_out_stream(seed: int) -> np.random.Generator:
-    """Which images a classifier is not trained on: another generator (PCG64), which meets none."""
+    """Return the generator of the images that a classifier is not trained on, of another kind."""
     return np.random.default_rng(_checked("seed", seed, LARGEST_SEED))
 
 
 def seed_torch(seed: int, network: str = "") -> None:
-    """torch's own generator, for the first weights of a network, each named one from its own seed.
+    """Seed torch's own generator for the first weights of a network, each by its own name.
 
     What networks draw later, such as dropout, is seeded for each batch (`BatchRng.seed_torch`).
     """
     _checked("seed", seed, LARGEST_SEED)
     torch.manual_seed(seed * 2**32 + crc32(network.encode()) if network else seed)
-
-
-def _seed_and_time(seed: int, time: int) -> int:
-    """One word for both, equal to the seed for seeds below 2²⁰ without a timestep."""
-    high, low = divmod(_checked("seed", seed, LARGEST_SEED), 1 << _SEED_BITS)
-    middle = _checked("timestep", time, LARGEST_TIME)
-    return low + (middle << _SEED_BITS) + (high << (_SEED_BITS + _TIME_BITS))
 
 
 def _checked(what: str, value: int, largest: int) -> int:

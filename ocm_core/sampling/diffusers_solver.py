@@ -1,11 +1,9 @@
 """A scheduler of diffusers as a recipe for our networks: DPM-Solver++, UniPC, DEIS, Heun, Euler …
 
-The scheduler is theirs, and so is the loop: scale the input, evaluate, step. Ours are the betas,
-the noise and the limit on x̂_0. Their timestep i = 0 … T-1 is t = i + 1. Some schedulers (Euler,
-Heun, LMS, KDPM2) evaluate between two timesteps: the network gets the fraction, as in diffusers.
-
-The `nfe` of such a sampler are evaluations of the network. Heun makes 2n - 1 of them in n steps:
-numbers that a scheduler cannot make are refused, and so is one that does not fit the network.
+Scheduler and loop are theirs; ours are the betas, the noise and the limit on x̂_0. Their timestep
+i = 0 … T-1 is t = i + 1. Some schedulers (Euler, Heun, LMS, KDPM2) evaluate between two timesteps:
+the network gets the fraction, as in diffusers. `nfe` counts evaluations of the network: Heun makes
+2n - 1 of them in n steps, and numbers that a scheduler cannot make are refused.
 """
 
 from __future__ import annotations
@@ -47,17 +45,11 @@ SCHEDULERS = (
     "PNDMScheduler",
     "UniPCMultistepScheduler",
 )
-_BETAS = "the betas come from `schedule`"
+_BETAS = ("num_train_timesteps", "trained_betas", "beta_schedule", "beta_start", "beta_end")
 _NOT_OPTIONS = {
-    "num_train_timesteps": _BETAS,
-    "trained_betas": _BETAS,
-    "beta_schedule": _BETAS,
-    "beta_start": _BETAS,
-    "beta_end": _BETAS,
-    "rescale_betas_zero_snr": _BETAS,
+    **dict.fromkeys((*_BETAS, "rescale_betas_zero_snr"), "the betas come from `schedule`"),
+    **dict.fromkeys(("use_flow_sigmas", "flow_shift"), "our networks are no flow-matching models"),
     "prediction_type": "our networks predict the noise ('epsilon')",
-    "use_flow_sigmas": "our networks are no flow-matching models",
-    "flow_shift": "our networks are no flow-matching models",
 }
 
 
@@ -97,9 +89,11 @@ class DiffusersSolver:
         """Raise an error if something does not fit, by a rehearsal with a network that says 0."""
         self._check_names()
         noise = SampleNoise(0, range(1), shape, use=NoiseFor.TIMING)
-        rehearsal = replace(self, guidance=UNGUIDED)
+        zero: Any = SimpleNamespace(
+            schedule=self.schedule, predict=lambda x, *_: SimpleNamespace(eps=torch.zeros_like(x))
+        )
         try:
-            drawn = rehearsal.draw(_Zero(self.schedule), noise).x
+            drawn = replace(self, guidance=UNGUIDED).draw(zero, noise).x
         except OcmError:
             raise
         except Exception as error:  # whatever their code says of options that do not go together
@@ -152,38 +146,25 @@ class DiffusersSolver:
 
     @cached_property
     def _unset(self) -> Any:
-        """Return the scheduler before its timesteps are set: some take a second to make."""
+        """Return the scheduler before its timesteps are set: some take a second to make.
+
+        It clamps x̂_0 to ±1 if it can; Euler, KDPM2, LMS and PNDM cannot. Dynamic thresholding
+        divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
+        """
+        clamps, limits = self.x0 is not None, dict[str, Any]()
+        if "clip_sample" in self._parameters:
+            limits = {"clip_sample": clamps, "clip_sample_range": 1.0}
+        elif "thresholding" in self._parameters:
+            limits = {"thresholding": clamps, "sample_max_value": 1.0}
         return getattr(schedulers, self.scheduler)(
             num_train_timesteps=self.schedule.steps,
             trained_betas=self.schedule.betas[1:].tolist(),
-            **{**self._limits(), **self.options},
+            **{**limits, **self.options},
         )
-
-    def _limits(self) -> dict[str, Any]:
-        """Clamp x̂_0 to ±1 where the scheduler can; Euler, KDPM2, LMS and PNDM cannot.
-
-        Dynamic thresholding divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
-        """
-        clamps = self.x0 is not None
-        if "clip_sample" in self._parameters:
-            return {"clip_sample": clamps, "clip_sample_range": 1.0}
-        if "thresholding" in self._parameters:
-            return {"thresholding": clamps, "sample_max_value": 1.0}
-        return {}
 
     @cached_property
     def _parameters(self) -> set[str]:
         return {*signature(getattr(schedulers, self.scheduler).__init__).parameters} - {"self"}
-
-
-@dataclass(frozen=True)
-class _Zero:
-    """A model that predicts no noise at all."""
-
-    schedule: Schedule
-
-    def predict(self, x: Batch, t: float, label: Labels = None) -> Any:
-        return SimpleNamespace(eps=torch.zeros_like(x))
 
 
 def of_experiment(
@@ -204,8 +185,7 @@ def of_experiment(
 class _NoiseOfStreams(TorchFunctionMode):
     """Inside, torch.randn is the noise of our streams: schedulers draw from nothing else.
 
-    Some take noise as an argument of `step`, some a generator, some neither; what they all have in
-    common is that call. A generator of torch cannot give numbers of ours.
+    Some take noise as an argument of `step`, some a generator, some neither; all make that call.
     """
 
     def __init__(self, noise: Noise) -> None:

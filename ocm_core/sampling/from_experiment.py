@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ocm_core.cells import Cell, cells
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.execution import executed
+from ocm_core.cells import cells
+from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
@@ -24,9 +23,8 @@ from ocm_core.params.library import undefined_methods
 from ocm_core.pipeline.artifacts import Artifact
 from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
-from ocm_core.pipeline.stage import Task
 from ocm_core.sampling.presets import altered, preset_named
-from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows, of_cell
+from ocm_core.sampling.recipe import of_cell
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
@@ -38,7 +36,6 @@ from ocm_core.stages.fetch_vae import FetchedVae
 from ocm_core.stages.sample import Samples, store_name
 from ocm_core.stages.timesteps import optimal_timesteps
 from ocm_core.stages.vae import TrainedVae
-from ocm_core.store.writer import ShardValues
 
 
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
@@ -52,15 +49,11 @@ def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
     """Open what the request needs of an experiment, whose only cell the request becomes."""
     graph = graph_of(name)
     one = _with_one_cell(graph.experiment, request)
+    needed = Graph(one)
+    decoders = [task for task in (TrainedVae.task(), FetchedVae.task()) if task in needed.tasks]
     torch.set_num_threads(request.threads)
-    inputs = open_inputs(graph, _needed(one), request.device)
-    yield replace(inputs, experiment=one)
-
-
-def _needed(one: Experiment) -> list[Task]:
-    graph = Graph(one)
-    decoders = [task for task in (TrainedVae.task(), FetchedVae.task()) if task in graph.tasks]
-    return [*graph.inputs[Samples.task()], *decoders]
+    tasks = [*needed.inputs[Samples.task()], *decoders]
+    yield replace(open_inputs(graph, tasks, request.device), experiment=one)
 
 
 def _generator(inputs: Inputs, request: SampleRequest) -> SampleGenerator:
@@ -70,49 +63,33 @@ def _generator(inputs: Inputs, request: SampleRequest) -> SampleGenerator:
     denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
     if request.prompt is not None:
         request = replace(request, label=_prompted(inputs, denoiser, request.prompt, request.label))
-    recipe = of_cell(one, cell, optimal_timesteps(inputs, cell.score))
-    recipe.check(one.shape)
-    _check_label(one, denoiser, request.label)
     sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
     return SampleGenerator(
         name=f"{one.name}-{store_name(cell)}{request.suffix}",
+        request=request,
+        recipe=of_cell(one, cell, optimal_timesteps(inputs, cell.score)),
+        denoiser=denoiser,
+        device=inputs.device,
+        classes=one.data.classes,
+        batch_size=one.sample.batch_size,
         shape=one.shape,
         image_shape=None if one.data.levels is None else one.data.shape,
         levels=one.data.levels or 0,
         to_images=decoder(inputs),
-        labelled=denoiser.network.conditional,
-        steps=cell.nfe,
-        batch_size=one.sample.batch_size,
-        draw=_Draw(one, denoiser, cell, recipe, inputs.device, request.label),
         attributes={
             "experiment": one.name,
             **{key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")},
             "sampler": {"name": cell.sampler, **sampler},
             "label": request.label,
             "prompt": request.prompt,
-            "digests": _digests(inputs),
+            "digests": {
+                f"{task}/{file}": record.sha256
+                for task, folder in inputs.folders.items()
+                for file, record in Artifact(folder).manifest.files.items()
+                if file.endswith((".safetensors", ".npz"))
+            },
         },
     )
-
-
-@dataclass(frozen=True)
-class _Draw:
-    experiment: Experiment
-    denoiser: Denoiser
-    cell: Cell
-    recipe: AnyRecipe
-    device: str
-    label: int | None
-
-    def __call__(self, rows: range, watch: Watcher) -> ShardValues:
-        one, seed, device = self.experiment, self.cell.seed, self.device
-        labels = class_labels(self.denoiser, one.data.classes, seed, rows, device)
-        if labels is not None and self.label is not None:
-            labels = torch.full_like(labels, self.label)
-        given: Any = {"device": device, "watch": watch}
-        x = draw_rows(self.recipe, self.denoiser, one.shape, rows, seed, labels, **given).x
-        values = {"x": x.cpu().numpy()}
-        return values if labels is None else {**values, "label": labels.cpu().numpy()}
 
 
 def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:
@@ -136,6 +113,7 @@ def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment
     one = validate(tree, f"ocm sample {experiment.name}")
     if problems := [*combinations.problems(one), *undefined_methods(one)]:
         raise OcmError("\n".join(f"ocm sample {experiment.name}: {line}" for line in problems))
+    check_solvers(one)
     return one
 
 
@@ -176,15 +154,6 @@ def _method(
     return wanted
 
 
-def _check_label(experiment: Experiment, denoiser: Denoiser, label: int | None) -> None:
-    if label is None:
-        return
-    if not denoiser.network.conditional:
-        raise OcmError(f"--label {label}: the network of {experiment.name} takes no classes")
-    if label >= experiment.data.classes:
-        raise OcmError(f"--label {label}: expected 0 to {experiment.data.classes - 1}")
-
-
 def _prompted(inputs: Inputs, denoiser: Denoiser, prompt: str, label: int | None) -> int:
     """Let the network read a prompt instead of the experiment's captions; return its label."""
     text = text_of(inputs.experiment)
@@ -196,13 +165,3 @@ def _prompted(inputs: Inputs, denoiser: Denoiser, prompt: str, label: int | None
     network.prompts = Prompts(open_encoder(text, inputs.device)([prompt, ""]))
     network.null_label = denoiser.network.null_label = 1
     return 0
-
-
-def _digests(inputs: Inputs) -> dict[str, str]:
-    """Return the sha256 of checkpoint, heads, moments and autoencoder."""
-    return {
-        f"{task}/{file}": record.sha256
-        for task, folder in inputs.folders.items()
-        for file, record in Artifact(folder).manifest.files.items()
-        if file.endswith((".safetensors", ".npz"))
-    }

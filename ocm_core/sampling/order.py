@@ -22,6 +22,7 @@ from typing import Literal
 
 from ocm_core.covariance.interface import ReverseStep
 from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.schedule import predict_eps
 from ocm_core.errors import OcmError
 from ocm_core.shapes import Batch
 
@@ -31,15 +32,9 @@ StepMean = Callable[[ReverseStep, AnyPrediction], Batch]
 
 def means_of_order(order: Order) -> StepMean:
     """Return a function that gives the mean of each step, asked from the noisiest one on."""
-    match order:
-        case 1:
-            return ReverseStep.mean
-        case 2:
-            return Multistep()
-        case 3:
-            return Multistep(corrects=True)
-        case _:
-            raise OcmError(f"order = {order}: expected 1, 2 or 3")
+    if order not in (1, 2, 3):
+        raise OcmError(f"order = {order}: expected 1, 2 or 3")
+    return ReverseStep.mean if order == 1 else Multistep(corrects=order == 3)
 
 
 @dataclass(frozen=True)
@@ -55,9 +50,9 @@ class TakenStep:
 
     def mean(self, x0: Batch) -> Batch:
         """Return the mean of the step with another x̂_0."""
-        transition = self.step.transition
-        eps = transition.predict_eps(self.x, x0)
-        return self.step.kernel.mean(transition, self.x, x0, eps)
+        step = self.step.transition
+        eps = predict_eps(self.x, x0, step.alpha_bar_t, step.b_t)
+        return self.step.kernel.mean(step, self.x, x0, eps)
 
     def correction(self, x0: Batch) -> Batch:
         """Return how far x̂_0 at the end of the step moves that end."""

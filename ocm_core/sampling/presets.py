@@ -1,9 +1,8 @@
 """Recipes with names, by the number of network evaluations.
 
 `quality` is for the least distance to the data, `diverse` for the most recall, `likelihood` for the
-least bound. A preset sets kernel, order, timesteps, covariance method and its scale; each entry
-holds from its number of evaluations on, up to the next. They were found on training images of
-`digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks for the timesteps.
+least bound. Each entry holds from its number of evaluations on, up to the next. They were found on
+training images of `digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks.
 """
 
 from __future__ import annotations
@@ -66,12 +65,9 @@ PRESETS: dict[PresetName, Preset] = {
 
 def preset_named(name: str | None) -> Preset:
     """Return a preset; without a name, the recipe of the papers."""
-    if name is None:
-        return PUBLISHED
-    for key, preset in PRESETS.items():
-        if key == name:
-            return preset
-    raise OcmError(f"preset: {unknown(name, PRESETS)}")
+    if name is not None and name not in PRESETS:
+        raise OcmError(f"preset: {unknown(name, PRESETS)}")
+    return PUBLISHED if name is None else PRESETS[name]
 
 
 def altered(

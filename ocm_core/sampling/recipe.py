@@ -1,9 +1,7 @@
 """A recipe for samples: timesteps, kernel, covariance method, order, limits and guidance.
 
-The stage `sample`, the selection of heads, `ocm_core.api`, `ocm sample`, exported pipelines and the
-searches of `benchmarks/` all draw by a recipe. It is made from parameters (`Recipe.from_params`,
+Everything that samples draws by a recipe. It is made from parameters (`Recipe.from_params`,
 `of_experiment`, `of_cell`); a scheduler of diffusers is a recipe as well (`diffusers_solver.py`).
-
 As published, the last step shows the mean only, and at the step into τ_1 the standard deviation may
 be limited to a few grey levels.
 """
@@ -41,7 +39,8 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps, TimestepsByMethod
 from ocm_core.diffusion.transition import transitions
 from ocm_core.errors import OcmError
-from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise, draw_labels
+from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
+from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.order import Order, means_of_order
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
 from ocm_core.shapes import Batch, Labels
@@ -69,18 +68,12 @@ class AnyRecipe(Protocol):
 
     @property
     def draws(self) -> int:
-        """How many normal draws it takes at least: as many are drawn ahead."""
-        ...
-
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error if the recipe cannot draw samples of this shape."""
-        ...
+        """Return how many normal draws it takes at least: as many are drawn ahead."""
 
     def draw(
         self, model: Model, noise: Noise, label: Labels = None, watch: Watcher | None = None
     ) -> Sampled:
         """Draw one sample for each row of the noise."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -135,13 +128,6 @@ class Recipe:
     def draws(self) -> int:
         return len(self.timesteps)
 
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Do nothing: a recipe that could be made can be drawn."""
-
-    def stepper(self, schedule: Schedule) -> Stepper:
-        """Return what takes the steps of one batch of samples, one by one."""
-        return Stepper(self, schedule)
-
     @torch.no_grad()
     def draw(
         self,
@@ -152,7 +138,7 @@ class Recipe:
         change: Changer | None = None,
     ) -> Sampled:
         """Draw samples: from x_T ~ N(0, I) down the timesteps."""
-        guided, stepper = self.guidance.apply(model), self.stepper(model.schedule)
+        guided, stepper = self.guidance.apply(model), Stepper(self, model.schedule)
         x = noise.normal()
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
@@ -259,4 +245,5 @@ def class_labels(
     """Draw the classes of the samples with these indices; None for an unconditional network."""
     if not denoiser.network.conditional:
         return None
-    return draw_labels(seed, rows, classes).to(device)
+    sources = (stream(Stream.SAMPLE_LABEL, seed, index) for index in rows)
+    return torch.tensor([int(source.integers(classes)) for source in sources]).to(device)

@@ -1,19 +1,41 @@
-"""A request for samples, and a model that is ready to generate them."""
+"""Samples on request: the options of `ocm sample`, a model with a recipe, and the files it writes.
+
+The store of samples is like those of the stage `sample`; latents have one of decoded images beside
+it, and images a grid. An interrupted run is resumed: stores are completed, the grid comes last.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import shutil
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import torch
+from torch.nn.functional import pad
+from tqdm import tqdm
+
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.errors import OcmError
+from ocm_core.io.checksums import remove_records
 from ocm_core.pipeline.job import Device
-from ocm_core.sampling.recipe import Watcher
+from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows
 from ocm_core.schema.timesteps import TimestepsParams
-from ocm_core.stages._images import Decode
-from ocm_core.store.writer import ShardValues
+from ocm_core.stages._images import Decode, SampleImages
+from ocm_core.stages.sample import CellSamples
+from ocm_core.store import writer
+from ocm_core.store.layout import StoreLayout
+from ocm_core.store.reader import open_split
+from ocm_core.text import save_grid
 
 MOST = 40  # characters of a prompt in the name of a file
+SHOWN = 256  # most images in the grid
+SIDE = 64  # pixels to which the side of a small image is enlarged
 
 
 @dataclass(frozen=True)
@@ -36,18 +58,16 @@ class SampleRequest:
 
     @property
     def suffix(self) -> str:
-        """Return the end of the files' names."""
-        order = "" if self.order is None else f"-order{self.order}"
-        timesteps = "" if self.timesteps is None else _in_a_name(self.timesteps)
-        label = "" if self.label is None else f"-label{self.label}"
-        prompt = "" if self.prompt is None else "-" + "-".join(_words(self.prompt))[:MOST]
-        return f"{order}{timesteps}-seed{self.seed}{label}{prompt}"
-
-
-def _in_a_name(timesteps: TimestepsParams) -> str:
-    """Return, for example, `-power-2.0-10`."""
-    words = _words(str([*timesteps.model_dump(exclude_none=True).values()]))
-    return "".join(f"-{word}" for word in words)
+        """Return the end of the files' names, for example `-order2-power-2.0-10-seed0`."""
+        parts = [] if self.order is None else [f"order{self.order}"]
+        if self.timesteps is not None:
+            parts += _words(str([*self.timesteps.model_dump(exclude_none=True).values()]))
+        parts.append(f"seed{self.seed}")
+        if self.label is not None:
+            parts.append(f"label{self.label}")
+        if self.prompt is not None:
+            parts.append("-".join(_words(self.prompt))[:MOST])
+        return "".join(f"-{part}" for part in parts)
 
 
 def _words(text: str) -> list[str]:
@@ -59,12 +79,93 @@ class SampleGenerator:
     """A model with a recipe; `attributes` are all that a sample depends on beside its index."""
 
     name: str  # of the files
+    request: SampleRequest
+    recipe: AnyRecipe
+    denoiser: Denoiser
+    device: str
+    classes: int  # of a model that is conditional on them
+    batch_size: int
     shape: tuple[int, ...]  # of a sample: a point, an image or latents
     image_shape: tuple[int, ...] | None  # None: samples are points and no images
     levels: int  # grey levels of the images
     to_images: Decode
-    labelled: bool  # the model is conditional on classes
-    steps: int
-    batch_size: int
-    draw: Callable[[range, Watcher], ShardValues]  # `x`, and `label` if labelled
     attributes: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        label = self.request.label
+        if label is not None and not self.denoiser.network.conditional:
+            raise OcmError(f"--label {label}: the network takes no classes")
+        if label is not None and label >= self.classes:
+            raise OcmError(f"--label {label}: expected 0 to {self.classes - 1}")
+
+    def draw(self, rows: range, watch: Watcher) -> writer.ShardValues:
+        """Draw the samples with these indices, and their labels if the model takes any."""
+        seed, device = self.request.seed, self.device
+        labels = class_labels(self.denoiser, self.classes, seed, rows, device)
+        if labels is not None and self.request.label is not None:
+            labels = torch.full_like(labels, self.request.label)
+        draw = partial(draw_rows, device=device, watch=watch)
+        x = draw(self.recipe, self.denoiser, self.shape, rows, seed, labels).x
+        values = {"x": x.cpu().numpy()}
+        return values if labels is None else {**values, "label": labels.cpu().numpy()}
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """None where samples are no images, or need no decoding."""
+
+    samples: Path
+    decoded: Path | None
+    grid: Path | None
+
+    @property
+    def all(self) -> list[Path]:
+        return [path for path in (self.samples, self.decoded, self.grid) if path is not None]
+
+
+def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> SampleFiles:
+    """Draw the samples, and write their files."""
+    stem, image_shape = folder / generator.name, generator.image_shape
+    latent = image_shape not in (None, generator.shape)
+    files = SampleFiles(
+        samples=Path(f"{stem}.zarr"),
+        decoded=Path(f"{stem}-decoded.zarr") if latent else None,
+        grid=None if image_shape is None else Path(f"{stem}.png"),
+    )
+    if force:
+        for path in files.all:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    elif all(path.exists() for path in files.all):
+        raise OcmError(f"{files.samples}: is there already; --force writes it anew")
+    folder.mkdir(parents=True, exist_ok=True)
+    batch = min(count, generator.batch_size)
+    layout = partial(StoreLayout, items=range(count), chunk=batch, shard=batch)
+    labelled = generator.denoiser.network.conditional
+    plan = layout(shape=generator.shape, dtype="float32", labelled=labelled)
+    _write_samples(generator, files.samples, plan)
+    if image_shape is not None and files.grid is not None:
+        drawn = CellSamples(open_split([folder], generator.name), first=0, count=count, clamped=0.0)
+        images = SampleImages(drawn, generator.to_images, generator.levels)
+        if files.decoded is not None:
+            writer.write(
+                files.decoded,
+                layout(shape=image_shape, dtype="uint8", levels=256),
+                lambda rows: {"x": images[rows.start : rows.stop].numpy()},
+                {"samples": files.samples.name},
+            )
+        shown = pad(images[: min(count, SHOWN)].float() / 127.5 - 1, (0, 1, 0, 1))  # a grey seam
+        save_grid(shown, files.grid, zoom=max(1, SIDE // image_shape[-1]))
+    for path in files.all:
+        remove_records(path)
+    return files
+
+
+def _write_samples(generator: SampleGenerator, path: Path, plan: StoreLayout) -> None:
+    writer.begin(path, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
+    missing = writer.missing(path, plan)
+    total, silent = len(missing) * generator.request.steps, not sys.stderr.isatty()
+    with tqdm(total=total, desc="sampling", unit="step", disable=silent, leave=False) as bar:
+        writer.write_shards(
+            path, plan, missing, lambda rows: generator.draw(rows, lambda *_: bar.update())
+        )
+    writer.verify(path, plan)

@@ -56,8 +56,6 @@ def score_modules(experiment: Experiment, scores: Iterable[str]) -> list[str]:
     modules = {f"ocm_core.networks.{name}" for name in names}
     if text_of(experiment):
         modules.add("ocm_core.stages._prompts")
-    if experiment.schedule.kind == "scheduler":
-        modules.add("ocm_core.diffusion.scheduler_betas")
     return sorted(modules)
 
 
@@ -154,7 +152,7 @@ class TrainingSet:
     def for_network(self, network: ScoreNetwork) -> Items:
         """Return the items as this network is trained: unlabelled, or with some labels dropped."""
         if network.conditional:
-            return DroppedLabels.for_network(self.items, network)
+            return DroppedLabels(self.items, network)
         return Unlabelled(self.items)
 
 

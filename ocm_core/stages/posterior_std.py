@@ -13,7 +13,7 @@ from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import PosteriorMethod
 from ocm_core.covariance.rademacher import probed
 from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.schedule import posterior_scale, q_sample
+from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
@@ -98,11 +98,11 @@ def _at(
     x0, label = read_rows(job, split, rows, denoiser.network.conditional)
     shape = job.experiment.shape
     noise = SampleNoise(settings.seed, rows, shape, job.device, NoiseFor.DEVIATION, t)
-    x = q_sample(x0, noise.normal(), *denoiser.schedule.marginal(t))
+    alpha_bar, b = denoiser.schedule.marginal(t)
+    x = q_sample(x0, noise.normal(), alpha_bar, b)
     with torch.no_grad():
         seen = denoiser.predict(x, t, label)
         c = [method.c(seen) for method in methods.values()]
         c += [probed(seen, noise, count) for count in settings.probes]
-    scale = posterior_scale(*denoiser.schedule.marginal(t))
-    deviations = [(scale * value).clamp(min=0).sqrt() for value in c]
+    deviations = [(b / alpha_bar * value).clamp(min=0).sqrt() for value in c]
     return np.asarray(torch.stack([x, *deviations]).cpu().numpy())

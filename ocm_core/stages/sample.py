@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ocm_core.cells import Cell, cells_of, parts
-from ocm_core.diffusion.execution import executed
+from ocm_core.diffusion.denoiser import executed
 from ocm_core.distributed import current_rank
 from ocm_core.io.atomic import write_text
 from ocm_core.io.checksums import is_intact, record_checksum

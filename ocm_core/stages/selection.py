@@ -11,8 +11,7 @@ from typing import NamedTuple, cast
 
 import torch
 
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.execution import executed
+from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
 from ocm_core.io.atomic import write_text
 from ocm_core.metrics.frechet import frechet_distance

@@ -14,7 +14,6 @@ from ocm_core.covariance.learned import RegressionMethod
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import OverTime
-from ocm_core.training.batches import noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 
 DRAWS = 32  # noisy items a timestep
@@ -55,8 +54,7 @@ def target_means(
             rng = BatchRng(seed, t, DRAWS, device, time=t, rows=rows)
             rng.seed_torch()
             at = torch.full((len(rows),), t, device=device)
-            drawn = noisy_draws(fitting.items, schedule, rng, at, fitting.probes)
-            batch = fitting.predict(drawn.noisy(schedule), drawn.probes)
+            batch = fitting.predict(fitting.draw(rng, at))
             for label, method in regressions.items():
                 found[label].append(method.target(batch).detach().double().flatten(1))
         for label, targets in found.items():

@@ -20,7 +20,6 @@ class Items(Protocol):
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
         """Return the items of a batch's rows."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,23 +47,17 @@ class Unlabelled:
 
 @dataclass(frozen=True)
 class DroppedLabels:
-    """The same items, with labels replaced by the null class at random."""
+    """The same items, with labels replaced by the null class as often as a network wants."""
 
     items: Items
-    null_label: int | None
-    share: float
-
-    @classmethod
-    def for_network(cls, items: Items, network: ScoreNetwork) -> DroppedLabels:
-        """Drop labels as often as the network was made for."""
-        return cls(items, network.null_label, network.label_dropout)
+    network: ScoreNetwork
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
         x0, labels = self.items.batch(rng)
-        if labels is None or self.null_label is None:
+        if labels is None or self.network.null_label is None:
             return x0, labels
-        null = torch.full_like(labels, self.null_label)
-        return x0, torch.where(rng.uniforms() < self.share, null, labels)
+        null = torch.full_like(labels, self.network.null_label)
+        return x0, torch.where(rng.uniforms() < self.network.label_dropout, null, labels)
 
 
 class NoisyDraws(NamedTuple):
@@ -76,29 +69,9 @@ class NoisyDraws(NamedTuple):
     eps: Batch
     probes: tuple[Batch, ...]
 
-    def noisy(self, schedule: Schedule) -> NoisyBatch:
-        """Return x_t = √ᾱ_t x_0 + √b_t ε with its draws."""
-        marginal = schedule.marginal_at(self.t, self.x0)
-        x = q_sample(self.x0, self.eps, *marginal)
-        return NoisyBatch(self.x0, self.label, self.t, self.eps, x)
-
-
-@dataclass(frozen=True)
-class NoisyBatch:
-    """A noisy micro-batch: x_t = √ᾱ_t x_0 + √b_t ε."""
-
-    x0: Batch
-    label: Int[Tensor, " batch"] | None
-    t: Times
-    eps: Batch
-    x: Batch
-
-
-def noisy_batch(
-    items: Items, schedule: Schedule, rng: BatchRng, t: Times | None = None
-) -> NoisyBatch:
-    """Draw a noisy batch, at these timesteps or at random ones."""
-    return noisy_draws(items, schedule, rng, t).noisy(schedule)
+    def noisy(self, schedule: Schedule) -> Batch:
+        """x_t = √ᾱ_t x_0 + √b_t ε."""
+        return q_sample(self.x0, self.eps, *schedule.marginal_at(self.t, self.x0))
 
 
 def noisy_draws(

@@ -16,9 +16,9 @@ from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.rng.batches import BatchRng
-from ocm_core.shapes import Batch, PerSample
-from ocm_core.training.batches import Items, NoisyBatch, NoisyDraws, noisy_draws
-from ocm_core.training.objective import Objective
+from ocm_core.shapes import PerSample, Times
+from ocm_core.training.batches import Items, NoisyDraws, noisy_draws
+from ocm_core.training.loop import Objective
 
 
 @dataclass(frozen=True)
@@ -34,28 +34,19 @@ class HeadFitting(Objective[NoisyDraws]):
     def networks(self) -> Mapping[str, nn.Module]:
         return {label: self.denoiser.heads[label] for label in self.methods}
 
-    @property
-    def probes(self) -> int:
-        """Return as many probes as the method needs that reads most."""
-        return max((method.training_probes for method in self.methods.values()), default=0)
-
-    def draw(self, rng: BatchRng) -> NoisyDraws:
-        return noisy_draws(self.items, self.denoiser.schedule, rng, probes=self.probes)
+    def draw(self, rng: BatchRng, t: Times | None = None) -> NoisyDraws:
+        """Draw at these timesteps or at random ones, with as many probes as any method reads."""
+        probes = max((method.training_probes for method in self.methods.values()), default=0)
+        return noisy_draws(self.items, self.denoiser.schedule, rng, t, probes)
 
     def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
-        batch = self.predict(drawn.noisy(self.denoiser.schedule), drawn.probes)
+        batch = self.predict(drawn)
         return {label: method.loss(batch) for label, method in self.methods.items()}
 
-    def predict(self, noisy: NoisyBatch, probes: tuple[Batch, ...]) -> TrainingBatch:
-        """One pass of the trunk, with a graph to x_t only if some target needs the Jacobian."""
-        graph = any(method.trains_on_jacobian for method in self.methods.values())
+    def predict(self, drawn: NoisyDraws) -> TrainingBatch:
+        """Evaluate the trunk once, with a graph to x_t only if some target needs the Jacobian."""
+        graph, x = len(drawn.probes) > 0, drawn.noisy(self.denoiser.schedule)
         with torch.set_grad_enabled(graph):
-            x = noisy.x.detach().requires_grad_(graph)
-            prediction = self.denoiser.predict(x, noisy.t, noisy.label)
-        return TrainingBatch(
-            prediction=prediction,
-            x0=noisy.x0,
-            eps=noisy.eps,
-            decoder=self.decoder,
-            probes=probes,
-        )
+            x = x.detach().requires_grad_(graph)
+            prediction = self.denoiser.predict(x, drawn.t, drawn.label)
+        return TrainingBatch(prediction, drawn.x0, drawn.eps, self.decoder, drawn.probes)

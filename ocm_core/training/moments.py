@@ -76,19 +76,15 @@ def estimate_at(
     batch_size: int | None = None,
 ) -> Entries:
     """Estimate the entries at t from images x_0 and noise, `batch_size` of them at a time."""
-    schedule = denoiser.schedule
-    x = q_sample(x0, eps, *schedule.marginal(t))
-    squares = []
-    for rows in _slices(len(x), batch_size or len(x)):
+    x = q_sample(x0, eps, *denoiser.schedule.marginal(t))
+    size, squares = batch_size or len(x), []
+    for first in range(0, len(x), size):
+        rows = slice(first, first + size)
         predicted = denoiser.predict(x[rows], t, None if label is None else label[rows]).eps
         squares.append((predicted.double() ** 2).flatten(1).mean(1))
     gamma = torch.cat(squares)
     one_minus_gamma = (eps.double() ** 2).flatten(1).mean(1) - gamma
     return torch.stack([*_mean_and_error(gamma), *_mean_and_error(one_minus_gamma)])
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    return [slice(first, first + size) for first in range(0, count, size)]
 
 
 def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[Tensor, Tensor]:

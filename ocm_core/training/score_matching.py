@@ -20,7 +20,7 @@ from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import PerSample
 from ocm_core.training.batches import Items, NoisyDraws, noisy_draws
-from ocm_core.training.objective import Objective
+from ocm_core.training.loop import Objective
 
 _TERMS = 1000  # of the bound, at which a random one has weight 1
 
@@ -41,11 +41,11 @@ class ScoreMatching(Objective[NoisyDraws]):
         return noisy_draws(self.items, self.denoiser.schedule, rng)
 
     def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
-        noisy = drawn.noisy(self.denoiser.schedule)
-        prediction = self.denoiser.predict(noisy.x, noisy.t, noisy.label)
-        loss = sum_dims((noisy.eps - prediction.eps) ** 2)
+        x = drawn.noisy(self.denoiser.schedule)
+        prediction = self.denoiser.predict(x, drawn.t, drawn.label)
+        loss = sum_dims((drawn.eps - prediction.eps) ** 2)
         if prediction.learned_variance is not None:
-            batch = TrainingBatch(prediction, noisy.x0, noisy.eps, self.decoder)
+            batch = TrainingBatch(prediction, drawn.x0, drawn.eps, self.decoder)
             term = LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
             loss = loss + self.denoiser.schedule.steps / _TERMS * term
         return {"score": loss}

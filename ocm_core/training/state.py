@@ -21,6 +21,7 @@ from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
 _CURVE_FILE = "curve.json"
+_FACTS = ("iteration", "smoothed", "lowest", "curve")
 
 Curve = list[dict[str, float]]
 
@@ -39,7 +40,6 @@ class TrainingState:
 
     @classmethod
     def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
-        """Begin with untrained networks."""
         named = dict(_named_parameters(networks))
         optimiser = AdamW(
             named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -47,7 +47,6 @@ class TrainingState:
         return cls(networks, optimiser, {name: p.detach().clone() for name, p in named.items()})
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the parameters of all networks."""
         return (parameter for _, parameter in _named_parameters(self.networks))
 
     @torch.no_grad()
@@ -56,10 +55,6 @@ class TrainingState:
         for name, parameter in _named_parameters(self.networks):
             self.average[name].lerp_(parameter, 1.0 - rate)
 
-    def record(self, losses: dict[str, float]) -> None:
-        """Add a point to the loss curve."""
-        self.curve.append({"iteration": self.iteration, **losses})
-
     @torch.no_grad()
     def use_average(self) -> None:
         """Put the moving average in the place of the weights."""
@@ -67,13 +62,7 @@ class TrainingState:
             parameter.copy_(self.average[name])
 
     def save(self, folder: Path) -> None:
-        """Save the state in a folder."""
-        facts = {
-            "iteration": self.iteration,
-            "smoothed": self.smoothed,
-            "lowest": self.lowest,
-            "curve": self.curve,
-        }
+        facts = {name: getattr(self, name) for name in _FACTS}
         save_state(state_file(folder), self._tensors(), facts)
 
     @torch.no_grad()
@@ -82,8 +71,10 @@ class TrainingState:
         found = load_state(state_file(folder))
         if found is None:
             return
-        self._prepare_moments()
-        expected, facts = self._tensors(), found.facts
+        for parameter in self.parameters():
+            moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
+            self.optimiser.state[parameter] = {"step": torch.tensor(0.0), **moments}
+        expected = self._tensors()
         if _shapes(found.tensors) != _shapes(expected):
             raise OcmError(
                 f"{state_file(folder)}: holds other networks than the ones to be trained; "
@@ -91,9 +82,8 @@ class TrainingState:
             )
         for name, tensor in expected.items():
             tensor.copy_(found.tensors[name])
-        self.iteration = facts["iteration"]
-        self.smoothed, self.lowest = facts["smoothed"], facts["lowest"]
-        self.curve = facts["curve"]
+        for name in _FACTS:
+            setattr(self, name, found.facts[name])
 
     def _tensors(self) -> dict[str, Tensor]:
         """Everything that training changes, by name; the tensors themselves, not copies."""
@@ -103,14 +93,6 @@ class TrainingState:
             for key, value in self.optimiser.state[parameter].items():
                 found[f"{key}/{name}"] = value
         return found
-
-    def _prepare_moments(self) -> None:
-        for parameter in self.parameters():
-            self.optimiser.state[parameter] = {
-                "step": torch.tensor(0.0),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
 
 
 def state_file(folder: Path) -> Path:
@@ -128,10 +110,8 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _named_parameters(
-    networks: Mapping[str, nn.Module],
-) -> Iterator[tuple[str, nn.Parameter]]:
-    """The trainable ones, under the name of their network."""
+def _named_parameters(networks: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield the trainable ones, under the name of their network."""
     for label, network in networks.items():
         for name, parameter in network.named_parameters():
             if parameter.requires_grad:

@@ -26,12 +26,8 @@ CHANGES = (
     Change("training/state.py", "1.0 - rate)", "2.0 * (1.0 - rate))", f"{TRAINING} -k average"),
     Change("training/loop.py", "0.5 * (1 + math", "0.25 * (3 + math", f"{TRAINING} -k decay"),
     Change("training/loop.py", "math.pi * it", "0.5 * math.pi * it", f"{TRAINING} -k decay"),
-    Change(
-        "training/divergence.py", "_DIVERGED = 1e3", "_DIVERGED = 1e4", f"{TRAINING} -k explodes"
-    ),
-    Change(
-        "training/divergence.py", "_SMOOTHING = 0.98", "_SMOOTHING = 0.9", f"{TRAINING} -k smoothed"
-    ),
+    Change("training/loop.py", "_DIVERGED = 1e3", "_DIVERGED = 1e4", f"{TRAINING} -k explodes"),
+    Change("training/loop.py", "_SMOOTHING = 0.98", "_SMOOTHING = 0.9", f"{TRAINING} -k smoothed"),
     Change("training/score_matching.py", "_TERMS = 1000", "_TERMS = 500", f"{TRAINING} -k weight"),
     Change("training/moments.py", "/ sqrt(len(values))", "/ len(values)", f"{RUNS} -k moments"),
     Change(

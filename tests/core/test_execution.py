@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from ocm_core.diffusion import schedule
-from ocm_core.diffusion.denoiser import Denoiser
-from ocm_core.diffusion.execution import executed
+from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.networks import build
 
 CONFIG = {

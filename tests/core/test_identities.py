@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from ocm_core import covariance
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ClipCounter, ReverseStep, predict
 from ocm_core.covariance.learned import TrainingBatch
-from ocm_core.covariance.probes import hutchinson
+from ocm_core.covariance.rademacher import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
-from ocm_core.diffusion.guidance import GuidedDenoiser
+from ocm_core.diffusion.guidance import Guidance, GuidedDenoiser
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture
-from ocm_core.diffusion.schedule import Schedule
+from ocm_core.diffusion.schedule import Schedule, predict_x0
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.mixture import MixtureScore
@@ -45,7 +45,7 @@ def test_two_forms_of_the_ocm_covariance(betas, seed, data):
     """β̃ + a² (b/ᾱ)(1 + b diag H) equals the paper's (b_{s:t}² diag H + b_{s:t}) / ᾱ_{s:t}."""
     _, step = a_step(betas, data)
     hessian = points(seed, 4, 3)
-    ours = ReverseStep(step, Ddpm()).through(1.0 + step.b_t * hessian).variance
+    ours = ReverseStep(step, Ddpm()).variance(1.0 + step.b_t * hessian)
     paper = (step.b_st**2 * hessian + step.b_st) / step.alpha_bar_st
     torch.testing.assert_close(ours, paper, rtol=1e-8, atol=1e-10)
 
@@ -54,7 +54,7 @@ def test_two_forms_of_the_ocm_covariance(betas, seed, data):
 def test_ddpm_is_ddim_with_eta_one(betas, seed, data):
     _, step = a_step(betas, data)
     x, eps = points(seed, 2, 3), points(seed + 1, 2, 3)
-    x0 = step.predict_x0(x, eps)
+    x0 = predict_x0(x, eps, step.alpha_bar_t, step.b_t)
     ddpm, ddim = Ddpm(), Ddim(eta=1.0)
     torch.testing.assert_close(
         ddpm.mean(step, x, x0, eps), ddim.mean(step, x, x0, eps), rtol=1e-7, atol=1e-9
@@ -162,7 +162,7 @@ def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     x, label = points(seed, 3, 4, 2, 2), torch.tensor([0, 1, 2])
     method = covariance.build(name)
     channels = data.draw(st.sampled_from([None, 3]))
-    guided = GuidedDenoiser(model, 1.0, null_label=3, channels=channels).predict(x, step.t, label)
+    guided = GuidedDenoiser(model, Guidance(1.0, channels), 3).predict(x, step.t, label)
     plain = model.predict(x, step.t, label)
     torch.testing.assert_close(guided.eps, plain.eps)
     probe = torch.sign(points(seed + 1, 3, 4, 2, 2))
@@ -180,7 +180,7 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     schedule = Schedule(np.linspace(0.0, 0.3, 6))
     model = Denoiser(LabelledNetwork(seed), schedule)
     x, label, null = points(seed, 2, 4, 2, 2), torch.tensor([0, 2]), torch.tensor([3])
-    guided = GuidedDenoiser(model, scale, null_label=3, channels=channels)
+    guided = GuidedDenoiser(model, Guidance(scale, channels), 3)
     reverse = ReverseStep(transition(schedule, 1, 4), Ddpm(), UNCLIPPED)
     method = covariance.build("exact_diag")
     seen = predict(guided, [method] if graph else [], x, 4, label)
@@ -199,7 +199,7 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
     ]
     diagonals = torch.stack([j.reshape(16, 16).diagonal() for j in jacobians])
     c = (1.0 - np.sqrt(schedule.b[4]) * diagonals).view_as(x)
-    torch.testing.assert_close(mixed, reverse.through(c).diagonal(x), rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(mixed, reverse.variance(c), rtol=1e-7, atol=1e-9)
     whole = covariance.build("exact_full").step_covariance(seen, Replay([]))(reverse)
     assert whole.matrix().shape == (2, 16, 16)
 
@@ -214,7 +214,7 @@ def test_the_conditional_covariance_is_that_of_the_conditional_model_alone(seed,
         covariance.build("exact_diag"),
         ReverseStep(transition(schedule, 1, 4), Ddpm()),
     )
-    guided = GuidedDenoiser(model, scale, null_label=3, covariance="conditional")
+    guided = GuidedDenoiser(model, Guidance(scale, covariance="conditional"), 3)
     torch.testing.assert_close(
         method.step_covariance(guided.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
         method.step_covariance(model.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
@@ -249,11 +249,9 @@ def test_clamped_entries_are_counted():
     schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 10)))
     step = ReverseStep(transition(schedule, 1, 5), Ddpm(), Clip(c_min=0.0, c_max=1.0))
     scale = step.transition.posterior_scale
-    posterior = step.through(torch.tensor([[-1.0, 0.5, 3.0, 2.0]]) / scale)
+    variance = step.variance(torch.tensor([[-1.0, 0.5, 3.0, 2.0]]) / scale)
     assert step.counter.read() == {"entries": 4, "below": 1, "above": 2}
     floor, gain = step.kernel.floor(step.transition), step.kernel.gain(step.transition)
-    torch.testing.assert_close(
-        posterior.variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]])
-    )
+    torch.testing.assert_close(variance, floor + gain * torch.tensor([[0.0, 0.5, 1.0, 1.0]]))
     step.clip.limit_c(torch.tensor([0.0, 1.0]), at_the_limits := ClipCounter())
     assert at_the_limits.read() == {"entries": 2, "below": 0, "above": 0}

@@ -11,9 +11,10 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.guidance import GuidedDenoiser
+from ocm_core.diffusion.guidance import Guidance, GuidedDenoiser
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.schedule import predict_eps
 from ocm_core.diffusion.transition import transitions
 from ocm_core.likelihood.bound import Likelihood
 from tests.core.doubles import Replay, ancestral
@@ -33,7 +34,8 @@ class RederivedDdim(Ddim):
     """DDIM as OpenAI and DiT have it: ε̂ is derived anew from the clamped x̂_0."""
 
     def mean(self, step, x, x0, eps):
-        return super().mean(step, x, x0, step.predict_eps(x, x0))
+        eps = predict_eps(x, x0, step.alpha_bar_t, step.b_t)
+        return super().mean(step, x, x0, eps)
 
 
 def close(ours, expected, tolerance=2e-5):
@@ -92,7 +94,7 @@ def test_dit_ddim_steps(dit, clip, eta):
 def test_a_guided_variance_is_the_conditional_one(dit):
     x, y = tensor("dit_diffusion", "x"), tensor("dit_diffusion", "y")
     null = facts("dit_diffusion")["null_class"]
-    guided = GuidedDenoiser(dit, 4.0, null, channels=3).predict(x, 500, y)
+    guided = GuidedDenoiser(dit, Guidance(4.0, channels=3), null).predict(x, 500, y)
     given, none = (dit.predict(x, 500, label) for label in (y, torch.full_like(y, null)))
     torch.testing.assert_close(guided.learned_variance, given.learned_variance)
     assert not torch.allclose(given.learned_variance, none.learned_variance, atol=1e-3)
@@ -108,9 +110,8 @@ def test_dit_guided_loops(dit, key):
     noise = tensor("dit_diffusion", "loop/noise")
     half = len(x_init) // 2 if len(y) == len(x_init) else len(x_init)
     labels = y[: len(x_init)][:half]
-    model = GuidedDenoiser(
-        dit, float(scale.removeprefix("cfg")), facts("dit_diffusion")["null_class"], channels=3
-    )
+    guidance = Guidance(float(scale.removeprefix("cfg")), channels=3)
+    model = GuidedDenoiser(dit, guidance, facts("dit_diffusion")["null_class"])
     sampled = ancestral(
         model,
         covariance.build("delta") if kind == "ddim" else METHODS[kind],
@@ -140,11 +141,15 @@ def test_dit_bound(dit, clip, length):
     np.testing.assert_allclose(bits[-1], data[f"{prefix}/{clip}/prior_bpd"], atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def openai():
+    network = golden(facts("iddpm_diffusion")["network"]).network().requires_grad_(False)
+    return Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+
+
 @pytest.mark.parametrize("length", [10, 25])
-def test_openai_learned_range(length):
-    meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
-    network = golden(meta["network"]).network().requires_grad_(False)
-    model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+def test_openai_learned_range(openai, length):
+    model, data = openai, arrays("iddpm_diffusion")
     timesteps = rules.dit(4000, length)
     assert [t - 1 for t in timesteps] == data[f"steps{length}/timestep_map"].tolist()
     clip = Clip(x0=1.0, c_min=None)
@@ -164,10 +169,8 @@ def test_openai_learned_range(length):
 
 
 @pytest.mark.parametrize("length", [10, 25])
-def test_openai_bound_with_the_learned_decoder(length):
-    meta, data = facts("iddpm_diffusion"), arrays("iddpm_diffusion")
-    network = golden(meta["network"]).network().requires_grad_(False)
-    model = Denoiser(network, schedule.cosine(4000), TimeConvention(shift=1, scale=0.25))
+def test_openai_bound_with_the_learned_decoder(openai, length):
+    data = arrays("iddpm_diffusion")
     timesteps = rules.dit(4000, length)
     clip = Clip(x0=1.0, c_min=None)
     noise = dict(
@@ -175,7 +178,7 @@ def test_openai_bound_with_the_learned_decoder(length):
     )
     x0 = tensor("iddpm_diffusion", "bpd/x_start")
     # OpenAI's decoder term takes the learned variance where the covariance papers fix it
-    bound = Likelihood(model, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), clip)
+    bound = Likelihood(openai, {"iddpm": LEARNED}, Decoder(256, "tanh", "method"), clip)
     found, _ = bound.bounds({"K": timesteps}, x0, lambda t: Replay([noise[t]]))
     bits = found["K", "iddpm"].terms / (found["K", "iddpm"].dimension * np.log(2))
     close(bits[:-1].flip(0).T, data[f"bpd/steps{length}/vb"])

@@ -55,30 +55,6 @@ def test_errors_of_a_relative_head_are_measured_in_its_unit(kind: str, unit: Uni
     torch.testing.assert_close(method.loss(batch), expected)
 
 
-@pytest.mark.parametrize("link", LINKS)
-@given(baseline=BASELINES)
-def test_nothing_said_is_the_baseline(link: str, baseline: float) -> None:
-    assert c(link, 0.0, baseline) == pytest.approx(baseline, rel=1e-12)
-
-
-@pytest.mark.parametrize("link", LINKS)
-@given(raw=OUTPUTS, more=st.floats(1e-3, 1.0), baseline=st.floats(1e-6, 0.999))
-def test_more_is_more(link: str, raw: float, more: float, baseline: float) -> None:
-    assert c(link, raw + more, baseline) > c(link, raw, baseline)
-
-
-@pytest.mark.parametrize("link", ["positive", "tapered"])
-@given(raw=OUTPUTS, baseline=BASELINES)
-def test_positive_links_are_positive(link: str, raw: float, baseline: float) -> None:
-    assert c(link, raw, baseline) > 0.0
-
-
-@given(raw=OUTPUTS, baseline=BASELINES)
-def test_a_tapered_head_stays_closer_to_its_baseline(raw: float, baseline: float) -> None:
-    farther = abs(c("positive", raw, baseline) - baseline)
-    assert abs(c("tapered", raw, baseline) - baseline) <= farther + 1e-12
-
-
 @given(raw=OUTPUTS, above=st.floats(0.0, 0.5))
 def test_a_tapered_head_cannot_leave_a_baseline_of_one(raw: float, above: float) -> None:
     """A baseline estimated a little above 1 must not turn the sign of the output."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import threading
 from contextlib import closing
-from pathlib import Path
 from threading import Event, get_ident
 from typing import NamedTuple
 
@@ -120,36 +116,3 @@ def test_no_more_noise_is_drawn_than_was_announced(monkeypatch: pytest.MonkeyPat
     for _ in range(10):
         announced.normal()
     assert sum(steps) == 10
-
-
-INTERRUPTED = """
-import signal, sys, time
-from pathlib import Path
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
-from tests.core.test_training import changed, fit, head_fitting
-def slowly(steps):
-    for step in steps:
-        print(step, flush=True)
-        time.sleep(0.05)
-        yield step
-try:
-    settings = changed(iterations=400, checkpoint_every=3)
-    fit(head_fitting(), settings, Path(sys.argv[1]), progress=slowly)
-except KeyboardInterrupt as stop:
-    sys.exit(f"said: {stop}")
-"""
-
-
-def test_an_interrupted_training_ends_at_once_and_says_where_it_resumes(tmp_path: Path) -> None:
-    job = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert job.stdout is not None
-    while job.stdout.readline() not in ("7\n", ""):
-        pass
-    job.send_signal(signal.SIGINT)
-    _, said = job.communicate(timeout=120)
-    assert job.returncode == 1 and "said: resumes at iteration 6 of 400" in said

@@ -129,7 +129,7 @@ def training_batch(model, file, case, methods, step=None):
     x = signal * x0 + model.schedule.at(model.schedule.b, n, x0).sqrt() * eps
     has_probes = f"{case}/v" in arrays(file).files
     probes = (get("v").float(),) if has_probes else ()
-    graph = any(method.trains_on_jacobian for method in methods)
+    graph = any(method.training_probes for method in methods)
     with torch.set_grad_enabled(graph):
         prediction = model.predict(x.requires_grad_(graph), n)
     return TrainingBatch(prediction, x0, eps, Decoder(256), probes)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from importlib import invalidate_caches
-from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
@@ -25,7 +22,7 @@ from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling import modules_of
-from ocm_core.sampling.recipe import Recipe, draw_rows, of_cell
+from ocm_core.sampling.recipe import Recipe, Stepper, of_cell
 from ocm_core.schema.experiment import Experiment, SamplerParams
 from ocm_core.schema.timesteps import (
     DitTimesteps,
@@ -47,33 +44,6 @@ CHOICES = {
     "listed, values: [[9], [1, 9]]": ListedTimesteps(values=[[9], [1, 9]]),
     "optimal, of: ocm": OptimalTimesteps(of="ocm"),
 }
-MIXED = '''
-from typing import ClassVar
-
-from ocm_core.diffusion.kernels import Kernel
-from ocm_core.diffusion.kernels.ddim import Ddim
-from ocm_core.diffusion.kernels.ddpm import Ddpm
-
-
-class Mixed(Kernel):
-    """Between DDIM and DDPM."""
-
-    name: ClassVar[str] = "mixed"
-    share: float = 0.5
-
-    def mean(self, step, x, x0, eps):
-        means = (kernel.mean(step, x, x0, eps) for kernel in (Ddpm(), Ddim()))
-        return self._between(*means)
-
-    def floor(self, step):
-        return self._between(Ddpm().floor(step), Ddim().floor(step))
-
-    def gain(self, step):
-        return self._between(Ddpm().gain(step), Ddim().gain(step))
-
-    def _between(self, first, second):
-        return self.share * first + (1 - self.share) * second
-'''
 
 
 def recipe_of(experiment: Experiment, **wanted: object) -> Recipe:
@@ -210,7 +180,7 @@ def test_steps_one_by_one_are_those_of_draw() -> None:
     model, method = toy_denoiser(experiment), covariance.build("exact_diag")
     recipe = Recipe((1, 200, 600, 1000), method, Ddpm(), order=3)
     noise = SampleNoise(0, range(5), (2,))
-    stepper, x = recipe.stepper(model.schedule), noise.normal()
+    stepper, x = Stepper(recipe, model.schedule), noise.normal()
     with pytest.raises(OcmError, match="a step from timestep 600: the next one is the step from"):
         stepper.step(predict(model, [method], x, 600, None), 600, noise)
     for t in reversed(recipe.timesteps):
@@ -235,36 +205,3 @@ def test_samplers_name_the_modules_that_they_choose() -> None:
     assert modules_of(preset) == [f"{kernel}.ddim", f"{sampling}.presets"]
     solver = next(s for s in samplers.values() if s.kind == "diffusers")
     assert modules_of(solver) == [f"{sampling}.diffusers_solver"]
-
-
-@pytest.fixture
-def mixed_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "mixed.py").write_text(MIXED)
-    monkeypatch.setattr(kernels, "__path__", [*kernels.__path__, str(tmp_path)])
-    invalidate_caches()
-    yield
-    invalidate_caches()
-
-
-@pytest.mark.usefixtures("mixed_kernel")
-def test_a_new_kernel_is_one_file() -> None:
-    """It samples by its parameters, with every method that is not bound to certain kernels."""
-
-    def composed(options: str, method: str = "exact_diag") -> Experiment:
-        grid = "{nfe: [10], guidance: [1.0]}"
-        mine = f"{options}, timesteps: {{kind: even}}, grids: [{grid}], methods: [{method}]"
-        return compose("toy_mog9", [f"+sample.samplers.mine={{{mine}}}"])
-
-    def drawn(options: str) -> torch.Tensor:
-        experiment = composed(options)
-        model, recipe = toy_denoiser(experiment), recipe_of(experiment, sampler="mine")
-        return draw_rows(recipe, model, experiment.shape, range(50), 0).x
-
-    ddpm, ddim = drawn("kind: ddpm"), drawn("kind: ddim")
-    torch.testing.assert_close(drawn("kind: mixed, share: 1.0"), ddpm)
-    torch.testing.assert_close(drawn("kind: mixed, share: 0.0"), ddim)
-    assert not torch.allclose(drawn("kind: mixed"), ddpm, atol=1e-3)
-    with pytest.raises(OcmError, match="'beta' is defined for ddpm only; for mixed use"):
-        composed("kind: mixed", "beta")
-    with pytest.raises(OcmError, match="the options of mixed are: share"):
-        composed("kind: mixed, eta: 0.5")

@@ -35,10 +35,6 @@ def test_tables_equal_the_published_ones(tag):
     np.testing.assert_allclose(ours.alpha_bar, golden[f"{tag}/cum_alphas"], rtol=0, atol=1e-16)
     np.testing.assert_allclose(ours.b, golden[f"{tag}/cum_betas"], rtol=1e-14)
 
-
-@pytest.mark.parametrize("tag", PUBLISHED)
-def test_skips_equal_the_published_ones(tag):
-    golden, ours = arrays("schedules"), named(tag)
     for row, (s, t) in enumerate(golden[f"{tag}/pairs"]):
         alpha, b = ours.skips_to(int(t))
         np.testing.assert_allclose(alpha[s], golden[f"{tag}/skip_alphas"][row], rtol=1e-14)
@@ -169,8 +165,7 @@ def test_a_power_timesteps_is_the_power_of_an_even_grid():
     assert rules.power(100, 10, 2.0, 1) == tuple(k**2 for k in range(1, 11))
     assert rules.power(1000, 1, 2.0, 10) == (1000,)
 
-
-def test_without_a_first_timestep_the_grid_of_a_power_timesteps_begins_at_0():
+    # without a first timestep the grid begins at 0
     assert rules.power(1000, 5, 1.0) == (200, 400, 600, 800, 1000)
     assert rules.power(1000, 10, 2.0) == rules.power(1000, 10, 2.0, 10)
     assert rules.power(1000, 1, 1.5) == (1000,)
@@ -178,8 +173,7 @@ def test_without_a_first_timestep_the_grid_of_a_power_timesteps_begins_at_0():
         rules.build(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)  # 0.4 is rounded to 0
     assert rules.grid(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)[0] == 1
 
-
-def test_the_first_timestep_of_a_power_timesteps_can_be_a_share_of_all():
+    # the first timestep can be a share of all
     assert rules.power(4000, 7, 1.5, 0.065) == rules.power(4000, 7, 1.5, 260)
     assert rules.power(40, 3, 1.0, 0.05) == (2, 21, 40)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,13 +15,11 @@ from ocm_core.cells import Cell, cells
 from ocm_core.diffusion.denoiser import Denoiser, forward
 from ocm_core.diffusion.schedule import linear
 from ocm_core.params.compose import compose
-from ocm_core.pipeline.job import Job
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import Experiment
 from ocm_core.stages._networks import new_denoiser, new_score
-from ocm_core.stages.sample import write_store
 from tests.core.doubles import EpsModel, Replay, WaveNetwork
 
 from diffusers import schedulers  # isort: skip
@@ -179,36 +175,6 @@ def test_x0_is_limited_as_in_other_recipes(scheduler: str) -> None:
     option = "clip_sample" if scheduler == "DDIMScheduler" else "thresholding"
     assert largest(1.0) <= 1.0 + 1e-6 < largest(None)
     assert largest(1.0, **{option: False}) == largest(None)  # an option of the experiment wins
-
-
-def test_a_killed_stage_resumes(tmp_path: Path) -> None:
-    whole = experiment("toy_mog9")
-    sample = whole.sample.model_copy(update={"count": 6, "batch_size": 2, "seeds": [0]})
-    small = whole.model_copy(update={"sample": sample})
-    cell = cell_of("toy_mog9", "their_unipcmultistep")
-
-    def draw(cell: Cell, indices: range) -> tuple[np.ndarray, dict[str, int]]:
-        return drawn("toy_mog9", cell.sampler, indices).numpy(), {}
-
-    def killed(cell: Cell, indices: range) -> tuple[np.ndarray, dict[str, int]]:
-        if indices.start >= 2:
-            raise KeyboardInterrupt
-        return draw(cell, indices)
-
-    for folder in ("whole", "killed"):
-        (tmp_path / folder).mkdir()
-        job = Job(small, {}, folder=tmp_path / folder)
-        if folder == "killed":
-            with pytest.raises(KeyboardInterrupt):
-                write_store(job, [cell], killed)
-        write_store(job, [cell], draw)
-    one, other = (_bytes(tmp_path / folder) for folder in ("whole", "killed"))
-    assert one == other and len(one) > 1
-
-
-def _bytes(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def test_between_timesteps_a_plane_network_interpolates() -> None:

@@ -1,11 +1,9 @@
 """The training loop: published updates, exact resume, accumulation, processes, divergence."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,7 @@ from ocm_core.schema.experiment import OptimiserParams
 from ocm_core.stages._networks import save_average, save_networks
 from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
-from ocm_core.training.batches import InMemory, noisy_batch, noisy_draws
+from ocm_core.training.batches import InMemory, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
 from ocm_core.training.moments import Moments, estimate, estimate_at
@@ -143,7 +141,7 @@ def test_updates_and_average_equal_the_published_ones(case, tmp_path):
 
 @pytest.mark.parametrize("killed_at", range(1, 12))
 def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
-    whole = weights(fit(head_fitting(), SETTINGS, tmp_path / "unused"))
+    whole = fit(head_fitting(), SETTINGS, tmp_path / "unused")
 
     def die_at(steps):
         for step in steps:
@@ -155,7 +153,8 @@ def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
     with pytest.raises(KeyboardInterrupt, match=f"^resumes at iteration {saved} of 12$"):
         fit(head_fitting(), SETTINGS, tmp_path, progress=die_at)
     resumed = fit(head_fitting(), SETTINGS, tmp_path)
-    assert_same_bytes(whole, weights(resumed))
+    assert_same_bytes(weights(whole), weights(resumed))
+    assert resumed.curve == whole.curve and resumed.lowest == whole.lowest
     assert resumed.curve[-1]["iteration"] == 12
 
 
@@ -203,32 +202,6 @@ def test_the_average_follows_the_weights_at_its_rate(rate, tmp_path):
         went, way = state.average[f"ocm.{name}"].double() - first[name], value - first[name]
         torch.testing.assert_close(went, way, rtol=1e-3, atol=1e-7)
         assert way.abs().max() > 1e-4
-
-
-SLOW_RUN = """
-import sys, time
-from pathlib import Path
-from typing import ClassVar
-from tests.core.test_training import changed, fit, head_fitting
-def slowly(steps):
-    for step in steps:
-        time.sleep(0.05)
-        yield step
-fit(head_fitting(), changed(iterations=40, checkpoint_every=3), Path(sys.argv[1]), progress=slowly)
-"""
-
-
-def test_kill_nine_and_resume(tmp_path):
-    settings = changed(iterations=40, checkpoint_every=3)
-    job = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(tmp_path)], cwd=Path.cwd())
-    while not (tmp_path / "training.safetensors").exists():
-        assert job.poll() is None
-        time.sleep(0.01)
-    os.kill(job.pid, signal.SIGKILL)
-    assert job.wait() == -signal.SIGKILL
-    resumed = fit(head_fitting(), settings, tmp_path)
-    (tmp_path / "whole").mkdir()
-    assert_same_bytes(weights(resumed), weights(fit(head_fitting(), settings, tmp_path / "whole")))
 
 
 def test_heads_trained_together_equal_heads_trained_alone(tmp_path):
@@ -305,17 +278,6 @@ def test_processes_that_have_little_to_do_leave_in_order(tmp_path):
     run_in_processes(6, LEAVING, tmp_path)
 
 
-def test_gradient_never_reaches_the_trunk():
-    levels = schedule.linear(100)
-    score = MlpScore(levels, 1.0, 16, 2, "gaussian")
-    fitting = head_fitting(score=score)
-    score.requires_grad_(True)
-    losses = fitting.losses(BatchRng(0, 0, 8))
-    torch.stack([loss.sum() for loss in losses.values()]).sum().backward()
-    assert all(parameter.grad is None for parameter in score.parameters())
-    assert all(p.grad is not None for h in fitting.networks.values() for p in h.parameters())
-
-
 def test_mixed_precision_trains_close_to_full(tmp_path):
     score = MlpScore(schedule.linear(100), 1.0, 16, 2, "gaussian")
     full = fit(head_fitting(["ocm"], score), SETTINGS, tmp_path / "a")
@@ -336,19 +298,12 @@ def test_score_matching_learns(tmp_path):
     assert state.curve[-1]["score"] < 1.0
 
 
-class Broken(nn.Module):
-    def __init__(self, values):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(()))
-        self.values = values
-
-
 class Scripted:
     """An objective whose loss follows a script."""
 
     def __init__(self, values):
-        self.networks = {"ocm": Broken(values)}
-        self.values = values
+        self.networks, self.values = {"ocm": nn.Module()}, values
+        self.networks["ocm"].weight = nn.Parameter(torch.ones(()))
 
     def draw(self, rng):
         return torch.full((len(rng.rows),), self.values[rng.iteration])
@@ -366,17 +321,12 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path):
     assert f"{tmp_path}/training.safetensors (iteration 5)" in message
 
 
-def test_a_loss_that_explodes_stops(tmp_path):
-    losses = [1.0] * 6 + [1e8] * 6
-    with pytest.raises(OcmError, match=r"diverged at iteration 6.*grew 1000-fold"):
-        fit(Scripted(losses), changed(checkpoint_every=100), tmp_path)
-
-
 @pytest.mark.parametrize(("loss", "stops"), [(4.5e4, False), (5.5e4, True)])
 def test_a_loss_explodes_from_a_thousandfold_on(loss, stops, tmp_path):
     """Smoothed: a fiftieth of 50,000."""
     losses = Scripted([1.0] * 11 + [loss])
-    with pytest.raises(OcmError, match="1000-fold") if stops else nullcontext():
+    message = r"diverged at iteration 11.*grew 1000-fold"
+    with pytest.raises(OcmError, match=message) if stops else nullcontext():
         fit(losses, changed(learning_rate=1e-9), tmp_path)
 
 
@@ -384,16 +334,11 @@ def test_a_tiny_loss_may_grow_to_a_small_one(tmp_path):
     fit(Scripted([1e-6] * 6 + [1.0] * 6), changed(learning_rate=1e-9), tmp_path)
 
 
-def test_a_checkpoint_of_other_networks_is_refused(tmp_path):
+@pytest.mark.parametrize(("label", "width"), [("sn", 16), ("ocm", 8)])
+def test_a_checkpoint_of_other_networks_is_refused(label, width, tmp_path):
     fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
     with pytest.raises(OcmError, match="holds other networks"):
-        fit(head_fitting(["sn"]), SETTINGS, tmp_path)
-
-
-def test_a_checkpoint_of_networks_of_another_size_is_refused(tmp_path):
-    fit(head_fitting(["ocm"], width=8), SETTINGS, tmp_path)
-    with pytest.raises(OcmError, match="holds other networks"):
-        fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
+        fit(head_fitting([label], width=width), SETTINGS, tmp_path)
 
 
 def test_batches_that_do_not_divide_are_refused():
@@ -453,12 +398,11 @@ def test_the_bound_of_a_learned_variance_has_the_weight_of_its_number_of_terms(s
     model = Denoiser(network.eval(), schedule.linear(steps))
     items = InMemory(torch.randn(6, 1, 4, 4), torch.zeros(6, dtype=torch.int64))
     found = ScoreMatching(model, items, Decoder(None)).losses(BatchRng(0, 0, 6))
-    rng = BatchRng(0, 0, 6)
-    noisy = noisy_batch(items, model.schedule, rng)
-    seen = model.predict(noisy.x, noisy.t, noisy.label)
-    batch = TrainingBatch(seen, noisy.x0, noisy.eps, Decoder(None))
+    drawn = noisy_draws(items, model.schedule, BatchRng(0, 0, 6))
+    seen = model.predict(drawn.noisy(model.schedule), drawn.t, drawn.label)
+    batch = TrainingBatch(seen, drawn.x0, drawn.eps, Decoder(None))
     term = covariance.build("iddpm", source="network").loss(batch) / np.log(2)
-    squares = ((noisy.eps - seen.eps) ** 2).flatten(1).sum(1)
+    squares = ((drawn.eps - seen.eps) ** 2).flatten(1).sum(1)
     torch.testing.assert_close(found["score"], squares + weight * term)
 
 
@@ -498,10 +442,7 @@ def test_means_of_targets_are_those_of_the_exact_covariance(label: str) -> None:
 
 
 def fitted_target(fitting: HeadFitting, label: str, t: int) -> torch.Tensor:
-    rng = BatchRng(5, t, 1000)
-    at = torch.full((1000,), t)
-    drawn = noisy_draws(fitting.items, fitting.denoiser.schedule, rng, at, fitting.probes)
-    batch = fitting.predict(drawn.noisy(fitting.denoiser.schedule), drawn.probes)
+    batch = fitting.predict(fitting.draw(BatchRng(5, t, 1000), torch.full((1000,), t)))
     return fitting.methods[label].target(batch).detach()
 
 
@@ -618,18 +559,3 @@ def test_nothing_is_read_of_a_loss_between_two_looks(tmp_path, monkeypatch):
     losses = [1.0] * 40 + [float("inf"), float("nan")] * 80
     with pytest.raises(OcmError, match=r"diverged at iteration 40: loss inf is not a finite"):
         fit(Scripted(losses), changed(iterations=200, checkpoint_every=1000), tmp_path)
-
-
-def test_the_bytes_of_a_resumed_curve_are_those_of_a_whole_one(tmp_path):
-    settings = changed(checkpoint_every=5)
-    whole = fit(head_fitting(), settings, tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    with pytest.raises(KeyboardInterrupt):
-        fit(head_fitting(), settings, tmp_path / "b", after_each=stop_at_seven)
-    again = fit(head_fitting(), settings, tmp_path / "b")
-    assert again.curve == whole.curve and again.lowest == whole.lowest
-
-
-def stop_at_seven(state: TrainingState) -> None:
-    if state.iteration == 7:
-        raise KeyboardInterrupt

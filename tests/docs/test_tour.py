@@ -138,5 +138,4 @@ def test_the_mathematics_names_every_choice() -> None:
     names = [rule.model_fields["kind"].default for rule in rules]
     names += [*covariance.available(), *kernels.available(), *SCHEDULES]
     names += [f"{file.stem}.py" for file in (PACKAGE / "metrics").glob("[!_]*.py")]
-    names.remove("checks.py")  # of shapes
     assert [name for name in names if f"`{name}`" not in MATHEMATICS] == []

@@ -90,14 +90,14 @@ def test_small_gaps_between_points_far_from_the_centre() -> None:
 
 def test_no_block_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    squares = manifold._squares
+    squares = manifold.squared_distances
 
     def measured(*arguments: Tensor, **options: float) -> Tensor:
         block = squares(*arguments, **options)
         sizes.append(block.nbytes)
         return block
 
-    monkeypatch.setattr(manifold, "_squares", measured)
+    monkeypatch.setattr(manifold, "squared_distances", measured)
     real, generated = (Manifold.of(points(seed, 100), block_bytes=8000) for seed in (0, 1))
     precision_recall(real=real, generated=generated)
     assert max(sizes) <= 8000

@@ -86,7 +86,7 @@ class TestDiT(NetworkContract):
     def test_training_replaces_labels_by_the_null_class(self, network: ScoreNetwork) -> None:
         labels = torch.arange(1000) % network.null_label
         items = InMemory(torch.arange(1000.0)[:, None], labels)
-        x0, drawn = DroppedLabels.for_network(items, network).batch(BatchRng(0, 3, 500))
+        x0, drawn = DroppedLabels(items, network).batch(BatchRng(0, 3, 500))
         dropped = drawn == network.null_label
         assert torch.equal(drawn[~dropped], labels[x0[~dropped, 0].long()])
         assert 25 <= dropped.sum() <= 80  # binomial(500, 0.1)

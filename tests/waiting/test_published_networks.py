@@ -30,11 +30,9 @@ from ocm_core.schema.experiment import Experiment, OptimiserParams
 from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import new_head
 from ocm_core.training.batches import DroppedLabels, InMemory, Items
-from ocm_core.training.divergence import DivergenceMonitor
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import _draws, _step
+from ocm_core.training.loop import DivergenceMonitor, Objective, _draws, _step
 from ocm_core.training.moments import estimate_at
-from ocm_core.training.objective import Objective
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 
@@ -72,7 +70,7 @@ class Case:
         network = self.denoiser.network
         if not network.conditional:
             return InMemory(x0)
-        return DroppedLabels.for_network(InMemory(x0, label), network)
+        return DroppedLabels(InMemory(x0, label), network)
 
     @property
     def learned(self) -> dict[str, LearnedMethod]:
@@ -132,7 +130,7 @@ def test_the_bound_of_all_methods(published: Case) -> None:
     x0, schedule = published.noise.normal(), published.denoiser.schedule
     with Synchronisations() as waits:
         seen = bound.evaluate(x0, 500, published.noise, published.label, counters)
-        terms = [seen.terms(transition(schedule, s, 500), methods) for s in (0, 250)]
+        terms = [seen(transition(schedule, s, 500), methods) for s in (0, 250)]
     assert len(terms[1]) == len(methods) > 3 and waits.found == []
 
 

@@ -52,17 +52,13 @@ def build(kind: str, **options: Any) -> Kernel:
     if kind not in available():
         raise OcmError(f"kind: {unknown(kind, [*available(), 'preset', 'diffusers'])}")
     module = import_module(f"{__name__}.{kind}")
-    (cls,) = (c for c in vars(module).values() if _is_own(c, module.__name__))
+    classes = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Kernel))
+    (cls,) = (c for c in classes if c.__module__ == module.__name__)
     try:
-        kernel: Kernel = cls(**options)
+        return cls(**options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key, valid = ".".join(map(str, first["loc"])), ", ".join(cls.model_fields) or "none"
         raise OcmError(
             f"{key}: {first['msg'].lower()}; the options of {kind} are: {valid}"
         ) from None
-    return kernel
-
-
-def _is_own(value: Any, module: str) -> bool:
-    return isinstance(value, type) and issubclass(value, Kernel) and value.__module__ == module

@@ -33,6 +33,11 @@ class FileRecord:
     sha256: str
     bytes: int
 
+    @classmethod
+    def of(cls, path: Path) -> FileRecord:
+        """Read the file for its digest."""
+        return cls(sha256_of(path), path.stat().st_size)
+
 
 def record_checksum(file: Path, key: str = "") -> None:
     """Record that the file is finished, and what it was made for."""

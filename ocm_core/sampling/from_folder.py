@@ -75,7 +75,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         batch_size=BATCH,
         shape=shape,
         image_shape=image_shape,
-        levels=api.LEVELS,
+        levels=256,
         to_images=to_images,
         attributes={
             "model": name,

@@ -18,7 +18,7 @@ FLOOR = "tests/core/test_closed_forms.py -k floor"
 BORROWED = "tests/core/test_best_interpolation.py -k lower_end"
 ADJACENT = "tests/core/test_best_interpolation.py -k adjacent"
 SIGNS = "tests/core/test_identities.py -k all_sign"
-ANY_TIMESTEPS = "tests/core/test_bound_of_any_timesteps.py"
+ANY_TIMESTEPS = "tests/core/test_bounds.py"
 KERNELS = "tests/metrics/test_kernel_distance.py"
 CHANNELS = "tests/core/test_recipe.py -k three"
 

@@ -72,9 +72,7 @@ def bound_in_nats(mixture, x0, length, name="exact_diag"):
         denoiser(mixture), {name: covariance.build(name)}, Decoder(None, variance="method")
     )
     found, _ = likelihood.bounds(
-        {"K": rules.even(T, length)},
-        x0,
-        lambda t: SampleNoise(t, range(len(x0)), (2,)),
+        {"K": rules.even(T, length)}, x0, lambda t: SampleNoise(t, range(len(x0)), (2,))
     )
     return float(found["K", name].terms.sum(0).mean())
 

@@ -1,6 +1,7 @@
 """One contract that every covariance method keeps, and what is said when something is missing."""
 
 from dataclasses import replace
+from itertools import product
 from typing import ClassVar
 
 import pytest
@@ -19,6 +20,7 @@ from ocm_core.diffusion.transition import transition
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
+from ocm_core.sampling.recipe import Recipe
 from tests.core.doubles import ancestral, ddim, ddpm
 
 STEPS = 50
@@ -106,17 +108,9 @@ class MethodContract:
         assert method.jacobian_products(2) == len(products)
 
     def test_samples_are_finite_and_repeatable(self, method, model):
-        for name in filter(method.defined_for, KERNELS):
-            runs = [
-                ancestral(
-                    model,
-                    method,
-                    rules.even(STEPS, 5),
-                    self.noise(),
-                    kernel=KERNELS[name],
-                ).x
-                for _ in range(2)
-            ]
+        for name, order in product(filter(method.defined_for, KERNELS), (1, 2)):
+            recipe = Recipe(rules.even(STEPS, 5), method, KERNELS[name], order=order)
+            runs = [recipe.draw(model, self.noise()).x for _ in range(2)]
             assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
 
     def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
@@ -196,10 +190,7 @@ def test_a_negative_variance_is_clamped_and_counted():
     assert drawn.clipped["below"] == drawn.clipped["entries"] == 4 * 6 * 2
     assert (
         ddim(
-            model,
-            covariance.build("delta"),
-            rules.even(STEPS, 5),
-            SampleNoise(0, range(6), (2,)),
+            model, covariance.build("delta"), rules.even(STEPS, 5), SampleNoise(0, range(6), (2,))
         ).clipped
         == {}
     )

@@ -80,10 +80,7 @@ def test_respaced_variances_equal_dit(length):
     )
 
 
-@given(
-    betas=st.lists(st.floats(1e-6, 0.999), min_size=2, max_size=40),
-    data=st.data(),
-)
+@given(betas=st.lists(st.floats(1e-6, 0.999), min_size=2, max_size=40), data=st.data())
 def test_skips_follow_from_their_definition(betas, data):
     ours = schedule.Schedule(np.append(0.0, betas))
     t = data.draw(st.integers(1, ours.steps))

@@ -110,9 +110,7 @@ def test_efficientnet_sees_what_it_was_trained_on(
     assert seen[0].amin((1, 2, 3)).tolist() == seen[0].amax((1, 2, 3)).tolist() == [-127 / 128, 1.0]
 
 
-def test_efficientnet_features_are_what_its_last_layer_reads(
-    efficientnet: FeatureSpace,
-) -> None:
+def test_efficientnet_features_are_what_its_last_layer_reads(efficientnet: FeatureSpace) -> None:
     found = efficientnet.features(images(3))
     assert found.shape == (3, 1280) and found.dtype == torch.float32
     x = (resized(images(3), 224) - 127) / 128

@@ -20,6 +20,7 @@ ADJACENT = "tests/core/test_best_interpolation.py -k adjacent"
 SIGNS = "tests/core/test_identities.py -k all_sign"
 ANY_TIMESTEPS = "tests/core/test_bounds.py"
 KERNELS = "tests/metrics/test_kernel_distance.py"
+METHODS = "tests/core/test_methods.py"
 CHANNELS = "tests/core/test_recipe.py -k three"
 
 CHANGES = (
@@ -48,7 +49,7 @@ CHANGES = (
     Change("covariance/iddpm.py", "raw + 1.0) / 2.0", "raw + 1.0) / 2.01", RUNS),
     Change("covariance/iddpm.py", "prediction.t == 1)", "prediction.t <= 2)", ADJACENT),
     Change("covariance/learned.py", "prediction.x)) / probes", "prediction.x))", SIGNS),
-    Change("covariance/sn.py", "baseline.sqrt()", "baseline", "tests/core/test_links.py"),
+    Change("covariance/sn.py", "baseline.sqrt()", "baseline", f"{METHODS} -k unit"),
     Change("likelihood/bound.py", "own > 0", "own > variance", ANY_TIMESTEPS),
     Change(
         "diffusion/schedule.py", "= data_range**2", "= data_range", "tests/core/test_schedules.py"

@@ -18,8 +18,9 @@ FLOOR = "tests/core/test_closed_forms.py -k floor"
 BORROWED = "tests/core/test_best_interpolation.py -k lower_end"
 ADJACENT = "tests/core/test_best_interpolation.py -k adjacent"
 SIGNS = "tests/core/test_identities.py -k all_sign"
-ANY_TIMESTEPS = "tests/core/test_bound_of_any_timesteps.py"
+ANY_TIMESTEPS = "tests/core/test_bounds.py"
 KERNELS = "tests/metrics/test_kernel_distance.py"
+METHODS = "tests/core/test_methods.py"
 CHANNELS = "tests/core/test_recipe.py -k three"
 
 CHANGES = (
@@ -48,13 +49,13 @@ CHANGES = (
     Change("covariance/iddpm.py", "raw + 1.0) / 2.0", "raw + 1.0) / 2.01", RUNS),
     Change("covariance/iddpm.py", "prediction.t == 1)", "prediction.t <= 2)", ADJACENT),
     Change("covariance/learned.py", "prediction.x)) / probes", "prediction.x))", SIGNS),
-    Change("covariance/sn.py", "baseline.sqrt()", "baseline", "tests/core/test_links.py"),
+    Change("covariance/sn.py", "baseline.sqrt()", "baseline", f"{METHODS} -k unit"),
     Change("likelihood/bound.py", "own > 0", "own > variance", ANY_TIMESTEPS),
     Change(
         "diffusion/schedule.py", "= data_range**2", "= data_range", "tests/core/test_schedules.py"
     ),
     Change("covariance/interface.py", "c.clamp(max=self", "c.clamp(max=2 * self", RUNS),
-    Change("metrics/mmd.py", "-0.5 / widest", "-0.4 / widest", "tests/core/test_mmd.py"),
+    Change("metrics/mmd.py", "-0.5 / widest", "-0.4 / widest", KERNELS),
     Change("metrics/frechet.py", "(count - 1)", "count", "tests/metrics/test_frechet.py"),
     Change("metrics/kernel_distance.py", "pow_(3)", "pow_(2)", KERNELS),
     Change("schema/experiment.py", "return 3 if self.ch", "return 2 if self.ch", CHANNELS),

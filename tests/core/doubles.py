@@ -1,8 +1,8 @@
-"""Small networks whose Jacobians are known, and noise that is known, for tests around them."""
+"""Small networks whose Jacobians are known, noise that is known, and data of a known score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -11,11 +11,39 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.networks.mixture import MixtureScore
 from ocm_core.sampling.recipe import Recipe, Sampled
+from ocm_core.schema.experiment import OptimiserParams
+
+SETTINGS = OptimiserParams.model_validate(
+    {"iterations": 12, "batch_size": 16, "accumulate": 1, "learning_rate": 1e-3, "decay": "cosine"}
+    | {"weight_decay": 0.01, "ema": 0.9, "precision": "float32", "seed": 7, "checkpoint_every": 5}
+)
+PAIR = Mixture(torch.tensor([[-1.0, 0.5], [1.0, -0.5]], dtype=torch.float64), 0.3)
+
+
+def changed(**values: Any) -> OptimiserParams:
+    return SETTINGS.model_copy(update=values)
+
+
+def killed(at: int) -> Callable[[Iterable[int]], Iterator[int]]:
+    """Return a `progress` that is interrupted before an iteration."""
+
+    def progress(iterations: Iterable[int]) -> Iterator[int]:
+        yield from (i for i in iterations if i < at)
+        raise KeyboardInterrupt
+
+    return progress
+
+
+def exact(data: Mixture, schedule: Schedule, **more: Any) -> Denoiser:
+    return Denoiser(MixtureScore(data, schedule), schedule, **more)
 
 
 def ancestral(
@@ -41,10 +69,6 @@ class EpsModel:
         return SimpleNamespace(eps=self.eps(x, t))
 
 
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 class LinearHead(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -54,46 +78,21 @@ class LinearHead(nn.Module):
         return self.weight * features.hidden.sin()
 
 
-class QuadraticNetwork(ScoreNetwork):
-    """ε̂(x) = A x + (B x)², in float64."""
+class SmallNetwork(ScoreNetwork):
+    """Random weights in float64."""
 
     head_kinds: ClassVar[tuple[str, ...]] = ("linear",)
     out_channels_per_input = 1
 
-    def __init__(self, dimension: int, seed: int) -> None:
+    def __init__(self, seed: int = 0, **sizes: tuple[int, ...]) -> None:
         super().__init__()
-        draw = _generator(seed)
-        size = (2, dimension, dimension)
-        self.weights = nn.Parameter(torch.randn(size, generator=draw, dtype=torch.float64))
+        draw = torch.Generator().manual_seed(seed)
+        for name, size in sizes.items():
+            weights = torch.randn(size, generator=draw, dtype=torch.float64)
+            self.register_parameter(name, nn.Parameter(weights))
 
     def features(self, x, time, label=None):
         return TrunkFeatures(x, time)
-
-    def readout(self, features):
-        linear, square = self.weights
-        return features.hidden @ linear.T + (features.hidden @ square.T) ** 2
-
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        return LinearHead()
-
-
-class LabelledNetwork(ScoreNetwork):
-    """A convolution and a tanh whose offset depends on the class; 4 channels, 3 classes + null."""
-
-    head_kinds: ClassVar[tuple[str, ...]] = ("linear",)
-    out_channels_per_input = 1
-    null_label = 3
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        draw = _generator(seed)
-        self.kernel = nn.Parameter(torch.randn(4, 4, 3, 3, generator=draw, dtype=torch.float64))
-        self.classes = nn.Parameter(torch.randn(4, 4, generator=draw, dtype=torch.float64))
-
-    def features(self, x, time, label=None):
-        offset = self.classes[label][:, :, None, None]
-        mixed = nn.functional.conv2d(x, self.kernel, padding=1)
-        return TrunkFeatures(torch.tanh(mixed + offset) + 0.1 * offset * x, self.classes[label])
 
     def readout(self, features):
         return features.hidden
@@ -102,50 +101,48 @@ class LabelledNetwork(ScoreNetwork):
         return LinearHead()
 
 
-@dataclass
-class Replay:
-    """Noise given beforehand, in the order of use."""
+class QuadraticNetwork(SmallNetwork):
+    """ε̂(x) = A x + (B x)²."""
 
-    normals: Sequence[torch.Tensor]
-    probes: Sequence[torch.Tensor] = ()
-    _normal: int = 0
-    _probe: int = 0
+    def __init__(self, dimension: int, seed: int) -> None:
+        super().__init__(seed, weights=(2, dimension, dimension))
 
-    def normal(self) -> torch.Tensor:
-        self._normal += 1
-        return self._take(self.normals, self._normal, "normal")
-
-    def signs(self) -> torch.Tensor:
-        self._probe += 1
-        return self._take(self.probes, self._probe, "probe")
-
-    @staticmethod
-    def _take(values: Sequence[torch.Tensor], count: int, what: str) -> torch.Tensor:
-        if count > len(values):
-            raise AssertionError(
-                f"replayed noise has {len(values)} {what} draws; number {count} asked"
-            )
-        return values[count - 1]
+    def readout(self, features):
+        linear, square = self.weights
+        return features.hidden @ linear.T + (features.hidden @ square.T) ** 2
 
 
-class WaveNetwork(ScoreNetwork):
-    """ε̂(x, t) = tanh(x) + ½ sin(x + t / 200): smooth in x and t, any shape; counts its passes."""
+class LabelledNetwork(SmallNetwork):
+    """A convolution and a tanh whose offset depends on the class; 4 channels, 3 classes + null."""
 
-    head_kinds: ClassVar[tuple[str, ...]] = ()
-    out_channels_per_input = 1
+    null_label = 3
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: list[float] = []
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, kernel=(4, 4, 3, 3), classes=(4, 4))
 
     def features(self, x, time, label=None):
-        self.times.append(float(time[0]))
-        return TrunkFeatures(x, time)
+        offset = self.classes[label][:, :, None, None]
+        mixed = nn.functional.conv2d(x, self.kernel, padding=1)
+        return TrunkFeatures(torch.tanh(mixed + offset) + 0.1 * offset * x, self.classes[label])
+
+
+class WaveNetwork(SmallNetwork):
+    """ε̂(x, t) = tanh(x) + ½ sin(x + t / 200): smooth in x and t, any shape."""
 
     def readout(self, features):
         x, time = features
         phase = time.view(-1, *(1,) * (x.ndim - 1)).to(x.dtype) / 200
         return x.tanh() + 0.5 * (x + phase).sin()
 
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        raise NotImplementedError
+
+class Replay:
+    """Noise given beforehand, in the order of use."""
+
+    def __init__(self, normals: Sequence[torch.Tensor], probes: Sequence[torch.Tensor] = ()):
+        self.normals, self.probes = iter(normals), iter(probes)
+
+    def normal(self) -> torch.Tensor:
+        return next(self.normals)
+
+    def signs(self) -> torch.Tensor:
+        return next(self.probes)

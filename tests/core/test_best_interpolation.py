@@ -21,20 +21,17 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal
-from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.mmd import mean_kernel
-from ocm_core.networks.mixture import exact_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import Noise, SampleNoise
 from ocm_core.stages import mmd
-from tests.core.doubles import Replay, ddpm
+from tests.core.doubles import Ddpm, Replay, ddpm, exact
 
-DATA = compose("toy_mog9").data
 LEVELS = schedule.linear(1000)
-MIXTURE = mixture(DATA)
+MIXTURE = mixture(compose("toy_mog9").data)
 BANDWIDTHS = mmd.STAGE.settings(compose("toy_mog9")).bandwidths
 
 
@@ -46,12 +43,10 @@ def noisy(t: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def best_v(x: Tensor, t: int) -> Tensor:
-    alpha_bar, b = (torch.full((len(x), 1), float(a[t])) for a in (LEVELS.alpha_bar, LEVELS.b))
-    _, posterior = MIXTURE.posterior(x.double(), alpha_bar.double(), b.double())
     beta = float(LEVELS.betas[t])
     tilde = beta * LEVELS.b[t - 1] / LEVELS.b[t]
     a = sqrt(LEVELS.alpha_bar[t - 1]) * beta / LEVELS.b[t]
-    variance = tilde + a**2 * posterior.diagonal(dim1=1, dim2=2)
+    variance = tilde + a**2 * posterior(x, t)[1].diagonal(dim1=1, dim2=2)
     return (variance.log() - log(tilde)) / log(beta / tilde)
 
 
@@ -79,19 +74,26 @@ class Given(torch.nn.Module):
         return self.raw
 
 
+def with_head(v: Tensor) -> Denoiser:
+    return exact(MIXTURE, LEVELS, heads={"iddpm": Given(v)})
+
+
+def posterior(x: Tensor, t: int) -> tuple[Tensor, Tensor]:
+    ones = torch.ones(len(x), 1, dtype=torch.float64)
+    return MIXTURE.posterior(x.double(), *(level * ones for level in LEVELS.marginal(t)))
+
+
 @pytest.mark.parametrize("t", [20, 100, 300])
 def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
     """At one x_t, averaged over points with the mean and the covariance of x_0 given x_t."""
     _, _, x = noisy(t, 1)
-    alpha_bar, b = (torch.full((1, 1), float(a[t])).double() for a in (LEVELS.alpha_bar, LEVELS.b))
-    mean, posterior = MIXTURE.posterior(x, alpha_bar, b)
+    mean, covariances = posterior(x, t)
     signs = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], dtype=torch.float64)
-    x0 = mean + signs @ torch.linalg.cholesky(posterior[0]).T
+    x0 = mean + signs @ torch.linalg.cholesky(covariances[0]).T
 
     def loss(v: Tensor) -> float:
-        head = Given(v.repeat(4, 1))
-        model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
-        batch = TrainingBatch(model.predict(x.repeat(4, 1), t), x0, x0, Decoder(None))
+        seen = with_head(v.repeat(4, 1)).predict(x.repeat(4, 1), t)
+        batch = TrainingBatch(seen, x0, x0, Decoder(None))
         return float(covariance.build("iddpm").loss(batch).detach().mean())
 
     best = best_v(x, t)
@@ -101,8 +103,7 @@ def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
 @pytest.mark.parametrize("t", [1, 2, 3, 300])
 def test_the_loss_is_the_bound_s_term_of_an_adjacent_step(t: int) -> None:
     x0, eps, x = noisy(t, 5)
-    head = Given(torch.linspace(-0.5, 1.5, 10, dtype=torch.float64).view(5, 2))
-    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    model = with_head(torch.linspace(-0.5, 1.5, 10, dtype=torch.float64).view(5, 2))
     method, decoder = covariance.build("iddpm"), Decoder(None, variance="method")
     loss = method.loss(TrainingBatch(model.predict(x, t), x0, eps, decoder))
     likelihood = Likelihood(model, {"iddpm": method}, decoder)
@@ -113,8 +114,7 @@ def test_the_loss_is_the_bound_s_term_of_an_adjacent_step(t: int) -> None:
 
 @pytest.mark.parametrize(("v", "clamped"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
 def test_a_clamped_v_lies_between_0_and_1(v: float, clamped: float) -> None:
-    head = Given(torch.full((1, 2), v, dtype=torch.float64))
-    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
+    model = with_head(torch.full((1, 2), v, dtype=torch.float64))
     step = ReverseStep(transition(LEVELS, 100, 300), Ddpm())
     for clamp, expected in ((True, clamped), (False, v)):
         seen = model.predict(noisy(300, 1)[2], 300)
@@ -140,9 +140,8 @@ def test_the_bound_hardly_tells_v_at_large_t() -> None:
 @pytest.mark.parametrize(("limit", "low", "high"), [(1.0, 4e-3, 7e-3), (2.0, 1e-3, 2.5e-3)])
 def test_what_the_best_v_reaches_in_ten_steps(limit: float, low: float, high: float) -> None:
     """MMD² without its bias; within 0 … 1, where published samplers keep it, 5.5e-3 is the best."""
-    model = Denoiser(exact_score(DATA, LEVELS), LEVELS)
-    method, timesteps = Best(label="best", limit=limit), rules.even(1000, 10)
-    drawn = ddpm(model, method, timesteps, SampleNoise(0, range(4000), (2,))).x
+    method, noise = Best(label="best", limit=limit), SampleNoise(0, range(4000), (2,))
+    drawn = ddpm(exact(MIXTURE, LEVELS), method, rules.even(1000, 10), noise).x
     data = torch.from_numpy(MIXTURE.draw(4000, np.random.default_rng(5))).float()
     assert low < unbiased_mmd2(drawn, data) < high
 
@@ -158,11 +157,8 @@ def unbiased_mmd2(x: Tensor, y: Tensor) -> float:
 def test_at_the_last_step_the_lower_end_is_that_of_the_second() -> None:
     """β̃_{0:1} is zero; with v = 0 the decoder's variance is β̃_{1:2}."""
     x0, eps, x = noisy(1, 5)
-    head = Given(torch.zeros(5, 2, dtype=torch.float64))
-    model = Denoiser(exact_score(DATA, LEVELS), LEVELS, heads={"iddpm": head})
-    seen = model.predict(x, 1)
-    batch = TrainingBatch(seen, x0, eps, Decoder(None))
-    found = covariance.build("iddpm").loss(batch).detach()
+    seen = with_head(torch.zeros(5, 2, dtype=torch.float64)).predict(x, 1)
+    found = covariance.build("iddpm").loss(TrainingBatch(seen, x0, eps, Decoder(None))).detach()
     tilde = LEVELS.betas[2] * LEVELS.b[1] / LEVELS.b[2]
     mean = (x - sqrt(LEVELS.b[1]) * seen.eps.detach()) / sqrt(LEVELS.alpha_bar[1])
     expected = 0.5 * ((x0 - mean) ** 2 / tilde + log(2 * pi * tilde)).sum(1)

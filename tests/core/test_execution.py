@@ -11,14 +11,8 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.networks import build
 
-CONFIG = {
-    "in_channels": 1,
-    "base_channels": 8,
-    "channel_multipliers": [1, 2],
-    "blocks_per_level": 1,
-    "attention_levels": [],
-    "norm_groups": 4,
-}
+CONFIG = {"in_channels": 1, "base_channels": 8, "channel_multipliers": [1, 2], "norm_groups": 4}
+CONFIG |= {"blocks_per_level": 1, "attention_levels": []}
 PLAIN = {"precision": "float32", "channels_last": False, "compiled": False}
 
 

@@ -1,5 +1,6 @@
 """Identities that hold for every schedule, step and shape."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -15,15 +16,12 @@ from ocm_core.covariance.rademacher import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
 from ocm_core.diffusion.guidance import Guidance, GuidedDenoiser
-from ocm_core.diffusion.kernels.ddim import Ddim
-from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule, predict_x0
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.networks.mixture import MixtureScore
 from ocm_core.rng.noise import SampleNoise
-from tests.core.doubles import LabelledNetwork, QuadraticNetwork, Replay
+from tests.core.doubles import Ddim, Ddpm, LabelledNetwork, QuadraticNetwork, Replay, exact
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
 seeds = st.integers(0, 2**31)
@@ -56,9 +54,8 @@ def test_ddpm_is_ddim_with_eta_one(betas, seed, data):
     x, eps = points(seed, 2, 3), points(seed + 1, 2, 3)
     x0 = predict_x0(x, eps, step.alpha_bar_t, step.b_t)
     ddpm, ddim = Ddpm(), Ddim(eta=1.0)
-    torch.testing.assert_close(
-        ddpm.mean(step, x, x0, eps), ddim.mean(step, x, x0, eps), rtol=1e-7, atol=1e-9
-    )
+    means = (kernel.mean(step, x, x0, eps) for kernel in (ddpm, ddim))
+    torch.testing.assert_close(*means, rtol=1e-7, atol=1e-9)
     assert ddpm.floor(step) == pytest.approx(ddim.floor(step))
     assert ddpm.gain(step) == pytest.approx(ddim.gain(step), rel=1e-6, abs=1e-12)
 
@@ -68,8 +65,8 @@ def test_exact_diagonal_is_the_mean_over_all_sign_probes(betas, seed, dimension,
     schedule, step = a_step(betas, data)
     model = Denoiser(QuadraticNetwork(dimension, seed), schedule)
     seen = model.predict(points(seed, 3, dimension), step.t)
-    probes = [torch.tensor(v).expand(3, -1) for v in product([-1.0, 1.0], repeat=dimension)]
-    probes = [v.double() for v in probes]
+    signs = product([-1.0, 1.0], repeat=dimension)
+    probes = [torch.tensor(v, dtype=torch.float64).expand(3, -1) for v in signs]
     exact = covariance.build("exact_diag").c(seen)
     torch.testing.assert_close(hutchinson(seen, probes), exact, rtol=1e-9, atol=1e-9)
     batch = TrainingBatch(seen, seen.x, seen.x, Decoder(None), tuple(probes))
@@ -93,8 +90,7 @@ def test_sn_equals_ocm_for_a_gaussian(betas, seed, std, data):
     """E[ε² | x_t] - ε̂² = 1 - √b diag J where both are known in closed form."""
     schedule, step = a_step(betas, data)
     gaussian = Mixture(torch.zeros(1, 2, dtype=torch.float64), std)
-    model = Denoiser(MixtureScore(gaussian, schedule), schedule)
-    seen = model.predict(points(seed, 4, 2), step.t)
+    seen = exact(gaussian, schedule).predict(points(seed, 4, 2), step.t)
     posterior = std**2 * step.b_t / (step.alpha_bar_t * std**2 + step.b_t)
     second_moment = step.alpha_bar_t / step.b_t * posterior + seen.eps**2  # E[ε² | x_t]
     ocm = covariance.build("exact_diag").c(seen)
@@ -116,11 +112,7 @@ def test_full_covariance_agrees_with_its_diagonal_case(seed, dimension):
     variance = points(seed, 3, dimension).exp()
     difference = points(seed + 1, 3, dimension)
     matrix, diagonal = full(torch.diag_embed(variance)), Diagonal(variance)
-    torch.testing.assert_close(matrix.diagonal(difference), variance)
-    torch.testing.assert_close(
-        matrix.divergence(0.3, difference), diagonal.divergence(0.3, difference)
-    )
-    torch.testing.assert_close(matrix.matrix(), torch.diag_embed(variance))
+    torch.testing.assert_close(*(x.divergence(0.3, difference) for x in (matrix, diagonal)))
 
 
 @given(seeds, st.integers(1, 5), st.floats(0.1, 3.0))
@@ -149,28 +141,25 @@ def test_a_factor_is_on_variances_and_a_limit_on_standard_deviations():
     torch.testing.assert_close(limited, torch.tensor([[0.04, 0.25]]))
 
 
+def variances(name, seen, step, *probes):
+    found = covariance.build(name).step_covariance(seen, Replay([], probes))
+    return found(ReverseStep(step, Ddpm(), UNCLIPPED)).diagonal(seen.x)
+
+
 @given(betas, seeds, st.sampled_from(["ocm", "exact_diag", "rademacher", "analytic"]), st.data())
 @settings(max_examples=40)
 def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     schedule, step = a_step(betas, data)
-    model = Denoiser(
-        network := LabelledNetwork(seed),
-        schedule,
-        heads={"ocm": network.make_head("linear")},
-        moments=torch.rand(schedule.steps + 1),
-    )
+    network, table = LabelledNetwork(seed), torch.rand(schedule.steps + 1)
+    heads = {"ocm": network.make_head("linear")}
+    model = Denoiser(network, schedule, heads=heads, moments=table)
     x, label = points(seed, 3, 4, 2, 2), torch.tensor([0, 1, 2])
-    method = covariance.build(name)
     channels = data.draw(st.sampled_from([None, 3]))
     guided = GuidedDenoiser(model, Guidance(1.0, channels), 3).predict(x, step.t, label)
     plain = model.predict(x, step.t, label)
     torch.testing.assert_close(guided.eps, plain.eps)
     probe = torch.sign(points(seed + 1, 3, 4, 2, 2))
-    reverse = ReverseStep(step, Ddpm(), UNCLIPPED)
-    torch.testing.assert_close(
-        method.step_covariance(guided, Replay([], [probe]))(reverse).diagonal(x),
-        method.step_covariance(plain, Replay([], [probe]))(reverse).diagonal(x),
-    )
+    torch.testing.assert_close(*(variances(name, seen, step, probe) for seen in (guided, plain)))
 
 
 @given(seeds, st.floats(0.0, 6.0), st.sampled_from([None, 3]), st.booleans())
@@ -193,10 +182,8 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
         given, none = (model.predict(point[None], 4, y).eps[0] for y in (label[row, None], null))
         return (none + weight * (given - none)).flatten()
 
-    jacobians = [
-        torch.autograd.functional.jacobian(lambda p, row=row: prediction(p, row), x[row])
-        for row in range(2)
-    ]
+    jacobian = torch.autograd.functional.jacobian
+    jacobians = [jacobian(partial(prediction, row=row), x[row]) for row in range(2)]
     diagonals = torch.stack([j.reshape(16, 16).diagonal() for j in jacobians])
     c = (1.0 - np.sqrt(schedule.b[4]) * diagonals).view_as(x)
     torch.testing.assert_close(mixed, reverse.variance(c), rtol=1e-7, atol=1e-9)
@@ -209,16 +196,10 @@ def test_guided_covariance_is_that_of_the_guided_score(seed, scale, channels, gr
 def test_the_conditional_covariance_is_that_of_the_conditional_model_alone(seed, scale):
     schedule = Schedule(np.linspace(0.0, 0.3, 6))
     model = Denoiser(LabelledNetwork(seed), schedule)
-    x, label = points(seed, 2, 4, 2, 2), torch.tensor([0, 2])
-    method, reverse = (
-        covariance.build("exact_diag"),
-        ReverseStep(transition(schedule, 1, 4), Ddpm()),
-    )
+    x, label, step = points(seed, 2, 4, 2, 2), torch.tensor([0, 2]), transition(schedule, 1, 4)
     guided = GuidedDenoiser(model, Guidance(scale, covariance="conditional"), 3)
-    torch.testing.assert_close(
-        method.step_covariance(guided.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
-        method.step_covariance(model.predict(x, 4, label), Replay([]))(reverse).diagonal(x),
-    )
+    seen = (denoiser.predict(x, 4, label) for denoiser in (guided, model))
+    torch.testing.assert_close(*(variances("exact_diag", each, step) for each in seen))
 
 
 @given(seeds)
@@ -226,7 +207,7 @@ def test_the_conditional_covariance_is_that_of_the_conditional_model_alone(seed,
 def test_shared_likelihood_pass_equals_method_by_method(seed):
     schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 30)))
     mixture = Mixture(points(seed, 3, 2), 0.3)
-    model = Denoiser(MixtureScore(mixture, schedule), schedule, moments=torch.rand(31).double())
+    model = exact(mixture, schedule, moments=torch.rand(31).double())
     names = ["beta", "beta_tilde", "analytic", "exact_diag", "exact_full", "rademacher"]
     methods = {name: covariance.build(name) for name in names}
     timesteps = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}
@@ -238,9 +219,8 @@ def test_shared_likelihood_pass_equals_method_by_method(seed):
     together, _ = Likelihood(model, methods, Decoder(None)).bounds(timesteps, x0, noise_at)
     for rule, visited in timesteps.items():
         for name, method in methods.items():
-            alone, _ = Likelihood(model, {name: method}, Decoder(None)).bounds(
-                {rule: visited}, x0, noise_at
-            )
+            apart = Likelihood(model, {name: method}, Decoder(None))
+            alone, _ = apart.bounds({rule: visited}, x0, noise_at)
             torch.testing.assert_close(together[rule, name].terms, alone[rule, name].terms)
             assert (together[rule, name].terms[1:-1] >= -1e-6).all()
 

@@ -1,25 +1,28 @@
 """One contract that every covariance method keeps, and what is said when something is missing."""
 
 from dataclasses import replace
+from itertools import product
+from math import e, exp, log1p
 from typing import ClassVar
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import Clip, ReverseStep, predict
-from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, TrainingBatch
+from ocm_core.covariance.learned import LINKS, CovarianceHead, LearnedMethod, TrainingBatch, Unit
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction, forward
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.kernels.ddim import Ddim
-from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.transition import transition
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
-from tests.core.doubles import ancestral, ddim, ddpm
+from ocm_core.sampling.recipe import Recipe
+from tests.core.doubles import Ddim, Ddpm, QuadraticNetwork, ancestral, ddim, ddpm
 
 STEPS = 50
 KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
@@ -106,17 +109,9 @@ class MethodContract:
         assert method.jacobian_products(2) == len(products)
 
     def test_samples_are_finite_and_repeatable(self, method, model):
-        for name in filter(method.defined_for, KERNELS):
-            runs = [
-                ancestral(
-                    model,
-                    method,
-                    rules.even(STEPS, 5),
-                    self.noise(),
-                    kernel=KERNELS[name],
-                ).x
-                for _ in range(2)
-            ]
+        for name, order in product(filter(method.defined_for, KERNELS), (1, 2)):
+            recipe = Recipe(rules.even(STEPS, 5), method, KERNELS[name], order=order)
+            runs = [recipe.draw(model, self.noise()).x for _ in range(2)]
             assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
 
     def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
@@ -194,15 +189,7 @@ def test_a_negative_variance_is_clamped_and_counted():
     drawn = ddpm(model, covariance.build("ocm"), rules.even(STEPS, 5), noise)
     assert torch.isfinite(drawn.x).all()
     assert drawn.clipped["below"] == drawn.clipped["entries"] == 4 * 6 * 2
-    assert (
-        ddim(
-            model,
-            covariance.build("delta"),
-            rules.even(STEPS, 5),
-            SampleNoise(0, range(6), (2,)),
-        ).clipped
-        == {}
-    )
+    assert ddim(model, covariance.build("delta"), rules.even(STEPS, 5), noise).clipped == {}
 
 
 @pytest.mark.parametrize("kind", covariance.available())
@@ -211,3 +198,49 @@ def test_only_estimated_variances_have_a_limit_at_the_last_noisy_step(kind):
     expected = None if kind in ("beta", "beta_tilde", "delta") else 0.01
     assert covariance.build(kind).final_sigma(0.01) == expected
     assert covariance.build(kind).final_sigma(None) is None
+
+
+OUTPUTS = st.floats(-20.0, 20.0)
+
+
+def c(link: str, raw: float, baseline: float) -> float:
+    return float(LINKS[link](*(torch.tensor(x, dtype=torch.float64) for x in (raw, baseline))))
+
+
+@given(raw=OUTPUTS, baseline=st.floats(1e-6, 1.0))
+def test_links_are_their_formulas(raw: float, baseline: float) -> None:
+    """c̄ (1 + r), c̄ log(1 + (e - 1) eʳ), and the latter of (1 - c̄) r."""
+    assert c("identity", raw, baseline) == pytest.approx(baseline * (1 + raw), rel=1e-9)
+    for link, weighted in (("positive", raw), ("tapered", (1 - baseline) * raw)):
+        expected = baseline * log1p((e - 1) * exp(weighted))
+        assert c(link, raw, baseline) == pytest.approx(expected, rel=1e-9)
+
+
+UNITS = {"own": {"ocm": 1.0, "npr": 1.0, "sn": 0.5}, "root": 0.5, "one": 0.0}  # powers of c̄_t
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", ["ocm", "npr", "sn"])
+def test_errors_of_a_relative_head_are_measured_in_its_unit(kind: str, unit: Unit) -> None:
+    torch.manual_seed(0)
+    levels = schedule.cosine(5)
+    baseline = torch.linspace(0.1, 0.6, 6, dtype=torch.float64)
+    network = QuadraticNetwork(3, 0)
+    head = CovarianceHead(network.make_head("linear"), baseline, "positive", unit)
+    model = Denoiser(network, levels, heads={kind: head})
+    x, x0, noise, probe = torch.randn(4, 2, 3, dtype=torch.float64)
+    t = torch.tensor([2, 5])
+    seen = model.predict(x.requires_grad_(), t)
+    batch = TrainingBatch(seen, x0, noise, Decoder(None), (probe.sign(),))
+    method = covariance.build(kind)
+    power = UNITS[unit][kind] if unit == "own" else UNITS[unit]
+    means = baseline[t][:, None]
+    errors = LINKS["positive"](seen.head(kind), means) - method.target(batch)
+    expected = ((errors / means**power) ** 2).sum(1)
+    torch.testing.assert_close(method.loss(batch), expected)
+
+
+@given(raw=OUTPUTS, above=st.floats(0.0, 0.5))
+def test_a_tapered_head_cannot_leave_a_baseline_of_one(raw: float, above: float) -> None:
+    """A baseline estimated a little above 1 must not turn the sign of the output."""
+    assert c("tapered", raw, 1.0 + above) == pytest.approx(1.0 + above, rel=1e-12)

@@ -33,10 +33,7 @@ def test_items_come_in_order_and_the_next_is_made_while_one_is_used() -> None:
 
 
 def test_what_goes_wrong_is_raised_where_the_item_is_used() -> None:
-    def make(n: int) -> float:
-        return 1 / (2 - n)
-
-    made = prefetch(make, range(5))
+    made = prefetch(lambda n: 1 / (2 - n), range(5))
     assert [next(made), next(made)] == [0.5, 1.0]
     with pytest.raises(ZeroDivisionError):
         next(made)

@@ -1,48 +1,125 @@
-"""Whole runs of the published code: trajectories, bounds, losses, updates, moments, probes."""
+"""The published code: steps, trajectories, bounds, losses and their gradients, moments, probes."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import Clip, ReverseStep
-from ocm_core.covariance.learned import TrainingBatch
+from ocm_core.covariance.interface import UNCLIPPED, Clip, ReverseStep
+from ocm_core.covariance.learned import CovarianceHead, TrainingBatch
+from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
+from ocm_core.diffusion.denoiser import Denoiser, Prediction, TimeConvention
 from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
+from ocm_core.networks.keys import published_keys
 from ocm_core.training import moments
 from tests.core.doubles import Replay, ancestral
-from tests.core.published import OURS, case_denoiser
 from tests.goldens_io import arrays, assert_close, facts, tensor
+from tests.networks.golden import golden
 
+HEADS = ("sn", "npr", "ocm", "iddpm")
 PIXELS = Clip(x0=1.0, c_min=0.0, c_max=1.0)
+KERNELS = {"ddpm": Ddpm(), "ddim0": Ddim(eta=0.0), "ddim0.5": Ddim(eta=0.5)}
+CLIPS = {"clip0": UNCLIPPED, "clip1": PIXELS}
+PRECISIONS = {"f64": (torch.float64, 1e-10), "f32": (torch.float32, 2e-5)}
 
 
-def moments_table(file: str, case: str) -> torch.Tensor:
-    return 1.0 - tensor(file, f"{case}/ms_eps").double()
+def method_for(method: str, kernel: str = "ddpm") -> covariance.CovarianceMethod:
+    """The goldens have names of their own for two of our methods."""
+    small = "beta_tilde" if kernel == "ddpm" else "delta"
+    return covariance.build({"small": small, "big": "beta"}.get(method, method))
 
 
-def method_for(method: str, kernel: str) -> covariance.CovarianceMethod:
-    name = "delta" if (method, kernel) == ("small", "ddim") else OURS.get(method, method)
-    return covariance.build(name)
+@cache
+def golden_denoiser(network: str, tag: str, shifted: bool) -> Denoiser:
+    """With the published time convention; the file's one head answers for every method."""
+    kind, steps = tag.split("_")
+    score, head = golden(network).load()
+    heads = dict.fromkeys(HEADS, CovarianceHead(head)) if head is not None else {}
+    time = TimeConvention(shift=int(shifted), scale=1000 / int(steps))
+    return Denoiser(score.requires_grad_(False), schedule.build(kind, int(steps)), time, heads)
+
+
+def case_denoiser(case: dict) -> Denoiser:
+    return golden_denoiser(case["network"], case["schedule"], bool(case["shift1"]))
+
+
+def with_moments(file: str, case: str) -> Denoiser:
+    table = 1.0 - tensor(file, f"{case}/ms_eps").double()
+    return replace(case_denoiser(facts("nelbo")["cases"][case]), moments=table)
+
+
+class Constant(torch.nn.Module):
+    """A head that says what the golden file says."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, features):
+        return self.value
+
+
+def golden_steps(tag, precision, kernel, clip):
+    """Each step of the file, and what the network said before it."""
+    case, (dtype, _) = facts("posterior_steps")["cases"][tag], PRECISIONS[precision]
+
+    def get(key, row=...):
+        return tensor("posterior_steps", f"{tag}/{key}")[row]
+
+    levels, table = schedule.build(case["schedule"], case["N"]), 1 - get("ms_eps").double()
+    for row, (s, t) in enumerate(get("pairs").tolist()):
+        x, eps = (get(key, row).to(dtype) for key in ("x", "eps"))
+        said = {name: Constant(get(f"second_{name}", row).to(dtype)) for name in HEADS}
+        heads = {name: CovarianceHead(head) for name, head in said.items()}
+        model, times = Denoiser(None, levels, heads=heads, moments=table), torch.full((len(x),), t)
+        seen = Prediction(model, x, times, None, TrunkFeatures(x, x), eps, None)
+        yield row, seen, ReverseStep(transition(levels, s, t), KERNELS[kernel], CLIPS[clip])
+
+
+FILES = arrays("posterior_steps").files
+VARIANCES = [tuple(key.split("/")[:-1]) for key in FILES if key.endswith("/sigma2")]
+
+
+@pytest.mark.parametrize("tag, precision, method, kernel, clip", VARIANCES)
+def test_variance_of_every_step(tag, precision, method, kernel, clip):
+    golden = arrays("posterior_steps")[f"{tag}/{precision}/{method}/{kernel}/{clip}/sigma2"]
+    # the reference forms 1 - Γ in float32, hence the looser floor for `analytic`
+    tolerance = max(PRECISIONS[precision][1], 1e-7 if method == "analytic" else 0.0)
+    for row, seen, step in golden_steps(tag, precision, kernel, clip):
+        ours = method_for(method, kernel).step_covariance(seen, Replay([]))(step)
+        expected = np.broadcast_to(golden[row], seen.x.shape)
+        assert_close(ours.diagonal(seen.x), expected, tolerance)
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("tag", facts("posterior_steps")["cases"])
+def test_mean_of_every_step(tag, precision, kernel, clip):
+    golden = arrays("posterior_steps")[f"{tag}/{precision}/mean/{kernel}/{clip}"]
+    for row, seen, step in golden_steps(tag, precision, kernel, clip):
+        assert_close(step.mean(seen), golden[row], PRECISIONS[precision][1])
 
 
 @pytest.mark.parametrize("run", facts("trajectories")["runs"])
-def test_trajectory_step_by_step(run):
-    case = run.split("/")[0]
-    meta = facts("trajectories")["runs"][run]
-    golden = arrays("trajectories")
-    model = case_denoiser(facts("nelbo")["cases"][case])
-    model = replace(model, moments=moments_table("trajectories", case))
+def test_trajectory_step_by_step_and_end_to_end(run):
+    case, meta = run.split("/")[0], facts("trajectories")["runs"][run]
+    model = with_moments("trajectories", case)
     kernel = Ddpm() if meta["forward"] == "ddpm" else Ddim(eta=meta["eta"])
-    before = torch.tensor(golden[f"{run}/x_before_step"])
-    after = [*before[1:], torch.tensor(golden[f"{run}/x_final"])]
-    noise = [*torch.tensor(golden[f"{case}/noise"]), torch.zeros_like(before[0])]
+    before, final, sigmas = (
+        tensor("trajectories", f"{run}/{key}")
+        for key in ("x_before_step", "x_final", "sigma2_before_clip")
+    )
+    x_init, noise = (tensor("trajectories", f"{case}/{key}") for key in ("x_init", "noise"))
     method = method_for(meta["method"], meta["forward"])
     final_sigma = pixel_sigma_limit(meta["clip_pixel"])
     for i, (s, t) in enumerate(meta["steps_s_t"]):
@@ -52,65 +129,38 @@ def test_trajectory_step_by_step(run):
             x = step.mean(seen)
             if s > 0:
                 found = method.step_covariance(seen, Replay([]))(step)
-                sigma2 = golden[f"{run}/sigma2_before_clip"][i]
-                golden_sigma2 = torch.tensor(sigma2).expand_as(x)
-                torch.testing.assert_close(
-                    found.diagonal(x), golden_sigma2.to(x), rtol=1e-4, atol=1e-4
-                )
+                expected = sigmas[i].expand_as(x).to(x)
+                torch.testing.assert_close(found.diagonal(x), expected, rtol=1e-4, atol=1e-4)
                 found = found.limited(final_sigma) if s <= 1 else found
                 x = x + found.scale(noise[i])
-        torch.testing.assert_close(x, after[i], rtol=0, atol=1e-4)
+        torch.testing.assert_close(x, [*before[1:], final][i], rtol=0, atol=1e-4)
 
-
-@pytest.mark.parametrize("run", facts("trajectories")["runs"])
-def test_trajectory_end_to_end(run):
-    case, _ = run.split("/")
-    meta, golden = facts("trajectories")["runs"][run], arrays("trajectories")
-    model = case_denoiser(facts("nelbo")["cases"][case])
-    sampled = ancestral(
-        replace(model, moments=moments_table("trajectories", case)),
-        method_for(meta["method"], meta["forward"]),
-        rules.even(model.schedule.steps, 10),
-        Replay(
-            [tensor("trajectories", f"{case}/x_init"), *tensor("trajectories", f"{case}/noise")]
-        ),
-        kernel=Ddpm() if meta["forward"] == "ddpm" else Ddim(eta=meta["eta"]),
-        clip=PIXELS,
-        final_sigma=pixel_sigma_limit(meta["clip_pixel"]),
-    )
+    timesteps, options = rules.even(model.schedule.steps, 10), {"final_sigma": final_sigma}
+    replayed = Replay([x_init, *noise])
+    sampled = ancestral(model, method, timesteps, replayed, kernel=kernel, clip=PIXELS, **options)
     # a random network amplifies rounding along DDIM timesteps (goldens/README.md)
     tolerance = 1e-4 if meta["forward"] == "ddpm" else 1e-2
-    final = torch.tensor(golden[f"{run}/x_final"])
     torch.testing.assert_close(sampled.x, final, rtol=0, atol=tolerance)
 
 
-BOUND_CASES = [("a", 10), ("a", 50), ("b", 10)]
-
-
-@pytest.mark.parametrize("case, length", BOUND_CASES)
+@pytest.mark.parametrize("case, length", [("a", 10), ("a", 50), ("b", 10)])
 def test_bound_term_by_term(case, length):
     """All methods in one shared pass equal the reference's one-by-one evaluation."""
-    golden = arrays("nelbo")
-    model = case_denoiser(facts("nelbo")["cases"][case])
-    model = replace(model, moments=moments_table("nelbo", case))
-    names = ["small", "big", "analytic", "sn", "npr", "ocm", "iddpm"]
-    methods = {name: covariance.build(OURS.get(name, name)) for name in names}
+    golden, model = arrays("nelbo"), with_moments("nelbo", case)
+    methods = {name: method_for(name) for name in ("small", "big", "analytic", *HEADS)}
     timesteps = rules.even(model.schedule.steps, length)
     drawn = dict(zip(reversed(timesteps), tensor("nelbo", f"{case}/K{length}/noise"), strict=True))
     found, _ = Likelihood(model, methods, Decoder(256, "tanh"), PIXELS).bounds(
         {"K": timesteps}, tensor("nelbo", f"{case}/x0"), lambda t: Replay([drawn[t]])
     )
-    for name in names:
-        expected = golden[f"{case}/K{length}/{name}/terms"]
-        ours = found["K", name].terms
-        assert_close(ours[:-1], expected[:-1], 1e-5)
+    for name in methods:
+        ours, prefix = found["K", name], f"{case}/K{length}/{name}"
+        expected = golden[f"{prefix}/terms"]
+        assert_close(ours.terms[:-1], expected[:-1], 1e-5)
         # the reference's prior term carries 1e-5 of float32 cancellation
-        np.testing.assert_allclose(ours[-1], expected[-1], atol=2e-5)
-        np.testing.assert_allclose(
-            found["K", name].bits_per_dim.sum(0),
-            golden[f"{case}/K{length}/{name}/bits_per_dim"],
-            rtol=2e-5,
-        )
+        np.testing.assert_allclose(ours.terms[-1], expected[-1], atol=2e-5)
+        bits = golden[f"{prefix}/bits_per_dim"]
+        np.testing.assert_allclose(ours.bits_per_dim.sum(0), bits, rtol=2e-5)
 
 
 LOSSES = sorted(
@@ -119,16 +169,14 @@ LOSSES = sorted(
 )
 
 
-def training_batch(model, file, case, methods, step=None):
+def training_batch(model, file, case, methods, step=...):
     def get(key):
-        value = tensor(file, f"{case}/{key}")
-        return value if step is None else value[step]
+        return tensor(file, f"{case}/{key}")[step]
 
     x0, eps, n = get("x0"), get("eps"), get("n")
     signal = model.schedule.at(model.schedule.alpha_bar, n, x0).sqrt()
     x = signal * x0 + model.schedule.at(model.schedule.b, n, x0).sqrt() * eps
-    has_probes = f"{case}/v" in arrays(file).files
-    probes = (get("v").float(),) if has_probes else ()
+    probes = (get("v").float(),) if f"{case}/v" in arrays(file).files else ()
     graph = any(method.training_probes for method in methods)
     with torch.set_grad_enabled(graph):
         prediction = model.predict(x.requires_grad_(graph), n)
@@ -137,7 +185,7 @@ def training_batch(model, file, case, methods, step=None):
 
 @pytest.mark.parametrize("case, name", LOSSES)
 def test_loss_and_head_gradient(case, name):
-    golden = arrays("losses")
+    golden, prefix = arrays("losses"), f"{case}/{name}/grad/"
     model = case_denoiser(facts("losses")["cases"][case])
     head = model.heads[name].net
     head.zero_grad()
@@ -148,30 +196,19 @@ def test_loss_and_head_gradient(case, name):
     residual = ((batch.eps - batch.predicted_eps) ** 2).flatten(1).sum(1)
     assert_close(residual, golden[f"{case}/{name}/eps_sum_of_squares"], 1e-5)
     loss.mean().backward()
-    ours = published_gradients(head)
-    expected = {
-        key.split("/grad/")[1]: golden[key]
-        for key in golden.files
-        if key.startswith(f"{case}/{name}/grad/")
-    }
+    names = published_keys(head)
+    ours = {names[key]: parameter.grad for key, parameter in head.named_parameters()}
+    found = (key for key in golden.files if key.startswith(prefix))
+    expected = {key.removeprefix(prefix): golden[key] for key in found}
     assert ours.keys() == expected.keys()
     largest = max(float(np.abs(value).max()) for value in expected.values())
     for key, value in expected.items():
         np.testing.assert_allclose(ours[key], value, rtol=0, atol=1e-5 * largest)
 
 
-def published_gradients(head):
-    from ocm_core.networks.keys import published_keys
-
-    names = published_keys(head)
-    return {names[key]: parameter.grad for key, parameter in head.named_parameters()}
-
-
 @pytest.mark.parametrize("case", ["a", "b", "d"])
 def test_exact_diagonal_equals_the_published_hessian(case):
     model = case_denoiser(facts("losses")["cases"][case])
-    if f"{case}/xn" not in arrays("losses").files:
-        pytest.fail(f"the goldens have no exact diagonal for case {case}")
     x, n = tensor("losses", f"{case}/xn"), tensor("losses", f"{case}/n")[:2]
     c = covariance.build("exact_diag").c(model.predict(x, n))
     expected = 1.0 + tensor("losses", f"{case}/diag_hessian_times_cum_beta")
@@ -192,11 +229,10 @@ def test_moments_equal_the_published_ones():
 
 def test_hundred_probes_equal_the_published_estimator():
     golden, meta = arrays("rademacher"), facts("rademacher")["cases"]["a"]
-    model = case_denoiser(meta)
+    model, method = case_denoiser(meta), covariance.build("rademacher", probes=100)
     shape = tuple(golden["a/v_shape"])
     bits = np.unpackbits(golden["a/v"])[: np.prod(shape)].reshape(shape)
     probes = torch.from_numpy(bits.astype(np.float32) * 2 - 1)
-    method = covariance.build("rademacher", probes=100)
     for row, (s, t) in enumerate(meta["pairs"]):
         step = ReverseStep(transition(model.schedule, s, t), Ddpm(), PIXELS)
         seen = model.predict(tensor("rademacher", "a/x")[row], t)

@@ -1,4 +1,4 @@
-"""Recipes follow from parameters alone; a new kernel is one file."""
+"""Recipes follow from parameters alone, or from a preset at any budget, on any schedule."""
 
 from __future__ import annotations
 
@@ -9,61 +9,46 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.cells import Cell, cells
-from ocm_core.covariance.interface import Clip, predict
+from ocm_core.cells import cells
+from ocm_core.covariance.interface import Clip, check_defined, predict
 from ocm_core.diffusion import kernels
-from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels import Kernel
-from ocm_core.diffusion.kernels.ddim import Ddim
-from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling import modules_of
+from ocm_core.sampling.presets import PRESETS, Preset, preset_named
 from ocm_core.sampling.recipe import Recipe, Stepper, of_cell
+from ocm_core.schema import timesteps as params
 from ocm_core.schema.experiment import Experiment, SamplerParams
-from ocm_core.schema.timesteps import (
-    DitTimesteps,
-    EvenTimesteps,
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    QuadraticTimesteps,
-    TimestepsParams,
-)
 from ocm_core.stages import likelihood
 from ocm_core.stages._networks import new_denoiser, new_score
+from tests.core.doubles import Ddim, Ddpm
 
 CHOICES = {
-    "even": EvenTimesteps(),
-    "quadratic": QuadraticTimesteps(),
-    "dit": DitTimesteps(),
-    "power, exponent: 2.0, first: 10": PowerTimesteps(exponent=2.0, first=10),
-    "listed, values: [[9], [1, 9]]": ListedTimesteps(values=[[9], [1, 9]]),
-    "optimal, of: ocm": OptimalTimesteps(of="ocm"),
+    "even": params.EvenTimesteps(),
+    "quadratic": params.QuadraticTimesteps(),
+    "dit": params.DitTimesteps(),
+    "power, exponent: 2.0, first: 10": params.PowerTimesteps(exponent=2.0, first=10),
+    "listed, values: [[9], [1, 9]]": params.ListedTimesteps(values=[[9], [1, 9]]),
+    "optimal, of: ocm": params.OptimalTimesteps(of="ocm"),
 }
 
 
 def recipe_of(experiment: Experiment, **wanted: object) -> Recipe:
     """The recipe of the first cell with these coordinates."""
-    recipe = of_cell(experiment, cell_of(experiment, **wanted))
+    found = (c for c in cells(experiment) if wanted.items() <= vars(c).items())
+    recipe = of_cell(experiment, next(found))
     assert isinstance(recipe, Recipe)
     return recipe
 
 
-def cell_of(experiment: Experiment, **wanted: object) -> Cell:
-    all_cells = cells(experiment)
-    return next(c for c in all_cells if all(getattr(c, k) == v for k, v in wanted.items()))
-
-
-def toy_denoiser(experiment: Experiment) -> Denoiser:
-    return new_denoiser(experiment, new_score(experiment, "exact"))
-
-
 def test_no_rule_of_timesteps_is_left_out() -> None:
-    union, _ = get_args(TimestepsParams)
+    union, _ = get_args(params.TimestepsParams)
     assert {*get_args(union)} == {type(rule) for rule in CHOICES.values()}
 
 
@@ -134,22 +119,14 @@ def test_the_kernel_of_a_cell(sampler: str, overrides: list[str], kernel: Kernel
     assert recipe_of(compose("toy_mog9", asked), sampler=sampler).kernel == kernel
 
 
-@pytest.mark.parametrize(
-    ("sampler", "method", "limit"),
-    [
-        ("ddpm", "beta", None),
-        ("ddpm", "beta_tilde", None),
-        ("ddim", "delta", None),
-        ("ddpm", "analytic", 2.0),
-        ("ddpm", "ocm", 2.0),
-        ("ddim", "ocm", 1.0),
-    ],
-)
-def test_the_limit_of_a_cell_is_for_estimated_variances(
-    sampler: str, method: str, limit: float | None
-) -> None:
-    recipe = recipe_of(compose("cifar10_ls"), sampler=sampler, method=method)
-    assert recipe.final_sigma == (None if limit is None else pixel_sigma_limit(limit))
+def test_the_limit_of_a_cell_is_for_estimated_variances() -> None:
+    limits = {"ddpm beta": None, "ddpm beta_tilde": None, "ddim delta": None}
+    limits |= {"ddpm analytic": 2.0, "ddpm ocm": 2.0, "ddim ocm": 1.0}
+    experiment = compose("cifar10_ls")
+    for cell, limit in limits.items():
+        sampler, method = cell.split()
+        recipe = recipe_of(experiment, sampler=sampler, method=method)
+        assert recipe.final_sigma == (limit and pixel_sigma_limit(limit)), cell
 
 
 def test_all_parameters_reach_the_recipe() -> None:
@@ -165,19 +142,18 @@ def test_all_parameters_reach_the_recipe() -> None:
 
 
 @pytest.mark.parametrize("kind", ["guided", "conditional"])
-def test_the_guidance_of_a_cell(kind: Literal["guided", "conditional"]) -> None:
+def test_guidance_of_a_cell_is_of_the_first_three_channels(
+    kind: Literal["guided", "conditional"],
+) -> None:
     experiment = compose("imagenet256", [f"sample.guidance.covariance={kind}"])
     assert recipe_of(experiment, guidance=1.75).guidance == Guidance(1.75, 3, kind)
-
-
-def test_guidance_of_the_first_three_channels() -> None:
-    assert compose("imagenet256").sample.guidance.guided_channels == 3
     assert compose("digits").sample.guidance.guided_channels is None
 
 
 def test_steps_one_by_one_are_those_of_draw() -> None:
     experiment = compose("toy_mog9")
-    model, method = toy_denoiser(experiment), covariance.build("exact_diag")
+    model = new_denoiser(experiment, new_score(experiment, "exact"))
+    method = covariance.build("exact_diag")
     recipe = Recipe((1, 200, 600, 1000), method, Ddpm(), order=3)
     noise = SampleNoise(0, range(5), (2,))
     stepper, x = Stepper(recipe, model.schedule), noise.normal()
@@ -191,10 +167,8 @@ def test_steps_one_by_one_are_those_of_draw() -> None:
 
 
 def test_every_kernel_is_named_like_its_file() -> None:
-    assert {kind: kernels.build(kind).name for kind in kernels.available()} == {
-        "ddim": "ddim",
-        "ddpm": "ddpm",
-    }
+    found = {kind: kernels.build(kind).name for kind in kernels.available()}
+    assert found == {"ddim": "ddim", "ddpm": "ddpm"}
 
 
 def test_samplers_name_the_modules_that_they_choose() -> None:
@@ -205,3 +179,35 @@ def test_samplers_name_the_modules_that_they_choose() -> None:
     assert modules_of(preset) == [f"{kernel}.ddim", f"{sampling}.presets"]
     solver = next(s for s in samplers.values() if s.kind == "diffusers")
     assert modules_of(solver) == [f"{sampling}.diffusers_solver"]
+
+
+SCHEDULES = [schedules.linear(1000), schedules.cosine(1000), schedules.cosine(4000)]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_defined_at_every_budget(name: str) -> None:
+    preset = preset_named(name)
+    method = covariance.build(preset.method)
+    for nfe in range(1, 201):
+        recipe = preset.recipe(nfe)
+        check_defined(method, kernels.build(recipe.kind, **recipe.options))
+        if isinstance(recipe.timesteps, params.OptimalTimesteps):
+            continue
+        for schedule in SCHEDULES:
+            timesteps = rules.build(recipe.timesteps, schedule, nfe)
+            assert len(timesteps) == nfe and timesteps[-1] == schedule.steps
+
+
+def test_an_entry_holds_from_its_number_of_evaluations_on() -> None:
+    recipes = preset_named("quality").recipes
+    preset = Preset("delta", {4: recipes[1], 6: recipes[6]})
+    expected = {1: 1, 4: 1, 5: 1, 6: 6, 7: 6}
+    assert {k: preset.recipe(k) for k in expected} == {k: recipes[v] for k, v in expected.items()}
+
+
+@pytest.mark.parametrize("nfe", [5, 7, 10, 15, 20, 25])
+def test_quality_wastes_no_evaluation_near_the_data(nfe: int) -> None:
+    """At t = 1 there is next to no noise left, and x̂_0 would be shown as it came."""
+    recipe = preset_named("quality").recipe(nfe)
+    assert recipe.order == 3 and preset_named("quality").method == "delta"
+    assert rules.build(recipe.timesteps, SCHEDULES[0], nfe)[0] == 70

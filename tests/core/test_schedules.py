@@ -12,12 +12,7 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
-from ocm_core.schema.timesteps import (
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    QuadraticTimesteps,
-)
+from ocm_core.schema import timesteps as params
 from tests.goldens_io import arrays, facts
 
 PUBLISHED = ["linear_1000", "cosine_1000", "cosine_4000"]
@@ -37,11 +32,9 @@ def test_tables_equal_the_published_ones(tag):
 
     for row, (s, t) in enumerate(golden[f"{tag}/pairs"]):
         alpha, b = ours.skips_to(int(t))
-        np.testing.assert_allclose(alpha[s], golden[f"{tag}/skip_alphas"][row], rtol=1e-14)
-        np.testing.assert_allclose(b[s], golden[f"{tag}/skip_betas"][row], rtol=1e-14)
-        np.testing.assert_allclose(
-            ours.beta_tilde(s, t), golden[f"{tag}/tilde_beta"][row], rtol=1e-14
-        )
+        found = {"skip_alphas": alpha[s], "skip_betas": b[s], "tilde_beta": ours.beta_tilde(s, t)}
+        for key, value in found.items():
+            np.testing.assert_allclose(value, golden[f"{tag}/{key}"][row], rtol=1e-14)
 
 
 RULES = {"linear": rules.even, "quad_ddim": rules.quadratic}
@@ -51,11 +44,11 @@ TRAJECTORIES = [
     for kind, steps, nfe in [key.rsplit("_", 2)]
     if kind in RULES
 ]
-RESPACING = {
-    int(key): expected
-    for key, expected in facts("schedules")["respacing"].items()
-    if not key.startswith("ddim")
-}
+TRAJECTORIES += [
+    (rules.dit, 1000, int(nfe), [t + 1 for t in expected])
+    for nfe, expected in facts("schedules")["respacing"].items()
+    if not nfe.startswith("ddim")
+]
 
 
 @pytest.mark.parametrize("rule, steps, nfe, expected", TRAJECTORIES)
@@ -63,27 +56,17 @@ def test_timesteps_equal_the_published_ones(rule, steps, nfe, expected):
     assert list(rule(steps, nfe)) == expected
 
 
-@pytest.mark.parametrize("nfe, expected", RESPACING.items())
-def test_respacing_equals_dit(nfe, expected):
-    assert [t - 1 for t in rules.dit(1000, nfe)] == expected
-
-
 @pytest.mark.parametrize("length", [10, 25, 50, 100, 200, 250])
 def test_respaced_variances_equal_dit(length):
-    golden, full = arrays("schedules"), schedule.linear(1000)
-    timesteps = rules.dit(1000, length)
-    respaced_betas = [full.skips_to(t)[1][s] for s, t in reversed(list(rules.downward(timesteps)))]
-    np.testing.assert_allclose(respaced_betas, golden[f"dit_respaced_{length}/betas"], rtol=1e-11)
-    posterior = [full.beta_tilde(s, t) for s, t in reversed(list(rules.downward(timesteps)))]
-    np.testing.assert_allclose(
-        posterior, golden[f"dit_respaced_{length}/posterior_variance"], rtol=1e-11
-    )
+    full, upward = schedule.linear(1000), [*rules.downward(rules.dit(1000, length))][::-1]
+    betas = [full.skips_to(t)[1][s] for s, t in upward]
+    posterior = [full.beta_tilde(s, t) for s, t in upward]
+    for ours, key in ((betas, "betas"), (posterior, "posterior_variance")):
+        golden = arrays("schedules")[f"dit_respaced_{length}/{key}"]
+        np.testing.assert_allclose(ours, golden, rtol=1e-11)
 
 
-@given(
-    betas=st.lists(st.floats(1e-6, 0.999), min_size=2, max_size=40),
-    data=st.data(),
-)
+@given(betas=st.lists(st.floats(1e-6, 0.999), min_size=2, max_size=40), data=st.data())
 def test_skips_follow_from_their_definition(betas, data):
     ours = schedule.Schedule(np.append(0.0, betas))
     t = data.draw(st.integers(1, ours.steps))
@@ -165,13 +148,13 @@ def test_a_power_timesteps_is_the_power_of_an_even_grid():
     assert rules.power(100, 10, 2.0, 1) == tuple(k**2 for k in range(1, 11))
     assert rules.power(1000, 1, 2.0, 10) == (1000,)
 
-    # without a first timestep the grid begins at 0
+    # without a first timestep the grid begins at 0; 0.4 is rounded to 0
     assert rules.power(1000, 5, 1.0) == (200, 400, 600, 800, 1000)
     assert rules.power(1000, 10, 2.0) == rules.power(1000, 10, 2.0, 10)
     assert rules.power(1000, 1, 1.5) == (1000,)
     with pytest.raises(OcmError, match="power timesteps: 50 of T = 1000 visit one twice"):
-        rules.build(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)  # 0.4 is rounded to 0
-    assert rules.grid(PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)[0] == 1
+        rules.build(params.PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)
+    assert rules.grid(params.PowerTimesteps(exponent=2.0), schedule.linear(1000), 50)[0] == 1
 
     # the first timestep can be a share of all
     assert rules.power(4000, 7, 1.5, 0.065) == rules.power(4000, 7, 1.5, 260)
@@ -182,15 +165,15 @@ def test_bad_requests_are_refused_in_words():
     with pytest.raises(OcmError, match="K = 11 steps: expected 1 ≤ K ≤ T = 10"):
         rules.even(10, 11)
     with pytest.raises(OcmError, match="visit one twice"):
-        rules.build(QuadraticTimesteps(), schedule.linear(1000), 500)
+        rules.build(params.QuadraticTimesteps(), schedule.linear(1000), 500)
     with pytest.raises(OcmError, match="none with 2 steps; available numbers of steps: 1, 3"):
-        rules.build(ListedTimesteps(values=[[4], [1, 5, 9]]), schedule.linear(50), 2)
+        rules.build(params.ListedTimesteps(values=[[4], [1, 5, 9]]), schedule.linear(50), 2)
     with pytest.raises(OcmError, match="end at 51: expected at most T = 50"):
-        rules.build(ListedTimesteps(values=[[4, 51]]), schedule.linear(50), 2)
+        rules.build(params.ListedTimesteps(values=[[4, 51]]), schedule.linear(50), 2)
     with pytest.raises(OcmError, match="optimal timesteps of 'ocm': none with 2 steps"):
-        rules.build(OptimalTimesteps(), schedule.linear(50), 2, "ocm")
+        rules.build(params.OptimalTimesteps(), schedule.linear(50), 2, "ocm")
     with pytest.raises(OcmError, match="expected a timestep below T = 50"):
-        rules.build(PowerTimesteps(exponent=2.0, first=50), schedule.linear(50), 2)
+        rules.build(params.PowerTimesteps(exponent=2.0, first=50), schedule.linear(50), 2)
     with pytest.raises(OcmError, match="'exponential' is unknown; valid: cosine, linear"):
         schedule.build("exponential", 10)
     with pytest.raises(OcmError, match="expected 0 ≤ s < t ≤ T = 50"):

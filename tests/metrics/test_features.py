@@ -28,7 +28,7 @@ from ocm_core.features.classifier_training import TrainedClassifier, train_class
 from ocm_core.io.fetch import Lock
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.pipeline.sources import closure
-from ocm_core.schema.experiment import OptimiserParams
+from tests.core.doubles import changed, killed
 from tests.goldens_io import arrays
 from tests.metrics.tiny_inception import Layers, TinyInception
 
@@ -50,12 +50,7 @@ class Brightness(NamedTuple):
 
 def test_many_images_go_through_in_batches_and_in_order() -> None:
     seen: list[int] = []
-
-    def progress(firsts: range) -> list[int]:
-        seen.extend(firsts)
-        return list(firsts)
-
-    found = extract(Brightness(), images(10), 4, progress)
+    found = extract(Brightness(), images(10), 4, lambda firsts: seen.extend(firsts) or firsts)
     assert seen == [0, 4, 8]
     assert torch.equal(found, Brightness().features(images(10)))
     batches = feature_batches(Brightness(), images(10), 4)
@@ -110,9 +105,7 @@ def test_efficientnet_sees_what_it_was_trained_on(
     assert seen[0].amin((1, 2, 3)).tolist() == seen[0].amax((1, 2, 3)).tolist() == [-127 / 128, 1.0]
 
 
-def test_efficientnet_features_are_what_its_last_layer_reads(
-    efficientnet: FeatureSpace,
-) -> None:
+def test_efficientnet_features_are_what_its_last_layer_reads(efficientnet: FeatureSpace) -> None:
     found = efficientnet.features(images(3))
     assert found.shape == (3, 1280) and found.dtype == torch.float32
     x = (resized(images(3), 224) - 127) / 128
@@ -170,22 +163,8 @@ def test_building_inception_downloads_nothing(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints" / "inception"
     with pytest.raises(OcmError, match=r"no such file; fetch it by hand from https://\S+\.pt, lin"):
         inception.build(path, "cpu")
-    assert (
-        Path("checkpoints/inception/inception-2015-12-05.pt") == inception.FOLDER / inception.FILE
-    )
-    assert not path.exists()
-
-
-def write_page(path: Path) -> None:
-    path.write_text("<html>quota</html>")
-
-
-def write_layers(path: Path) -> None:
-    torch.jit.script(Layers()).save(path)
-
-
-def write_tensors(path: Path) -> None:
-    torch.save({"weight": torch.zeros(3)}, path)
+    expected = Path("checkpoints/inception/inception-2015-12-05.pt")
+    assert expected == inception.FOLDER / inception.FILE and not path.exists()
 
 
 def write_nan(path: Path) -> None:
@@ -194,37 +173,25 @@ def write_nan(path: Path) -> None:
     torch.jit.script(network).save(path)
 
 
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (write_page, "found a web page"),
-        (write_layers, r"expected clean-fid's Inception .* no attribute 'layers'"),
-        (write_tensors, "expected clean-fid's Inception in TorchScript"),
-        (write_nan, r"layers\.linear\.weight has values that are not finite"),
-    ],
-)
+WRONG: dict[str, Callable[[Path], object]] = {
+    "found a web page": lambda path: path.write_text("<html>quota</html>"),
+    "expected clean-fid's Inception .* no attribute 'layers'": torch.jit.script(Layers()).save,
+    "expected clean-fid's Inception in TorchScript": lambda path: torch.save({"w": 3}, path),
+    r"layers\.linear\.weight has values that are not finite": write_nan,
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
 def test_what_is_no_inception_is_refused_and_not_recorded(
-    write: Callable[[Path], None], message: str, folder: Path, lock: Lock
+    message: str, folder: Path, lock: Lock
 ) -> None:
-    write(folder / inception.FILE)
+    WRONG[message](folder / inception.FILE)
     with pytest.raises(OcmError, match=message):
         inception.fetch(folder.parent, folder, lock)
     assert not lock.path.exists()
 
 
-def settings(iterations: int) -> OptimiserParams:
-    return OptimiserParams(
-        iterations=iterations,
-        batch_size=64,
-        accumulate=1,
-        learning_rate=2e-3,
-        decay="cosine",
-        weight_decay=0.05,
-        ema=0.5,
-        precision="float32",
-        seed=0,
-        checkpoint_every=5,
-    )
+SETTINGS = {"batch_size": 64, "learning_rate": 2e-3, "weight_decay": 0.05, "ema": 0.5, "seed": 0}
 
 
 def digits() -> tuple[Tensor, Tensor]:
@@ -235,14 +202,14 @@ def digits() -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedClassifier:
-    return train_classifier(*digits(), settings(400), tmp_path_factory.mktemp("classifier"))
+    folder = tmp_path_factory.mktemp("classifier")
+    return train_classifier(*digits(), changed(iterations=400, **SETTINGS), folder)
 
 
-def test_the_classifier_tells_digits_apart(trained: TrainedClassifier) -> None:
+def test_the_classifier_tells_digits_apart_and_its_distances_order_sets(
+    trained: TrainedClassifier,
+) -> None:
     assert trained.accuracy >= 0.97
-
-
-def test_distances_in_its_space_order_sets_as_they_should(trained: TrainedClassifier) -> None:
     space = FeatureSpace("classifier", trained.network, "cpu", trained.network.features)
     found, labels = extract(space, digits()[0], 500), digits()[1]
     assert found.shape == (1797, 64)
@@ -267,18 +234,11 @@ def test_the_classifier_survives_a_file(trained: TrainedClassifier, tmp_path: Pa
 
 def test_training_is_a_function_of_the_seed_and_resumes(tmp_path: Path) -> None:
     some = [values[:200] for values in digits()]
-    first = train_classifier(*some, settings(12), tmp_path / "first")
-    second = train_classifier(*some, settings(12), tmp_path / "second")
-
-    def until_seven(iterations: range) -> object:
-        for iteration in iterations:
-            if iteration == 7:
-                raise KeyboardInterrupt
-            yield iteration
-
+    settings = changed(iterations=12, **SETTINGS)
+    first, second = (train_classifier(*some, settings, tmp_path / name) for name in ("1", "2"))
     with pytest.raises(KeyboardInterrupt):
-        train_classifier(*some, settings(12), tmp_path / "third", progress=until_seven)
-    third = train_classifier(*some, settings(12), tmp_path / "third")
+        train_classifier(*some, settings, tmp_path / "3", progress=killed(7))
+    third = train_classifier(*some, settings, tmp_path / "3")
     for name, expected in first.network.state_dict().items():
         assert torch.equal(second.network.state_dict()[name], expected), name
         assert torch.equal(third.network.state_dict()[name], expected), name

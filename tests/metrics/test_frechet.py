@@ -40,8 +40,6 @@ def test_the_published_evaluator(case: str) -> None:
     real, generated = (tensor("metrics", f"{case}/features_{s}") for s in ("reference", "sample"))
     expected = pytest.approx(facts("metrics")["cases"][case]["fid"], rel=1e-6)
     assert frechet_distance(real=Statistics.of(real), generated=generated) == expected
-    ours = frechet_distance(real=Statistics.of(real), generated=Statistics.of(generated))
-    assert ours == expected
 
 
 @pytest.mark.parametrize(
@@ -49,10 +47,7 @@ def test_the_published_evaluator(case: str) -> None:
     [(40, 2.3601701067713243), (65, 1.7075259725409389), (500, 0.8111878136920367)],
 )
 def test_clean_fid(count: int, expected: float) -> None:
-    """Recorded from `fid_from_feats` of clean-fid 0.1.35.
-
-    Its matrix root is good to about 1e-8 where the covariance is singular (40 < 64).
-    """
+    """By `fid_from_feats` of 0.1.35, whose root of a singular matrix (40 < 64) is good to 1e-8."""
     real, generated = features(1, 2000, 64), features(2, count, 64, shift=0.1)
     ours = frechet_distance(real=Statistics.of(real), generated=generated)
     assert ours == pytest.approx(expected, rel=1e-6 if count < 64 else 1e-10)
@@ -61,10 +56,8 @@ def test_clean_fid(count: int, expected: float) -> None:
 @pytest.mark.parametrize("count", [2, 20, 63, 64, 200])
 def test_few_features_and_their_statistics_are_at_the_same_distance(count: int) -> None:
     real, generated = Statistics.of(features(1, 500, 64)), features(2, count, 64, shift=0.05)
-    through_statistics = frechet_distance(real=real, generated=Statistics.of(generated))
-    assert frechet_distance(real=real, generated=generated) == pytest.approx(
-        through_statistics, rel=1e-8
-    )
+    expected = frechet_distance(real=real, generated=Statistics.of(generated))
+    assert frechet_distance(real=real, generated=generated) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("count", [20, 64, 500])
@@ -107,10 +100,9 @@ def test_pieces_of_any_size_make_the_same_statistics(sizes: list[int], offset: f
     np.testing.assert_allclose(statistics.covariance, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "count", [10, 200]
-)  # a singular covariance, and one with Cholesky's factor
+@pytest.mark.parametrize("count", [10, 200])
 def test_half_of_the_product_of_factors_is_that_of_the_whole(count: int) -> None:
+    """Of a singular covariance, and of one with Cholesky's factor."""
     draw = torch.Generator().manual_seed(0)
     real, other = (Statistics.of(torch.randn(n, 40, generator=draw)) for n in (count, 100))
     assert (real.cholesky is None) == (count < 40)
@@ -125,18 +117,6 @@ def test_statistics_survive_a_file(tmp_path: Path) -> None:
     assert torch.equal(again.mean, statistics.mean)
     assert torch.equal(again.covariance, statistics.covariance)
     assert again.count == 50
-
-
-def test_published_statistics_are_read(tmp_path: Path) -> None:
-    """clean-fid's files have mu and sigma alone; guided-diffusion's have images beside them."""
-    statistics = Statistics.of(features(5, 50, 6))
-    published = {"mu": statistics.mean.numpy(), "sigma": statistics.covariance.numpy()}
-    np.savez(
-        tmp_path / "published.npz", **published, mu_s=np.zeros(3), arr_0=np.zeros((2, 4, 4, 3))
-    )
-    again = Statistics.load(tmp_path / "published.npz")
-    assert again.count is None
-    assert frechet_distance(real=again, generated=statistics) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
@@ -157,9 +137,8 @@ def test_what_has_no_distance_is_refused() -> None:
     broken[3, 2] = torch.nan
     with pytest.raises(OcmError, match=r"generated: expected finite .* in 1 of 5"):
         frechet_distance(real=real, generated=broken[:5])
-    with pytest.raises(OcmError, match=r"6 dimensions \(real\) and 7 \(generated\)"):
-        frechet_distance(real=real, generated=features(7, 20, 7))
-    with pytest.raises(OcmError, match=r"6 dimensions \(real\) and 7 \(generated\)"):
-        frechet_distance(real=real, generated=Statistics.of(features(7, 20, 7)))
+    for other in (features(7, 20, 7), Statistics.of(features(7, 20, 7))):
+        with pytest.raises(OcmError, match=r"6 dimensions \(real\) and 7 \(generated\)"):
+            frechet_distance(real=real, generated=other)
     with pytest.raises(OcmError, match="at least 2 feature vectors, found 1"):
         Statistics.of(features(7, 1, 6))

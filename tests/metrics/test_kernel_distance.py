@@ -1,4 +1,4 @@
-"""The kernel distance against its definition and clean-fid's."""
+"""Distances by kernels against their definitions and clean-fid's."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.metrics.kernel_distance import KernelDistance, kernel_distance, squared_discrepancy
+from ocm_core.metrics.mmd import MmdTo, mean_kernel
 
 # `kernel_distance` of clean-fid 0.1.35 for the sets of the two tests below
 CLEAN_FID_WHOLE = 0.17436161541310904
 CLEAN_FID_SUBSETS = 0.12751898005223838  # max_subset_size=200
+LADDER = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def points(seed: int, count: int, shift: float = 0.0, dimension: int = 6) -> Tensor:
@@ -79,3 +83,21 @@ def test_what_has_no_distance_is_refused() -> None:
         kernel_distance(real=points(0, 9), generated=points(1, 9, dimension=7), seed=0)
     with pytest.raises(OcmError, match="real: expected at least 2 feature vectors"):
         kernel_distance(real=points(0, 1), generated=points(1, 9), seed=0)
+
+
+@given(st.integers(0, 1000), st.lists(st.floats(0.1, 5.0), min_size=1, max_size=5))
+def test_mean_kernel_equals_its_definition(seed: int, bandwidths: list[float]) -> None:
+    x, y = points(seed, 30).double(), points(seed + 1, 17).double()
+    squares = ((x[:, None] - y[None]) ** 2).sum(-1)
+    for widths in (bandwidths, LADDER):
+        expected = np.mean([torch.exp(-squares / (2 * h**2)).mean().item() for h in widths])
+        assert mean_kernel(x, y, widths) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_set_is_at_no_mmd_from_itself_further_from_a_shifted_one_and_nan_from_nan() -> None:
+    x, y = points(0, 500, dimension=2).double(), points(1, 500, dimension=2).double()
+    distance = MmdTo.set(x, LADDER)
+    assert distance(x) == pytest.approx(0.0, abs=1e-6)
+    assert 0 < distance(y) < 0.1 < distance(y + 0.5)
+    y[3, 1] = torch.nan
+    assert np.isnan(distance(y))

@@ -49,31 +49,22 @@ def test_the_published_evaluator(case: str, dtype: torch.dtype) -> None:
     assert found == (CASES[case]["precision"], CASES[case]["recall"])
 
 
+OFFSETS, DTYPES = st.sampled_from([0, 1000]), st.sampled_from([torch.float32, torch.float64])
+
+
 @settings(max_examples=60)
-@given(
-    st.integers(0, 10_000),
-    st.integers(1, 4),
-    st.integers(200, 10_000),
-    st.sampled_from([0, 1000]),
-    st.sampled_from([torch.float32, torch.float64]),
-)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(200, 10_000), OFFSETS, DTYPES)
 def test_ties_fall_as_in_exact_arithmetic_whatever_the_blocks(
     seed: int, neighbours: int, block_bytes: int, offset: int, dtype: torch.dtype
 ) -> None:
     """On a coarse grid most distances are ties and many points coincide."""
     generator = np.random.default_rng(seed)
     real, generated = (generator.integers(0, 4, size=(n, 3)) + offset for n in (30, 25))
-    found = precision_recall(
-        real=Manifold.of(
-            torch.from_numpy(real).float(),
-            neighbours=neighbours,
-            block_bytes=block_bytes,
-            dtype=dtype,
-        ),
-        generated=Manifold.of(
-            torch.from_numpy(generated).float(), neighbours=neighbours, dtype=dtype
-        ),
+    one, other = (
+        Manifold.of(torch.from_numpy(x).float(), neighbours=neighbours, dtype=dtype, **options)
+        for x, options in ((real, {"block_bytes": block_bytes}), (generated, {}))
     )
+    found = precision_recall(real=one, generated=other)
     assert found == all_at_once(real, generated, neighbours)
 
 
@@ -103,31 +94,6 @@ def test_no_block_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(sizes) <= 8000
     blocks = -(-100 // 31)  # 31² · 8 bytes are just below 8000
     assert len(sizes) == blocks * (blocks + 1) + blocks**2  # half of the square, twice; and one
-
-
-def test_a_collapsed_sampler_has_precision_without_recall() -> None:
-    real = points(0, 500)
-    collapsed = real[:1] + 1e-3 * points(1, 500)
-    found = precision_recall(real=Manifold.of(real), generated=Manifold.of(collapsed))
-    assert found.precision == 1.0
-    assert found.recall <= 0.002
-    one_image = precision_recall(
-        real=Manifold.of(real), generated=Manifold.of(real[:1].expand(500, -1))
-    )
-    assert one_image == (1.0, 0.002)
-
-
-def test_real_and_generated_are_not_interchangeable() -> None:
-    """Samples that cover the data and much else: recall without precision."""
-    real, spread = Manifold.of(points(0, 300, 2)), Manifold.of(5 * points(1, 300, 2))
-    found = precision_recall(real=real, generated=spread)
-    assert found.precision < 0.3 < 0.9 < found.recall
-    assert precision_recall(real=spread, generated=real) == (found.recall, found.precision)
-
-
-def test_a_set_is_inside_itself() -> None:
-    same = Manifold.of(points(0, 100))
-    assert precision_recall(real=same, generated=same) == (1.0, 1.0)
 
 
 def test_radii_are_computed_once() -> None:

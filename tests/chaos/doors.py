@@ -174,16 +174,10 @@ def write_active() -> None:
 door("active experiments", ACTIVE, write_active, 40, 300, one_of(ACTIVE))(active_names)
 
 OVERRIDES = (
-    "train.heads.learning_rate=1e-3",
-    "sample.samplers.ddpm.methods=[beta,ocm_relative]",
+    *("train.heads.learning_rate=1e-3", "sample.samplers.ddpm.methods=[beta,ocm_relative]"),
     "sample.samplers.ddim.grids=[{nfe: [10, 20], guidance: [1.0]}]",
-    "+methods.mine={kind: rademacher, probes: 3}",
-    "~report.title",
-    "network.width=64",
-    "data.layout.per_axis=3",
-    "encode.jobs=1",
-    "report.title='a title'",
-    "schedule.kind=cosine",
+    *("+methods.mine={kind: rademacher, probes: 3}", "~report.title", "network.width=64"),
+    *("data.layout.per_axis=3", "encode.jobs=1", "report.title='a title'", "schedule.kind=cosine"),
 )
 
 
@@ -250,21 +244,13 @@ def enter_store() -> None:
 ODD_TENSORS: tuple[Callable[[Tensor], Any], ...] = (
     lambda x: torch.nested.nested_tensor([x, x]),
     lambda x: torch.nested.nested_tensor([x, x], layout=torch.jagged),
-    lambda x: x.to_sparse(),
-    lambda x: x.reshape(-1, 1).to_sparse_csr(),
+    *(lambda x: x.to_sparse(), lambda x: x.reshape(-1, 1).to_sparse_csr()),
     lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
-    lambda x: x.to("meta"),
-    lambda x: x.double(),
-    lambda x: x.bfloat16(),
-    lambda x: x.to(torch.complex64),
-    lambda x: torch.zeros(()).expand(10**9),
-    lambda x: torch.zeros(()).expand(x.shape),
-    lambda x: torch.nn.Parameter(x),
-    lambda x: x[..., :0],
-    lambda x: [x],
-    lambda x: {"deep": {"deeper": x}},
-    lambda x: "a string",
-    lambda x: None,
+    *(lambda x: x.to("meta"), lambda x: x.double(), lambda x: x.bfloat16()),
+    *(lambda x: x.to(torch.complex64), lambda x: torch.zeros(()).expand(10**9)),
+    *(lambda x: torch.zeros(()).expand(x.shape), lambda x: torch.nn.Parameter(x)),
+    *(lambda x: x[..., :0], lambda x: [x], lambda x: {"deep": {"deeper": x}}),
+    *(lambda x: "a string", lambda x: None),
 )
 
 
@@ -428,6 +414,9 @@ def enter_images() -> None:
         decode(file.read_bytes(), str(file))
 
 
+TABLE = "table.csv"
+
+
 def write_image_folder() -> None:
     """Classes in sub-folders, and a table of labels and captions."""
     for number in range(6):
@@ -435,21 +424,20 @@ def write_image_folder() -> None:
         placed(f"images/{'ab'[number % 2]}/{number}.png").write_bytes(content)
     names = sorted(file.relative_to("images") for file in HERE.rglob("*.png"))
     lines = ["file,caption,label", *(f"{name},a {name.stem},{name.parent}" for name in names)]
-    Path("table.csv").write_text("\n".join(lines) + "\n")
+    Path(TABLE).write_text("\n".join(lines) + "\n")
 
 
 def damage_image_folder(draw: Random) -> None:
     """Behind the record of a first look, which is of this place."""
     look_at_images()
-    one_of("images/*/*", "table.csv", "datasets/folder/*")(draw)
+    one_of("images/*/*", TABLE, "datasets/folder/*")(draw)
 
 
 def look_at_images() -> None:
     same = {"kind": "folder", "path": "images", "side": 8, "fit": "none", "test_share": 0.5}
-    for labels, classes in (("folders", 2), ("csv", 2), ("captions", 6)):
-        tables = {"labels_csv": "table.csv" if labels == "csv" else None}
-        tables["captions_csv"] = "table.csv"
-        data = FolderData(**same, **tables, labels=labels, classes=classes, seed=0)
+    for labels, classes, table in (("folders", 2, None), ("csv", 2, TABLE), ("captions", 6, None)):
+        chosen = {"labels": labels, "classes": classes, "labels_csv": table}
+        data = FolderData(**same, **chosen, captions_csv=TABLE, seed=0)
         for split in data.open(Path("datasets")).splits.values():
             split.read(range(len(split)))
 

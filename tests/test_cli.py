@@ -49,32 +49,25 @@ def test_help_shows_what_it_does_examples_and_exit_codes(name: str, capsys) -> N
         assert _parser().parse_args(arguments).run is COMMANDS[name][0]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "sampel",
-        "params",
-        "sample --method ocm --steps 10",
-        "sample digits --model x --method ocm --steps 10",
-        "sample digits --method ocm --steps 0",
-        "sample digits --method ocm --steps 10 --seed -1",
-        "run score digits --device tpu",
-        "run score digits --threads none",
-    ],
-)
+MISTAKES = [
+    *("", "sampel", "params", "run score digits --device tpu", "run score digits --threads none"),
+    *("sample --method ocm --steps 10", "sample digits --model x --method ocm --steps 10"),
+    *("sample digits --method ocm --steps 0", "sample digits --method ocm --steps 10 --seed -1"),
+]
+
+
+@pytest.mark.parametrize("words", MISTAKES)
 def test_a_mistake_in_the_command_line_is_a_2(words: str, capsys) -> None:
     leaves(2, *words.split())
     assert "usage: ocm" in capsys.readouterr().err
 
 
-def test_the_environment_is_checked_as_what_is_typed(monkeypatch, capsys) -> None:
+def test_the_environment_is_checked_as_what_is_typed_and_the_version_said(
+    monkeypatch, capsys
+) -> None:
     monkeypatch.setenv("OCM_DEVICE", "tpu")
     leaves(2, "run", "score", "digits")
     assert "'tpu' is unknown" in capsys.readouterr().err
-
-
-def test_the_version_is_that_of_the_package(capsys) -> None:
     leaves(0, "--version")
     assert capsys.readouterr().out == f"ocm {version('ocm-core')}\n"
 
@@ -121,43 +114,42 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert process.returncode == 0
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: OSError) -> list[str]:
+def failing(monkeypatch: pytest.MonkeyPatch, error: OSError) -> int:
     """Let a command fail with an error of the system."""
 
     def fails(json: bool) -> None:
+        """Fail."""
         raise error
 
     monkeypatch.setitem(COMMANDS, "index", (fails, COMMANDS["index"][1]))
-    fails.__doc__ = "Fail."
-    return ["index"]
+    return main(["index"])
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (PermissionError(errno.EACCES, "Permission denied", "a/b"), "a/b: Permission denied"),
-        (OSError(errno.EROFS, "Read-only file system", "a/b"), "a/b: Read-only file system"),
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on "),
-    ],
-)
-def test_a_file_that_cannot_be_written_is_named(error, message, monkeypatch, capsys) -> None:
-    assert main(failing(monkeypatch, error)) == 1
-    assert capsys.readouterr().err.startswith(f"ocm: {message}")
+ERRORS = {
+    "Permission denied": PermissionError(errno.EACCES, "Permission denied", "a/b"),
+    "Read-only file system": OSError(errno.EROFS, "Read-only file system", "a/b"),
+    "No space left on ": OSError(errno.ENOSPC, "No space left on device", "a/b"),
+}
 
 
-def test_a_dangling_link_is_named(monkeypatch, tmp_path: Path, capsys) -> None:
+@pytest.mark.parametrize("message", ERRORS)
+def test_a_file_that_cannot_be_written_is_named(message, monkeypatch, capsys) -> None:
+    assert failing(monkeypatch, ERRORS[message]) == 1
+    assert capsys.readouterr().err.startswith(f"ocm: a/b: {message}")
+
+
+def test_a_dangling_link_is_named_and_a_bug_keeps_its_traceback(
+    monkeypatch, tmp_path: Path, capsys
+) -> None:
     link = tmp_path / "artifacts"
     link.symlink_to(tmp_path / "gone")
     with pytest.raises(OSError) as raised:
         (link / "digits").mkdir(parents=True, exist_ok=True)
-    assert main(failing(monkeypatch, raised.value)) == 1
+    assert failing(monkeypatch, raised.value) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"ocm: {link}: a link to {tmp_path / 'gone'}, which does not exist")
-
-
-def test_a_bug_keeps_its_traceback(monkeypatch) -> None:
     with pytest.raises(FileNotFoundError):
-        main(failing(monkeypatch, FileNotFoundError(errno.ENOENT, "No such file", "a/b")))
+        failing(monkeypatch, FileNotFoundError(errno.ENOENT, "No such file", "a/b"))
 
 
 def test_another_checkout_runs_its_own_code(tmp_path: Path) -> None:

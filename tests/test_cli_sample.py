@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +24,6 @@ from ocm_core.pipeline.job import run_task
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
-from ocm_core.text import save_grid
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 
@@ -117,24 +118,39 @@ def here(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return checkout
 
 
-def sample(capsys, *arguments: str) -> dict:
-    code = main(["sample", *arguments, "--json", "--device", "cpu"])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    return json.loads(said.out)
+Files = dict[str, Any]
 
 
-def refused(capsys, *arguments: str) -> str:
-    assert main(["sample", *arguments, "--device", "cpu"]) == 1
-    return capsys.readouterr().err
+@pytest.fixture
+def sample(here: Path, capsys) -> Callable[[str], Files]:
+    """What `ocm sample` made."""
+
+    def run(arguments: str) -> Files:
+        code = main(["sample", *arguments.split(), "--json", "--device", "cpu"])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return json.loads(said.out)
+
+    return run
 
 
-def read(files: dict) -> np.ndarray:
+@pytest.fixture
+def refused(here: Path, capsys) -> Callable[[str], str]:
+    """What `ocm sample` said."""
+
+    def run(arguments: str) -> str:
+        assert main(["sample", *arguments.split(), "--device", "cpu"]) == 1
+        return capsys.readouterr().err
+
+    return run
+
+
+def read(files: Files) -> np.ndarray:
     path = Path(files["samples"])
     return open_split([path.parent], path.stem).all()
 
 
-def opened(files: dict, kind: str = "samples") -> xarray.Dataset:
+def opened(files: Files, kind: str = "samples") -> xarray.Dataset:
     return xarray.open_zarr(files[kind], consolidated=False)
 
 
@@ -153,37 +169,34 @@ def opened(files: dict, kind: str = "samples") -> xarray.Dataset:
         ("digits", "trained-quality-delta-nfe3", f"--method delta --order 3 --timesteps {POWER}"),
     ],
 )
-def test_samples_are_those_of_the_pipeline(here, made, capsys, name, cell, arguments):
+def test_samples_are_those_of_the_pipeline(sample, made, name, cell, arguments):
     """To the last bit, in the same batches; seed 0 stands first in the pipeline's store."""
     tiny = made(name)
     count = EXPERIMENTS[tiny].sample.count
     own = open_split([Path(f"artifacts/{tiny}/sample/sample/all/{cell}")], "samples")
-    asked = [tiny, *arguments.split(), "--steps", "3", "--count", str(count), "--out", "same"]
-    files = sample(capsys, *asked)
+    files = sample(f"{tiny} {arguments} --steps 3 --count {count} --out same")
     assert files["count"] == count
     np.testing.assert_array_equal(read(files), own.read(range(count)))
 
 
 @pytest.mark.parametrize(("document", "others"), [("docs/running.md", 0), ("README.md", 1)])
-def test_the_commands_of_the_documents(here, made, capsys, document, others):
+def test_the_commands_of_the_documents(sample, made, document, others):
     """As they stand, but for a tiny experiment and its shorter optimal timesteps."""
-    lines = (ROOT / document).read_text().splitlines()
-    commands = [line.partition("ocm sample digits ")[2].partition("#")[0] for line in lines]
-    asked = [command.split() for command in commands if command]
-    presets = {words[words.index("--preset") + 1] for words in asked if "--preset" in words}
+    text = (ROOT / document).read_text()
+    asked = re.findall(r"ocm sample digits ([^#\n]+)", text)
+    presets = {preset for words in asked for preset in re.findall(r"--preset (\S+)", words)}
     assert presets == {*PRESETS} and len(asked) == len(PRESETS) + others
     drawn = set()
     for words in asked:
-        fewer = ["5" if word == "10" else word for word in words]
-        place = f"{Path(document).stem}-{len(drawn)}"
-        files = sample(capsys, made("digits"), *fewer, "--count", "4", "--out", place)
+        fewer, place = re.sub(r"\b10\b", "5", words), f"{Path(document).stem}-{len(drawn)}"
+        files = sample(f"{made('digits')} {fewer} --count 4 --out {place}")
         drawn.add(read(files).tobytes())
     assert len(drawn) == len(asked)
 
 
-def test_the_store_says_where_its_samples_come_from(here, made, capsys):
+def test_the_store_says_where_its_samples_come_from(sample, made):
     tiny = made("digits")
-    files = sample(capsys, tiny, "--method", "ocm", "--steps", "4", "--seed", "7", "--out", "said")
+    files = sample(f"{tiny} --method ocm --steps 4 --seed 7 --out said")
     found = opened(files)
     assert found["x"].shape == (64, 1, 8, 8)
     assert list(found["index"].values) == list(range(64))
@@ -194,67 +207,61 @@ def test_the_store_says_where_its_samples_come_from(here, made, capsys):
         assert said["digests"][name] == sha256_of(Path("artifacts", tiny, "train", name))
     with Image.open(files["grid"]) as grid:  # 8×8 images with a seam, eight times as large
         assert (grid.size, grid.mode) == ((8 * 9 * 8,) * 2, "L")
-        first = np.asarray(grid)[: 8 * 8 : 8, : 8 * 8 : 8]
+        first = np.asarray(grid)[: 8 * 8, : 8 * 8]
     levels = np.round((read(files)[0, 0].clip(-1, 1) + 1) * 8)
-    np.testing.assert_array_equal(first, np.round(levels * 255 / 16))
+    np.testing.assert_array_equal(first, np.round(levels * 255 / 16).repeat(8, 0).repeat(8, 1))
 
 
-def test_optimal_timesteps_are_read_from_their_stage(here, made, capsys):
-    tiny = made("digits")
-    asked = (tiny, "--method", "beta", "--timesteps", "optimal", "--count", "4", "--out", "optimal")
-    files = sample(capsys, *asked, "--steps", "3")
+def test_optimal_timesteps_are_read_from_their_stage(sample, refused, made):
+    asked = f"{made('digits')} --method beta --count 4 --timesteps"
+    files = sample(f"{asked} optimal --steps 3 --out optimal")
     said = opened(files).attrs
     assert said["sampler"]["timesteps"] == {"kind": "optimal", "of": None}
     assert "timesteps/trained/step_costs.npz" in said["digests"]
-    even = sample(capsys, *asked[:3], "--steps", "3", "--count", "4", "--out", "even")
-    assert np.any(read(files) != read(even))
-    told = refused(capsys, *asked, "--steps", "9")
+    assert np.any(read(files) != read(sample(f"{asked} even --steps 3 --out even")))
+    told = refused(f"{asked} optimal --steps 9 --out optimal")
     assert "optimal timesteps of 'beta': none with 9 steps" in told
 
 
-def test_latents_are_decoded_and_kept_with_their_classes(here, made, capsys):
+def test_latents_are_decoded_and_kept_with_their_classes(sample, refused, made):
     tiny = made("imagenet256_smoke")
-    asked = (tiny, "--method", "ocm", "--steps", "2", "--count", "4", "--out", "latents")
-    one, mixed = sample(capsys, *asked, "--label", "2"), sample(capsys, *asked)
+    asked = f"{tiny} --method ocm --steps 2 --count 4 --out latents"
+    one, mixed = sample(f"{asked} --label 2"), sample(asked)
     stores = [opened(files) for files in (one, mixed)]
     assert stores[0]["x"].shape == (4, *EXPERIMENTS[tiny].shape)
-    assert set(stores[0]["label"].values) == {2}
-    assert len(set(stores[1]["label"].values)) > 1
+    assert set(stores[0]["label"].values) == {2} and len(set(stores[1]["label"].values)) > 1
     images = opened(one, "decoded")["x"]
     assert images.shape == (4, *EXPERIMENTS[tiny].data.shape) and images.dtype == np.uint8
     with Image.open(one["grid"]) as grid:
         side = EXPERIMENTS[tiny].data.shape[-1]
         first = images[0].transpose("axis1", "axis2", "axis0")
         np.testing.assert_array_equal(np.asarray(grid)[:side, :side], first)
-    told = refused(capsys, *asked, "--label", "3")
-    assert "--label 3: expected 0 to 2" in told
+    assert "--label 3: expected 0 to 2" in refused(f"{asked} --label 3")
 
 
-def test_points_have_no_picture_and_a_bar_counts_the_steps(here, made, capsys, monkeypatch):
-    asked = (made("toy_mog9"), "--method", "beta", "--steps", "3", "--count", "4", "--out", "bar")
-    files = sample(capsys, *asked)
-    assert files["grid"] is None and files["decoded"] is None
-    assert read(files).shape == (4, 2)
+def test_points_have_no_picture_and_a_bar_counts_the_steps(sample, made, capsys, monkeypatch):
+    asked = f"{made('toy_mog9')} --method beta --steps 3 --count 4 --out bar"
+    files = sample(asked)
+    assert files["grid"] is None and files["decoded"] is None and read(files).shape == (4, 2)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert main(["sample", *asked, "--force", "--device", "cpu"]) == 0
+    assert main(["sample", *asked.split(), "--force", "--device", "cpu"]) == 0
     said = capsys.readouterr()
     assert "sampling:   0%" in said.err and "0/3" in said.err
     assert said.out == "4 samples: bar/tiny_toy_mog9-exact-ddpm-beta-nfe3-seed0.zarr\n"
 
 
-def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, made, capsys):
-    asked = (made("digits"), "--method", "beta", "--steps", "2", "--count", "9", "--out", "again")
-    files = sample(capsys, *asked)
+def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(sample, refused, made):
+    asked = f"{made('digits')} --method beta --steps 2 --out again --count"
+    files = sample(f"{asked} 9")
     before = read(files)
-    assert "is there already; --force" in refused(capsys, *asked)
+    assert "is there already; --force" in refused(f"{asked} 9")
     Path(files["grid"]).unlink()  # the last of them, and a shard that was not finished
     Path(files["samples"], "index/c/1").unlink()
-    assert sample(capsys, *asked) == files
+    assert sample(f"{asked} 9") == files
     np.testing.assert_array_equal(read(files), before)
-    more = (*asked[:-3], "12", "--out", "again")
     Path(files["grid"]).unlink()
-    assert "holds something else than planned" in refused(capsys, *more)
-    sample(capsys, *more, "--force")
+    assert "holds something else than planned" in refused(f"{asked} 12")
+    sample(f"{asked} 12 --force")
     np.testing.assert_array_equal(read(files)[:5], before[:5])
 
 
@@ -282,29 +289,29 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(here, mad
         ("--method ocm --timesteps 1,2", "none of the lists has 3 timesteps"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(here, made, capsys, arguments, said):
-    assert said in refused(capsys, made("digits"), "--steps", "3", *arguments.split())
+def test_what_cannot_be_is_refused_by_name(refused, made, arguments, said):
+    assert said in refused(f"{made('digits')} --steps 3 {arguments}")
 
 
-def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(here, made, capsys):
+def test_what_is_missing_or_stale_comes_with_the_command_that_makes_it(refused, made):
     name = made("digits")
     bare = EXPERIMENTS[name]
     add(bare, "bare")
-    told = refused(capsys, "bare", "--method", "ocm_relative", "--steps", "3")
+    told = refused("bare --method ocm_relative --steps 3")
     place = "artifacts/bare/train"
     assert f"{place}/score/trained: missing" in told
     assert f"`snakemake --cores all {place}/score/" in told
     assert f"{place}/moments/trained/manifest.json {place}/heads/trained/manifest.json" in told
-    told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
+    told = refused("bare --method beta --steps 3")
     assert "score/trained" in told and "heads" not in told
     Path("artifacts/bare").symlink_to(name)
     add(bare.model_copy(update={"data": bare.data.model_copy(update={"seed": 1})}), "bare")
-    told = refused(capsys, "bare", "--method", "beta", "--steps", "3")
+    told = refused("bare --method beta --steps 3")
     assert f"{place}/score/trained: stale: made with other parameters" in told
     assert f"`snakemake --cores all --force {place}/score/trained/manifest.json`" in told
 
 
-def saved(config: dict, folder: Path) -> Path:
+def saved(config: dict[str, Any], folder: Path) -> Path:
     DDPMPipeline(model(config), DDPMScheduler()).save_pretrained(folder)
     return folder
 
@@ -314,23 +321,21 @@ def folder(here: Path, tmp_path: Path) -> Path:
     return saved(PLAIN, tmp_path / "my-model")
 
 
-def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path, capsys):
-    denoiser = api.load(folder)
+def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path, sample, refused):
+    denoiser, heads = api.load(folder), tmp_path / "heads.safetensors"
     head = denoiser.network.make_head("simple")
     torch.nn.init.normal_(head.conv.weight, std=0.1)
     denoiser.heads["ocm"] = api.CovarianceHead(head)
-    api.save_heads(denoiser, tmp_path / "heads.safetensors")
-    asked = ["--model", str(folder), "--method", "ocm", "--steps", "3", "--count", "5"]
-    out = ["--out", str(tmp_path / "out")]
-    told = refused(capsys, *asked, *out)
+    api.save_heads(denoiser, heads)
+    asked = f"--model {folder} --method ocm --steps 3 --count 5 --out {tmp_path / 'out'}"
+    told = refused(asked)
     assert "method 'ocm' has no head yet" in told and "`ocm sample --head` takes its file" in told
-    files = sample(capsys, *asked, *out, "--head", str(tmp_path / "heads.safetensors"))
+    files = sample(f"{asked} --head {heads}")
     expected = api.sample(denoiser, (3, 8, 8), "ocm", steps=3, count=5)
     np.testing.assert_array_equal(read(files), expected)
     weights = "unet/diffusion_pytorch_model.safetensors"
-    digests = {weights: folder / weights, "heads": tmp_path / "heads.safetensors"}
-    found = {name: sha256_of(file) for name, file in digests.items()}
-    assert opened(files).attrs["digests"] == found
+    digests = {weights: sha256_of(folder / weights), "heads": sha256_of(heads)}
+    assert opened(files).attrs["digests"] == digests
     assert Image.open(files["grid"]).size == (3 * 9 * 8, 2 * 9 * 8)
 
 
@@ -346,33 +351,29 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
         ("--method betta", "'betta' is unknown; did you mean 'beta'"),
     ],
 )
-def test_what_a_folder_cannot_give_is_refused(folder, capsys, arguments, said):
-    asked = ["--model", str(folder), "--steps", "3", *arguments.split()]
-    assert said in refused(capsys, *asked)
+def test_what_a_folder_cannot_give_is_refused(folder, refused, arguments, said):
+    assert said in refused(f"--model {folder} --steps 3 {arguments}")
 
 
-def test_classes_of_a_folder_are_drawn_or_chosen(here, tmp_path, capsys):
+def test_classes_of_a_folder_are_drawn_or_chosen(tmp_path, sample, refused):
     place = saved(CONFIGS["classes"], tmp_path / "classes")
-    asked = ["--model", str(place), "--method", "beta", "--steps", "2"]
-    asked += ["--count", "8", "--out", str(tmp_path / "out")]
-    drawn, chosen = sample(capsys, *asked), sample(capsys, *asked, "--label", "4")
-    labels = [opened(files)["label"].values for files in (drawn, chosen)]
-    assert len(set(labels[0])) > 2 and set(labels[1]) == {4}
-    assert "--label 5: expected 0 to 4" in refused(capsys, *asked, "--label", "5")
+    asked = f"--model {place} --method beta --steps 2 --count 8 --out {tmp_path / 'out'}"
+    drawn, chosen = (opened(sample(asked + more))["label"].values for more in ("", " --label 4"))
+    assert len(set(drawn)) > 2 and set(chosen) == {4}
+    assert "--label 5: expected 0 to 4" in refused(f"{asked} --label 5")
 
 
-def test_a_variance_that_the_model_learned_needs_no_head(here, tmp_path, capsys):
+def test_a_variance_that_the_model_learned_needs_no_head(tmp_path, sample):
     place = saved(CONFIGS["learned_variance"], tmp_path / "learned")
-    asked = ["--model", str(place), "--method", "iddpm", "--steps", "2"]
-    files = sample(capsys, *asked, "--count", "2", "--out", str(tmp_path / "out"))
+    files = sample(f"--model {place} --method iddpm --steps 2 --count 2 --out {tmp_path / 'out'}")
     expected = api.sample(api.load(place), (1, 8, 8), "iddpm", steps=2, count=2)
     np.testing.assert_array_equal(read(files), expected)
 
 
-def test_latents_of_a_folder_are_decoded(here, tmp_path, capsys):
+def test_latents_of_a_folder_are_decoded(tmp_path, sample):
     folder = write_dit(tmp_path / "dit")
-    asked = ["--model", str(folder), "--method", "beta_tilde", "--steps", "2", "--count", "4"]
-    files = sample(capsys, *asked, "--out", str(tmp_path / "out"))
+    asked = f"--model {folder} --method beta_tilde --steps 2 --count 4"
+    files = sample(f"{asked} --out {tmp_path / 'out'}")
     latents = torch.from_numpy(read(files))
     assert latents.shape == (4, 4, 8, 8) and latents.abs().max() > 1
     images = opened(files, "decoded")["x"]
@@ -388,12 +389,3 @@ def test_samples_may_begin_anywhere(folder):
     whole = api.sample(denoiser, (3, 8, 8), "beta", steps=2, count=4, batch_size=2)
     part = api.sample(denoiser, (3, 8, 8), "beta", steps=2, first=2, count=2)
     assert torch.equal(part, whole[2:])
-
-
-def test_a_pixel_may_be_shown_larger(tmp_path):
-    images = torch.linspace(-1, 1, 3 * 2 * 2).view(3, 1, 2, 2)
-    save_grid(images, tmp_path / "plain.png")
-    save_grid(images, tmp_path / "large.png", zoom=3)
-    plain, large = (np.asarray(Image.open(tmp_path / f"{n}.png")) for n in ("plain", "large"))
-    np.testing.assert_array_equal(large[1::3, 1::3], plain)
-    np.testing.assert_array_equal(large[::3, 2::3], plain)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 FULL = os.environ.get("CAMPAIGN") == "full"
 COUNTS = Path(__file__).parents[2] / ".chaos" / "counts.jsonl"
+
+HEADER = "| attack | what was tried | times | failures |\n| --- | --- | ---: | ---: |\n"
 
 
 def tries(short: int, full: int) -> int:
@@ -44,10 +46,17 @@ def attack(name: str, what: str) -> Iterator[Tally]:
         raise
     finally:
         if FULL:
-            _keep({"attack": name, **vars(tally), "what": what})
+            COUNTS.parent.mkdir(exist_ok=True)
+            with COUNTS.open("a") as stream:
+                stream.write(json.dumps({"attack": name, **vars(tally), "what": what}) + "\n")
 
 
-def _keep(line: dict[str, str | int]) -> None:
-    COUNTS.parent.mkdir(exist_ok=True)
-    with COUNTS.open("a") as stream:
-        stream.write(json.dumps(line) + "\n")
+def table(lines: Iterable[str]) -> str:
+    """A row per attack, and the sum; several lines of one attack are added up."""
+    rows: dict[str, tuple[str, int, int]] = {}
+    for line in map(json.loads, lines):
+        _, tried, failed = rows.get(line["attack"], ("", 0, 0))
+        rows[line["attack"]] = (line["what"], tried + line["tried"], failed + line["failed"])
+    body = [f"| {name} | {what} | {n} | {bad} |" for name, (what, n, bad) in sorted(rows.items())]
+    tried, failed = (sum(row[place] for row in rows.values()) for place in (1, 2))
+    return HEADER + "\n".join([*body, f"| all | | {tried} | {failed} |", ""])

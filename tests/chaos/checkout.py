@@ -22,8 +22,7 @@ from ocm_core.params.compose import compose
 from ocm_core.pipeline.artifacts import folder_of
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import Task
-from ocm_core.schema.experiment import Experiment, MethodParams
-from tests.datasets import files as archive_files
+from tests.init.folders import write_images
 from tests.metrics.test_published_reference import arrays
 from tests.metrics.tiny_inception import TinyInception
 
@@ -33,6 +32,7 @@ FEW = "{iterations: 12, batch_size: 4, checkpoint_every: 3, learning_rate: 1e-3,
 GRID = "grids=[{nfe: [2], guidance: [1.0]}]"
 SAMPLES = ["sample.count=6", "sample.batch_size=4", "sample.seeds=[0]", "sample.split=[]"]
 TIMESTEPS = ["train.timesteps.points=5", "train.timesteps.images=4", "train.timesteps.batch_size=4"]
+LIKELIHOOD = ["evaluate.likelihood.nfe=[2]", "evaluate.likelihood.images=6"]
 SELECTED = [  # heads are kept between the checkpoints
     "train.heads.keep_every=4",
     "train.selection={kind: best_frechet, samples: 6, nfe: 2, batch_size: 4}",
@@ -45,13 +45,9 @@ TINY = {
         *(f"train.classifier={FEW}", "train.moments={draws: 2, batch_size: 2}"),
         *(f"~sample.samplers.{label}" for label in (*OF_DIGITS, "ddpm_2m")),
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}", *SAMPLES),
-        "sample.samplers.ddpm.methods=[beta, ocm]",
-        "sample.samplers.ddim.methods=[delta]",
-        *("train.timesteps.methods=[beta, ocm]", *TIMESTEPS),
-        "evaluate.likelihood.nfe=[2]",
-        "evaluate.likelihood.methods=[beta, ocm]",
-        "evaluate.likelihood.nfe_by_method={}",
-        "evaluate.likelihood.images=6",
+        *("sample.samplers.ddpm.methods=[beta, ocm]", "sample.samplers.ddim.methods=[delta]"),
+        *("train.timesteps.methods=[beta, ocm]", *TIMESTEPS, *LIKELIHOOD),
+        *("evaluate.likelihood.methods=[beta, ocm]", "evaluate.likelihood.nfe_by_method={}"),
         "evaluate.likelihood.batch_size=2",
         *("features.neighbours=2", "evaluate.distances.blocks=2"),
         "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
@@ -66,10 +62,8 @@ TINY = {
         "sample.samplers.ddpm.methods=[beta, ocm_relative]",
         "sample.samplers.ddim.methods=[delta, ocm_relative]",
         *("train.timesteps.methods=[beta, ocm_relative]", *TIMESTEPS),
-        "evaluate.likelihood.methods=[beta, ocm_relative]",
-        *("evaluate.likelihood.nfe=[2]", "evaluate.likelihood.images=6"),
-        "evaluate.covariance_error.times=[1, 60]",
-        "evaluate.covariance_error.points=4",
+        *("evaluate.likelihood.methods=[beta, ocm_relative]", *LIKELIHOOD),
+        *("evaluate.covariance_error.times=[1, 60]", "evaluate.covariance_error.points=4"),
     ],
     "imagenet256_smoke": [
         *(f"train.heads={FEW}", "train.heads.keep_every=4"),
@@ -119,7 +113,7 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
     (place / "reports").mkdir()
     for name in ("ocm_core", "reports/paper", "params/preset"):
         (place / name).symlink_to(ROOT / name)
-    write_by_hand(place)
+    _write_by_hand(place)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         tiny = {name: _tiny(name, place) for name in names}
@@ -136,31 +130,28 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
 
 
 def _tiny(name: str, place: Path) -> str:
-    """Return an overlay that says everything, with few methods, which no override can remove."""
+    """Return an overlay that says everything, with few methods, which no override can remove.
+
+    Those are kept that are sampled, and those without a head.
+    """
     whole = compose(name, [text.replace("IMAGES", str(place / "images")) for text in TINY[name]])
-    tree = whole.model_copy(update={"methods": _few(whole)}).model_dump(mode="json")
+    sampled = {m for sampler in whole.sample.samplers.values() for m in sampler.methods}
+    few = {k: m for k, m in whole.methods.items() if k in sampled or m.needs != "head"}
+    tree = whole.model_copy(update={"methods": few}).model_dump(mode="json")
     for block in (tree, *tree["methods"].values()):
         block.pop("name", None)
         block.pop("needs", None)  # which a method's own file says
     return f"# @package _global_\n{yaml.safe_dump(tree)}"
 
 
-def write_by_hand(place: Path) -> None:
+def _write_by_hand(place: Path) -> None:
     """What no server of our own has: Inception, a reference set, and images of one's own."""
-    for file in (place / inception.FOLDER / inception.FILE, place / REFERENCE):
+    weights = place / inception.FOLDER / inception.FILE
+    for file in (weights, place / REFERENCE):
         file.parent.mkdir(parents=True)
-    torch.jit.script(TinyInception()).save(place / inception.FOLDER / inception.FILE)
+    torch.jit.script(TinyInception()).save(weights)
     np.savez_compressed(place / REFERENCE, **arrays())
-    (place / "images").mkdir()
-    for number in range(6):
-        image = archive_files.encoded(archive_files.pixels(number, 64, 64), "PNG")
-        (place / f"images/{number}.png").write_bytes(image)
-
-
-def _few(experiment: Experiment) -> dict[str, MethodParams]:
-    """The methods that are sampled, and those without a head."""
-    sampled = {m for sampler in experiment.sample.samplers.values() for m in sampler.methods}
-    return {k: m for k, m in experiment.methods.items() if k in sampled or m.needs != "head"}
+    write_images(place / "images", count=6, side=64)
 
 
 class Ended(NamedTuple):
@@ -177,41 +168,32 @@ class Server:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        assert process.stdout and process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == "ready\n"
 
-    def start(self, job: Job, *, die_before: int | None = None, after: float | None = None) -> None:
+    def start(self, job: Job, die_before: int | None = None, after: float | None = None) -> None:
         """Begin a job, which dies before its change of that number, or after so many seconds."""
-        assert self._process.stdin
         order = [job.name, *job.task, die_before, after]
         print(json.dumps(order), file=self._process.stdin, flush=True)
 
     def end(self) -> Ended:
-        assert self._process.stdout
         return Ended(*json.loads(self._process.stdout.readline()))
 
-    def run(self, job: Job, *, die_before: int | None = None, after: float | None = None) -> Ended:
-        self.start(job, die_before=die_before, after=after)
+    def run(self, job: Job, **moment: float) -> Ended:
+        self.start(job, **moment)
         return self.end()
 
 
 @contextmanager
 def server(place: Path) -> Iterator[Server]:
+    command, pipe = [sys.executable, "-m", "tests.chaos.server"], subprocess.PIPE
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.chaos.server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=place,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+        command, stdin=pipe, stdout=pipe, text=True, cwd=place, env=env
     ) as process:
         yield Server(process)
-        assert process.stdin
         process.stdin.close()
 
 
-def digests(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {
-        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in files
-    }
+def digests(folder: Path) -> dict[Path, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {f.relative_to(folder): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}

@@ -9,7 +9,7 @@ import re
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,9 +32,8 @@ ODD_VALUES: tuple[Any, ...] = (
 def flip(content: bytes, draw: Random) -> bytes:
     """A few bits."""
     found = bytearray(content)
-    for _ in range(draw.choice((1, 1, 1, 4, 32))):
-        if found:
-            found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
+    for _ in range(draw.choice((1, 1, 1, 4, 32)) if found else 0):
+        found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
     return bytes(found)
 
 
@@ -73,9 +72,9 @@ def of_bytes(content: bytes, draw: Random) -> bytes:
 
 def of_tree(tree: Any, draw: Random) -> Any:
     """One place of a tree: another value, a lost, renamed or added key, a value from elsewhere."""
-    holder, key = draw.choice(places) if (places := list(_places(tree))) else (None, None)
-    if holder is None:
+    if not (places := list(_places(tree))):
         return draw.choice(ODD_VALUES)
+    holder, key = draw.choice(places)
     what = draw.randrange(7)
     if what == 0 and isinstance(holder, dict):
         del holder[key]
@@ -93,18 +92,15 @@ def of_tree(tree: Any, draw: Random) -> Any:
     return tree
 
 
-def _places(tree: Any) -> list[tuple[Any, Any]]:
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Every container of a tree with each of its keys."""
-    found: list[tuple[Any, Any]] = []
     stack = [tree]
     while stack:
         node = stack.pop()
-        keys = list(node) if isinstance(node, dict) else range(len(node))
-        for key in keys:
-            found.append((node, key))
+        for key in list(node) if isinstance(node, dict) else range(len(node)):
+            yield node, key
             if isinstance(node[key], dict | list):
                 stack.append(node[key])
-    return found
 
 
 def of_json(content: bytes, draw: Random) -> bytes:
@@ -118,14 +114,9 @@ def of_yaml(content: bytes, draw: Random) -> bytes:
         return draw.choice((*BYTE_DAMAGES, _aliases))(content, draw)
     tree = of_tree(yaml.load(content, yaml.CSafeLoader), draw)
     package = b"# @package _global_\n" if b"@package" in content else b""
-    return package + _encoded(_as_yaml(json.dumps(tree, ensure_ascii=False)))
-
-
-def _as_yaml(text: str) -> str:
-    """JSON is YAML, but for infinities and for numbers such as 1e-05."""
-    for name in ("Infinity", "NaN"):
-        text = text.replace(name, f".{name[:3].lower()}")
-    return re.sub(r"\b(\d+)e(?=[-\d])", r"\1.0e", text)
+    text = json.dumps(tree, ensure_ascii=False)  # but for infinities and for numbers such as 1e-05
+    text = text.replace("Infinity", ".inf").replace("NaN", ".nan")
+    return package + _encoded(re.sub(r"\b(\d+)e(?=[-\d])", r"\1.0e", text))
 
 
 def _encoded(text: str) -> bytes:
@@ -135,10 +126,9 @@ def _encoded(text: str) -> bytes:
 
 def _aliases(content: bytes, draw: Random) -> bytes:
     """Few lines that stand for 9^12 values."""
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    for level in range(1, draw.choice((2, 12))):
-        lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]")
-    return content + "\n".join(["", *lines, ""]).encode()
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)]
+    few = levels[: draw.choice((2, 12)) - 1]
+    return content + "".join(["\na0: &a0 [x, x, x, x, x, x, x, x, x]\n", *few]).encode()
 
 
 def of_safetensors(content: bytes, draw: Random) -> bytes:
@@ -204,15 +194,13 @@ def of_gzip(content: bytes, draw: Random) -> bytes:
     return gzip.compress(inside, compresslevel=1, mtime=0)
 
 
+BY_SUFFIX: dict[str, Damage] = {
+    **{".json": of_json, ".yaml": of_yaml, ".safetensors": of_safetensors},
+    **{".npz": of_zip(), ".tgz": of_tgz, ".gz": of_gzip, ".zip": of_zip()},
+}
+
+
 def damage_for(path: Path) -> Damage:
     """What suits a file, by its name."""
-    by_suffix: dict[str, Damage] = {
-        ".json": of_json,
-        ".yaml": of_yaml,
-        ".safetensors": of_safetensors,
-        ".npz": of_zip(),
-        ".tgz": of_tgz,
-        ".gz": of_gzip,
-        ".zip": of_zip(of_zip()) if "npz" in path.name else of_zip(),
-    }
-    return by_suffix.get(path.suffix, of_bytes)
+    packed_twice = path.suffix == ".zip" and "npz" in path.name
+    return of_zip(of_zip()) if packed_twice else BY_SUFFIX.get(path.suffix, of_bytes)

@@ -35,12 +35,10 @@ def count_changes(die_before: int | None, counter: IO[bytes]) -> None:
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal done
+        changes = event in CHANGES
         if event == "open":
-            path, _, flags = arguments
-            changes = bool(int(str(flags or 0)) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        else:
-            path, changes = (arguments or ("",))[0], event in CHANGES
-        if not changes or not _watched(path):
+            changes = bool(int(str(arguments[2] or 0)) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        if not changes or not _watched(arguments[0]):
             return
         if done == die_before:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ocm_core.doctor.machine import node_problems
-from tests.cluster.runs import ITERATIONS, LATENTS, PIXELS, Gate, Run, small
-from tests.cluster.slurm import GPUS, NODES, Slurm
-from tests.pipeline.conftest import Project
+from ocm_core.pipeline.stage import stages
+from tests.cluster.slurm import GPUS, NODES, Slurm, stop_when
+from tests.pipeline.conftest import NOWHERE, Project
 
-# The profile asks every five seconds; of a controller of one's own one may ask more often.
 pytestmark = pytest.mark.slow
+PATIENCE = 1800.0  # seconds: a machine may be busy with other things
+# A pixel and a latent smoke experiment with fewer jobs, as each costs some seconds: no selection of
+# heads, optimal timesteps, standard deviations or counts; one job for all samples.
+PIXELS, LATENTS = "cifar10_ls_few", "imagenet256_few"
+ITERATIONS = 60  # of the heads, whose state is kept every ten
+FEW: dict[str, Any] = {
+    "train.heads.iterations": ITERATIONS,
+    "train.selection": {"kind": "last"},
+    "sample.split": [],
+    "evaluate.posterior_std": None,
+    "evaluate.operations": None,
+    "evaluate.likelihood.timesteps": {"even": {"kind": "even"}},
+}
+# The profile asks every five seconds; of a controller of one's own one may ask more often.
 CLUSTER = (
     *("snakemake", "--profile", "profiles/slurm"),
     *("--slurm-init-seconds-before-status-checks", "1"),
@@ -27,6 +45,74 @@ LIMITED = (
     *("--set-resources", "reference:runtime=1 + 60 * (attempt - 1)"),
     "reference:constraint=second",
 )
+
+
+def small(made: Project, folder: Path) -> Project:
+    """Copy a project that needs no network, and add `few`, which is `smoke` with less in it."""
+    project = made.copy(folder / "project")
+    project.env |= {"GLOO_SOCKET_IFNAME": "lo", "http_proxy": NOWHERE, "no_proxy": "127.0.0.1"}
+    presets = project.root / "params/preset"
+    smoke = yaml.safe_load((presets / "smoke.yaml").read_text())
+    (presets / "few.yaml").write_text(yaml.safe_dump(smoke | FEW, sort_keys=False))
+    return project
+
+
+class Run:
+    """A command in a project, while a test does other things; it does not outlive the test."""
+
+    def __init__(self, project: Project, *command: str) -> None:
+        self.project = project
+        self.file = project.root / "said.txt"
+        with self.file.open("w") as said:
+            self.process = subprocess.Popen(
+                command, cwd=project.root, env=project.env, stdout=said, stderr=said
+            )
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def ends(self) -> None:
+        assert self.process.wait(PATIENCE) == 0, self.file.read_text()
+
+    def goes_on_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Fails as soon as the run has ended without it."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            over = self.process.poll() is not None or time.monotonic() > deadline
+            assert not over, f"no {what}: {self.file.read_text()}"
+            time.sleep(0.2)
+
+
+class Gate(ExitStack):
+    """Keeps the job of a task waiting, as another run that makes the same artifact would."""
+
+    def __init__(self, project: Project, slurm: Slurm, name: str, task: str) -> None:
+        super().__init__()
+        self.slurm = slurm
+        stage, _, part = task.partition("/")
+        self.rule = f"{stage}_{name}_{stage}_{part}"
+        folder = project.root / "artifacts" / name / stages()[stage].phase
+        self.staging = folder / stage / f".{part}.staging"
+        self.log = project.root / f"logs/{name}/{task}.log"
+        lock = folder / f".locks/{stage}-{part}.making"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        fcntl.flock(self.enter_context(lock.open("a")), fcntl.LOCK_EX)
+
+    def stops(self, run: Run, holds: Callable[[], bool]) -> str:
+        """Open, and let the job go on to that point, where it stands still; its id."""
+        waiting = "waiting for that one to end"
+        run.goes_on_until(
+            lambda: self.log.exists() and waiting in self.log.read_text(), f"job at {self.log}"
+        )
+        run.goes_on_until(lambda: bool(self.slurm.job_of(self.rule)), f"job of {self.rule}")
+        job = self.slurm.job_of(self.rule)
+        self.close()
+        assert stop_when(job, holds), f"{self.rule} had ended: {self.log.read_text()}"
+        return job
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +166,9 @@ def test_what_is_lost_is_made_up_for(disturbed: Project) -> None:
 @pytest.mark.parametrize("name", [PIXELS, LATENTS])
 def test_every_manifest_is_a_local_run_s(disturbed: Project, local: Run, name: str) -> None:
     local.ends()
-    expected = manifests(local.project, name)
+    expected = local.project.digests(name)
     assert len(expected) >= 10 and "report/all" in expected
-    assert manifests(disturbed, name) == expected
+    assert disturbed.digests(name) == expected
     assert "every file is as its manifest says" in disturbed.run("ocm", "verify", name)
 
 
@@ -120,9 +206,3 @@ def test_more_gpus_than_a_node_has(disturbed: Project) -> None:
     asked = ("--set-resources", f"heads:gpu={GPUS + 1}")
     said = disturbed.run(*CLUSTER, "--force", HEADS, *asked, fails=True)
     assert "Requested node configuration is not available" in said
-
-
-def manifests(project: Project, name: str) -> dict[str, Any]:
-    """By task."""
-    files = project.root.glob(f"artifacts/{name}/*/*/*/manifest.json")
-    return {f"{file.parts[-3]}/{file.parts[-2]}": json.loads(file.read_text()) for file in files}

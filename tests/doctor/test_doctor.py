@@ -1,4 +1,4 @@
-"""The doctor names what is missing, and its figures are those of the stages themselves."""
+"""The doctor names what is missing; its figures are counted, or those of the stages themselves."""
 
 from __future__ import annotations
 
@@ -14,16 +14,57 @@ import torch
 from ocm_core.cells import cells, cells_of, parts
 from ocm_core.cli import main
 from ocm_core.datasets.base import DataParams
-from ocm_core.doctor import diagnosis, machine, needs
-from ocm_core.doctor.cost import network_size
+from ocm_core.doctor import cost, diagnosis, machine, needs
+from ocm_core.doctor.cost import ASSUMED, START, duration, job_memory, job_minutes, measure, pace_of
+from ocm_core.doctor.cost import network_size as size_of
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import unlike_its_name
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import Graph
-from ocm_core.pipeline.stage import Task
+from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.pipeline.state import UP_TO_DATE
+from ocm_core.schema.block import Params
 
 STALE = "stale: made with other parameters"
+DIGITS = compose("digits")
+DATA, ENCODE, TRAIN, BLUR = map(Task, ("fetch_data", "encode", "train", "blur"))
+GIGA = {"cifar10_ls": 16.766, "celeba64": 48.101, "imagenet64": 79.473, "imagenet256": 237.243}
+
+
+@pytest.fixture(autouse=True)
+def kept_in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep counts and measurements in a folder of the test, on a machine without a GPU."""
+    monkeypatch.setattr(cost, "FILE", tmp_path / "pace.json")
+    monkeypatch.setattr(cost, "this_device", lambda: "cpu")
+    return tmp_path / "pace.json"
+
+
+@pytest.fixture
+def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the stages of the package."""
+    once = {"parts": lambda experiment: ["all"]}
+    after = {name: (lambda e, p, name=name: [Task(name)]) for name in ("fetch_data", "encode")}
+    heavy = {"gpu": True, "memory": 1_000, "work": lambda e, p: Work(3e6)}
+    declared: list[Stage[Params]] = [
+        *(
+            Stage(f"x.{n}", "fetch", **once)
+            for n in ("fetch_score", "fetch_features", "fetch_data")
+        ),
+        Stage("x.encode", "encode", **once, takes=after["fetch_data"]),
+        Stage("x.train", "train", **once, takes=after["encode"], **heavy),
+        Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "features"), gpu=True),
+    ]
+    stages = {stage.name: stage for stage in declared}
+    for module in ("pipeline.graph", "doctor.cost"):
+        monkeypatch.setattr(f"ocm_core.{module}.stages", lambda: stages)
+
+
+@pytest.fixture
+def timings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Pretend that every network does 1 GFLOP/s, and list the devices that were timed."""
+    timed: list[str] = []
+    monkeypatch.setattr(cost, "_timed", lambda experiment, device: timed.append(device) or 1e9)
+    return timed
 
 
 @pytest.fixture
@@ -44,6 +85,85 @@ def doctor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 def all_are(graph: Graph, state: str) -> dict[Task, str]:
     return dict.fromkeys(graph.tasks, state)
+
+
+@pytest.mark.parametrize("name", GIGA)
+def test_a_pass_of_the_published_networks(name: str) -> None:
+    """As many as torch's formulas give for the published code."""
+    size = measure(compose(name), "score")
+    assert size.operations == pytest.approx(1e9 * GIGA[name], rel=1e-4)
+    assert size.activations > 0
+
+
+def test_operations_of_linear_networks_decoders_and_features() -> None:
+    points, latents, pixels = map(compose, ("toy_mog9", "imagenet256", "celeba64"))
+    size = measure(points, "score")
+    assert 0.5 <= size.operations / (2 * size.weights / 4) <= 1.01  # biases are added, not counted
+    decoding, inception = measure(latents, "vae").operations, cost.INCEPTION_OPERATIONS
+    assert measure(latents, "features").operations == decoding + inception
+    assert measure(pixels, "features").operations == inception
+    assert measure(pixels, "vae").operations == measure(points, "features").operations == 0
+    for name in ("digits", "cifar10_small"):  # spaces without a download
+        assert measure(compose(name), "features").operations > 1e5
+
+
+def test_a_pace_is_measured_once_and_kept(timings: list[str], kept_in_folder: Path) -> None:
+    assert [pace_of(DIGITS).rate for _ in range(3)] == [1e9] * 3
+    assert timings == ["cpu"]
+    kept_in_folder.write_text('{"cut off')
+    assert pace_of(DIGITS).measured and timings == ["cpu", "cpu"]
+    pace_of(compose("digits", ["network.config.base_channels=32"]))  # another network
+    assert len(timings) == 3
+
+
+def test_what_is_not_here_or_too_large_is_assumed(timings: list[str], monkeypatch) -> None:
+    found = pace_of(DIGITS, "cuda")
+    assert (found.rate, found.measured) == (ASSUMED["cuda"], False)
+    assert str(found) == "54.6 TFLOP/s on cuda, assumed, not measured"
+    monkeypatch.setattr(cost, "host_memory", lambda: 1_000_000)
+    assert not pace_of(DIGITS).measured and timings == []
+
+
+def test_the_score_network_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "SECONDS", 0.05)
+    for name in ("digits", "toy_mog9"):
+        assert 1e6 < pace_of(compose(name)).rate < 1e13
+
+
+def test_a_run_takes_its_longest_path_or_the_sum_over_the_workers(
+    fake_stages: None, timings: list[str]
+) -> None:
+    graph = Graph(DIGITS)
+    todo = [(graph, task) for task in (DATA, ENCODE, TRAIN, BLUR)]
+    taken = dict(zip(todo, (1.0, 2.0, 60.0, 40.0), strict=True))
+    assert cost.wall_seconds(todo, taken, workers=8) == 63
+    assert cost.wall_seconds(todo, taken, workers=1) == 103
+    work = 3e6 * size_of(DIGITS, "score").operations / 1e9
+    text = cost.expected_time([(graph, DATA), (graph, TRAIN)], cores=2)
+    pace = "1 GFLOP/s on cpu, measured on its score network"
+    assert text == f"2 jobs, about {duration(2 * START + work)} ({pace})"
+
+
+def test_a_job_asks_for_more_in_every_attempt(fake_stages: None, timings: list[str]) -> None:
+    first, second = (job_minutes(DIGITS, TRAIN, attempt) for attempt in (1, 2))
+    assert cost.JOB_START < first < second
+    experiment = compose("imagenet256")
+    alone, shared = (job_minutes(experiment, TRAIN, gpus=gpus) for gpus in (1, 8))
+    expected = 3e6 * size_of(experiment, "score").operations / ASSUMED["cuda"] / 60
+    assert alone == pytest.approx(cost.JOB_START + cost.MARGIN * expected, abs=1)
+    assert cost.JOB_START < shared < alone
+    assert job_minutes(experiment, TRAIN, attempt=3, longest=100) == 100
+    each = 1000 + 2 * size_of(experiment, "score").weights / 1e6  # room for its weights
+    assert job_memory(experiment, TRAIN) == pytest.approx(each, abs=1)
+    assert job_memory(experiment, TRAIN, attempt=2) == pytest.approx(2 * each, abs=1)
+    assert job_memory(experiment, DATA) == 4_000
+
+
+def test_numbers_for_people() -> None:
+    durations = {0.0: "1 s", 0.2: "1 s", 99: "99 s", 600: "10 min", 9000: "2.5 h", 1e8: "27,778 h"}
+    assert {seconds: duration(seconds) for seconds in durations} == durations
+    prefixed = {0: "0 ", 5.0: "5 ", 1000: "1 k", 1234.0: "1.23 k", 3.1e10: "31 G", 2e22: "20 Z"}
+    assert {value: cost.metric(value) for value in prefixed} == prefixed
 
 
 SIZES = {  # items, and bytes of one: values, label, index
@@ -84,35 +204,26 @@ def test_samples_take_four_bytes_a_value() -> None:
     assert needs.to_write(experiment, dict.fromkeys(tasks, UP_TO_DATE)) == {}
 
 
-def test_only_what_is_still_read_is_needed(nothing_here: Path) -> None:
+def test_what_is_still_read_is_needed_from_the_right_source(nothing_here: Path) -> None:
     graph = Graph(compose("cifar10_ls"))
-    current, archive = all_are(graph, UP_TO_DATE), "cifar-10-binary.tar.gz"
+    current, nothing = all_are(graph, UP_TO_DATE), all_are(graph, "missing")
 
-    def names(states: dict[Task, str]) -> list[str]:
-        return [Path(file.path).name for file in needs.needed_files(graph, states)]
+    def found(states: dict[Task, str]) -> dict[str, str]:
+        files = needs.needed_files(graph, states)
+        return {Path(file.path).name: file.state for file in files}
 
-    assert names(current) == names(current | {Task("train"): STALE}) == []
-    assert names(current | {Task("encode"): STALE}) == [archive]
-    everything = ["cifar10_ls.pth", "inception-2015-12-05.pt", archive]
-    assert names(all_are(graph, "missing")) == everything
-
-
-def test_a_file_of_another_source_or_of_a_wrong_size(nothing_here: Path) -> None:
-    graph = Graph(compose("cifar10_ls"))
-    by_hand = nothing_here / "checkpoints/cifar10_ls/400000.ckpt.pth"
-    archive = nothing_here / "datasets/cifar10/cifar-10-binary.tar.gz"
-    for file in (by_hand, archive):
+    archive, weights = "cifar-10-binary.tar.gz", "400000.ckpt.pth"
+    assert found(current) == found(current | {Task("train"): STALE}) == {}
+    assert [*found(current | {Task("encode"): STALE})] == [archive]
+    assert [*found(nothing)] == ["cifar10_ls.pth", "inception-2015-12-05.pt", archive]
+    by_hand = nothing_here / "checkpoints/cifar10_ls" / weights
+    for file in (by_hand, nothing_here / "datasets/cifar10" / archive):
         file.parent.mkdir(parents=True)
         file.write_bytes(b"12345")
-
-    def state(path: Path) -> str:
-        needed = needs.needed_files(graph, all_are(graph, "missing"))
-        return next(file.state for file in needed if file.path == str(path))
-
-    assert state(by_hand) == "expected a PyTorch file, found something else"
-    assert state(archive) == "5 bytes instead of 170052171"
+    assert found(nothing)[weights] == "expected a PyTorch file, found something else"
+    assert found(nothing)[archive] == "5 bytes instead of 170052171"
     torch.save({}, by_hand)
-    assert state(by_hand) == "in place"
+    assert found(nothing)[weights] == "in place"
 
 
 def test_what_is_missing_is_named_with_its_page(nothing_here, capsys) -> None:
@@ -144,7 +255,7 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
     assert [task["stage"] for task in found["tasks"]][-2:] == ["train", "blur"]
     assert {task["state"] for task in found["tasks"]} == {"missing"}
     by_stage = {task["stage"]: task for task in found["tasks"]}
-    operations = network_size(compose("digits"), "score").operations
+    operations = size_of(compose("digits"), "score").operations
     assert by_stage["train"]["operations"] == 3e6 * operations
     assert by_stage["train"]["seconds"] == pytest.approx(4 + 3e6 * operations / 1e9)
     text = doctor(capsys, "digits")[1]
@@ -164,7 +275,7 @@ def test_a_disk_that_is_too_small(nothing_here, capsys, monkeypatch) -> None:
 def test_without_an_experiment_it_describes_the_machine(capsys) -> None:
     code, text = doctor(capsys, "--json")
     found = json.loads(text)
-    assert code == (1 if found["problems"] else 0)
+    assert code == bool(found["problems"])
     assert found["experiment"] is None and found["machine"]["free_disk"] > 0
 
 
@@ -194,13 +305,9 @@ def test_versions_are_compared_with_their_pins(tmp_path: Path, monkeypatch, caps
     assert machine.differing_packages(tmp_path / "none.txt") == []
 
 
-def test_a_likelihood_without_test_images_is_refused() -> None:
+def test_impossible_experiments_are_refused(nothing_here) -> None:
     with pytest.raises(OcmError, match=r"evaluate\.likelihood: measured on test images"):
         compose("imagenet64", ["data.splits=[train]"])
-
-
-def test_solvers_that_diffusers_does_not_have_are_refused(nothing_here, monkeypatch) -> None:
-    """As docs/solvers.md says."""
     solver = "+sample.samplers.no={kind: diffusers, scheduler: NoScheduler, grids: [{nfe: [3]}]}"
     with pytest.raises(OcmError, match=r"sample\.samplers\.no\.scheduler: .*NoScheduler"):
         diagnosis.diagnose(Graph(compose("digits", ["++methods.none={}", solver])))

@@ -79,14 +79,13 @@ def test_what_the_model_says_goes_into_the_experiment(place: Path, capsys) -> No
     experiment = has_all_that_the_pages_show(shown, likelihood=True)
     assert experiment.network.path == "my-model" and experiment.train.score is None
     assert (experiment.data.side, experiment.data.fit) == (16, "none")
-
-
-def test_images_of_another_size_than_the_models_are_cropped(place: Path, capsys) -> None:
-    write_model(place / "my-model", side=8)
-    told = said(capsys, *WITH_MODEL, "--side", "32", code=1)
-    assert "--side 32: the model in my-model takes 8×8" in told
-    said(capsys, *WITH_MODEL)
-    assert (compose("mine").data.side, compose("mine").data.fit) == (8, "center_crop")
+    zero = {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}
+    small = ["cropped", *MINE[1:], "--model", str(write_model(Path("small"), side=8, **zero))]
+    told = said(capsys, *small, "--side", "32", code=1)
+    assert "--side 32: the model in small takes 8×8" in told
+    left_out = "the last of 1000 is pure noise, and never visited"
+    assert f"linear schedule of 999 steps ({left_out})" in said(capsys, *small)
+    assert (compose("cropped").data.side, compose("cropped").data.fit) == (8, "center_crop")
 
 
 def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
@@ -122,13 +121,6 @@ def test_a_learned_variance_is_a_method(place: Path, capsys) -> None:
     ):
         assert block(found).methods == [*block(plain).methods, "iddpm"]
     assert found.sample.samplers["ddim"] == plain.sample.samplers["ddim"]
-
-
-def test_a_last_timestep_of_pure_noise_is_named(place: Path, capsys) -> None:
-    write_model(place / "my-model", rescale_betas_zero_snr=True, prediction_type="v_prediction")
-    shown = said(capsys, *WITH_MODEL)
-    left_out = "the last of 1000 is pure noise, and never visited"
-    assert f"linear schedule of 999 steps ({left_out})" in shown
 
 
 def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, capsys) -> None:

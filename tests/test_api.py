@@ -435,7 +435,7 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
     [
         ({"images": images() * 255}, "expected uint8 .* float32 between -1 and 1"),
         ({"images": images().to(torch.int64)}, "images: torch.int64"),
-        ({"images": images() / 2 + 0.5}, r"looks like \[0, 1\]; .* 2 \* images - 1"),
+        ({"images": images() / 2 + 0.5}, r"in \[0, 1\], give 2 \* images - 1"),
         ({"images": images()[0]}, r"of shape \(3, 8, 8\)"),
         ({"images": images(channels=1)}, "takes 3 channels"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for 8 images"),

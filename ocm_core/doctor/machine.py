@@ -85,8 +85,8 @@ def diffusers_problem() -> str | None:
 def node_problems(nodes: int, folder: Path | None = None, python: Path | None = None) -> list[str]:
     """Return a line for each thing that a node lacks, of as many as SLURM gives at once.
 
-    `srun` starts a line of shell on each, with a lock held here meanwhile: a node on which the same
-    file can be locked again sees another disk, or locks that end at its own door.
+    `srun` starts a shell on each while a lock is held here: a node on which the same file can be
+    locked again sees another disk, or locks that end at its own door.
     """
     if shutil.which("srun") is None:
         raise OcmError(f"--nodes {nodes}: there is no `srun` here; ask on a cluster's login node")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,9 +67,19 @@ def begin(
     side: int | None,
     force: bool,
 ) -> Iterator[str]:
-    """Yield what was found, line by line, while the files are being written."""
+    """Yield what was found, line by line, while the files are being written.
+
+    Wrong names and paths are refused before anything is imported that takes time.
+    """
     file = Path("params/experiment") / f"{name}.yaml"
-    _check_paths(name, file, captions, force)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
+    if not is_checkout() and (shipped() / file).exists():
+        raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
+    if file.exists() and not force:
+        raise OcmError(f"{file}: exists already; choose another name, or give --force")
+    if captions and not captions.is_file():
+        raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
     folder, summary = model_folder(model) if model else None, look(images)
     start = Start(name, summary, captions=captions, side=side)
     if folder:
@@ -78,10 +89,10 @@ def begin(
     _refuse(start)
     if captions:
         start = replace(start, distinct_captions=distinct_captions(captions, images))
-    yield f"{images}: {start.images}"
+    yield f"{images}: {summary}"
     yield from start.treatment()
     if captions:
-        count = plural(start.images.count, "caption")
+        count = plural(summary.count, "caption")
         yield f"{captions}: {count}, {start.distinct_captions} of them different"
     if start.model:
         yield f"{model}: {_summary(start.model)}"
@@ -100,25 +111,13 @@ def begin(
     yield f"run: snakemake --cores 2 reports/{name}.html"
 
 
-def _check_paths(name: str, file: Path, captions: Path | None, force: bool) -> None:
-    """Refuse wrong names and paths before anything is imported that takes time."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
-    if not is_checkout() and (shipped() / file).exists():
-        raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
-    if file.exists() and not force:
-        raise OcmError(f"{file}: exists already; choose another name, or give --force")
-    if captions and not captions.is_file():
-        raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
-
-
 def _refuse(start: Start) -> None:
     """Refuse what no experiment can be made of."""
     model, images = start.model, start.images
+    if model is None and start.side not in (None, *SIDES):
+        sides = ", ".join(map(str, SIDES))
+        raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
     if model is None:
-        if start.side not in (None, *SIDES):
-            sides = ", ".join(map(str, SIDES))
-            raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
         return
     scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
     if scheduler in DISTILLED:
@@ -147,10 +146,9 @@ def _summary(model: ModelDescription) -> str:
     schedule = f"{model.schedule['beta_schedule']} schedule of {steps} steps"
     if model.schedule["rescale_betas_zero_snr"]:
         schedule += f" (the last of {steps + 1} is pure noise, and never visited)"
-    latent = ", with its autoencoder" if model.vae else ""
     count = f"{model.parameters / 1e6:.1f} M parameters"
     facts = (model.kind, size, classes, f"predicts {model.prediction}", schedule, count)
-    return ", ".join(facts) + latent
+    return ", ".join(facts) + (", with its autoencoder" if model.vae else "")
 
 
 def _write(start: Start, file: Path) -> Iterator[str]:
@@ -164,26 +162,20 @@ def _write(start: Start, file: Path) -> Iterator[str]:
     experiment, device = compose(start.name), this_device()
     sizes = fitting_sizes(experiment, device)
     graph = Graph(compose(start.name, [f"{key}={size}" for key, size in sizes.items()]))
-    taken: dict[str, float] = {}
+    taken: defaultdict[str, float] = defaultdict(float)
     for task in graph.tasks:
-        phase, time = graph.stage(task).phase, seconds(graph.experiment, task, device)
-        taken[phase] = taken.get(phase, 0.0) + time
-    if start.learns_variance:
-        sizes |= with_learned_variance(experiment)
+        taken[graph.stage(task).phase] += seconds(graph.experiment, task, device)
+    if start.model and start.model.learns_variance:  # a method of DDPM steps
+        blocks: dict[str, Any] = {
+            "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
+            "train.timesteps": experiment.train.timesteps,
+            "evaluate.likelihood": experiment.evaluate.get("likelihood"),
+        }
+        sizes |= {f"{k}.methods": [*block.methods, "iddpm"] for k, block in blocks.items() if block}
     hours = {phase: f"about {duration(count)}" for phase, count in taken.items()}
     write_text(file, text(start, sizes, hours))
     yield f"{file}: written; {pace_of(experiment, device)}"
     yield f"about {duration(sum(taken.values()))} of one thread or GPU, by that and by counts"
-
-
-def with_learned_variance(experiment: Experiment) -> dict[str, list[str]]:
-    """Return the methods of DDPM steps by dotted key, with `iddpm` added."""
-    blocks: dict[str, Any] = {
-        "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
-        "train.timesteps": experiment.train.timesteps,
-        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
-    }
-    return {f"{key}.methods": [*block.methods, "iddpm"] for key, block in blocks.items() if block}
 
 
 def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate.hooks import CpuOffload
-from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline
+from diffusers import DDPMScheduler, DiffusionPipeline
 from safetensors.torch import load_file, save_file
 
 from ocm_core import api
@@ -80,16 +80,6 @@ def test_samples_are_ours_for_the_same_noise(
     torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
     other = api.sample(denoiser, SHAPE, "beta_tilde", steps=5, count=2, seed=3, labels=label)
     assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
-
-
-def test_a_folder_is_exported_as_it_was_loaded(tmp_path: Path) -> None:
-    DDPMPipeline(model(CONFIGS["plain"]), DDPMScheduler(**SHORT)).save_pretrained(tmp_path / "mine")
-    denoiser = api.load(str(tmp_path / "mine"))
-    folder = api.save_pipeline(denoiser, tmp_path / "mine", tmp_path / "pipeline", "beta_tilde")
-    assert "`mine` as it was" in (folder / "README.md").read_text()
-    ours = api.sample(denoiser, SHAPE, "beta_tilde", steps=4, count=2)
-    theirs = opened(folder).draw(SampleNoise(0, range(2), SHAPE), 4)
-    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
 
 
 def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
@@ -162,21 +152,20 @@ def test_heads_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    _, folder = exported(tmp_path)
-    own, trained = model(CONFIGS["plain"]), DDPMScheduler()
-    with pytest.raises(OcmError, match="pipeline: there already"):
-        api.save_pipeline(api.wrap(own, trained), own, folder, "beta", scheduler=trained)
-    with pytest.raises(OcmError, match="'ocm' has no head yet"):
-        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", scheduler=trained)
-    with pytest.raises(OcmError, match="needs its `scheduler`"):
-        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", "beta")
-    assert not (tmp_path / "new").exists()
+    (tmp_path / "full/mine").mkdir(parents=True)
+    own, trained, new = model(CONFIGS["plain"]), DDPMScheduler(), tmp_path / "new"
+    for folder, method, given, message in (
+        (tmp_path / "full", "beta", {"scheduler": trained}, "full: there already"),
+        (new, "ocm", {"scheduler": trained}, "'ocm' has no head yet"),
+        (new, "beta", {}, "needs its `scheduler`"),
+    ):
+        with pytest.raises(OcmError, match=message):
+            api.save_pipeline(api.wrap(own, trained), own, folder, method, **given)
+    assert not new.exists()
 
 
 @pytest.mark.parametrize(("method", "scale"), [("beta_tilde", 2.0), ("iddpm", 1.0)])
-def test_a_transformer_has_guidance_and_a_learned_variance(
-    method: str, scale: float, tmp_path: Path
-) -> None:
+def test_guidance_and_a_learned_variance(method: str, scale: float, tmp_path: Path) -> None:
     own, trained = tiny_dit(), DDPMScheduler(**SHORT)
     denoiser, shape, label = api.wrap(own, trained), (4, 8, 8), torch.tensor([0, 3])
     folder = api.save_pipeline(denoiser, own, tmp_path / "dit", method, scheduler=trained)
@@ -196,6 +185,7 @@ def test_a_model_of_latents_keeps_its_autoencoder(kind: str, tmp_path: Path) -> 
         base, asked = write_dit(tmp_path / "base"), [1, 0]
         denoiser = api.load(base)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline", "beta_tilde"))
+    assert "`base` as it was" in (tmp_path / "pipeline/README.md").read_text()
     limits = ("clip_x0", "clip_covariance", "levels")
     assert [pipe.scheduler.config[key] for key in limits] == [None, None, None]
     label = pipe.prompt_labels(asked) if kind == "prompt" else torch.tensor(asked)
@@ -230,9 +220,8 @@ def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     assert 'pipe(prompt="…"' in (tmp_path / "pipeline/README.md").read_text()
     for scale in (1.0, 3.0):
         ours = api.sample(denoiser, shape, "ocm", steps=4, count=2, guidance=scale, labels=label)
-        theirs = pipe.draw(
-            SampleNoise(0, range(2), shape), 4, scale, pipe.prompt_labels(["a dog", "a cat"])
-        )
+        asked = pipe.prompt_labels(["a dog", "a cat"])
+        theirs = pipe.draw(SampleNoise(0, range(2), shape), 4, scale, asked)
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
     few = {"num_inference_steps": 2, "output_type": "latent"}
     drawn = [

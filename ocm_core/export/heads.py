@@ -46,14 +46,11 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> CovarianceHeads:
         """Copy heads that were trained on a model of diffusers."""
         network, links = wrapped(model), {link: name for name, link in LINKS.items()}
-        forms = {
-            label: {
-                "kind": kind_of(network, head.net.state_dict()),
-                "link": links[head.link],
-                "table": None if head.baseline is None else len(head.baseline),
-            }
-            for label, head in heads.items()
-        }
+        forms = {}
+        for label, head in heads.items():
+            table = None if head.baseline is None else len(head.baseline)
+            kind = kind_of(network, head.net.state_dict())
+            forms[label] = {"kind": kind, "link": links[head.link], "table": table}
         own = {key: value for key, value in model.config.items() if not key.startswith("_")}
         base = {"_class_name": type(model).__name__, **own}
         made: CovarianceHeads = cls(base=base, heads=forms, model=weights_digest(network))
@@ -116,10 +113,7 @@ class FeatureTap:
 
 
 class HookedModel(ScoreNetwork):
-    """A model as a score network, run by its own forward pass with the hooks of others.
-
-    Outputs have the precision of the inputs.
-    """
+    """A model as a score network, run by its own forward pass with the hooks of others."""
 
     def __init__(self, model: Any, null_class: int | None) -> None:
         super().__init__()

@@ -93,8 +93,7 @@ def fetch_vae(
     address, sha256 = url or vae.address, {}
     with ExitStack() as files:
         for source in vae.files:
-            path = folder / source.file
-            opened = fetched(source, path, lock, f"{address}/{source.file}")
+            opened = fetched(source, folder / source.file, lock, f"{address}/{source.file}")
             sha256[source.file] = files.enter_context(opened).sha256
         config = json.loads(json.dumps(dict(Vae.load(folder).model.config)))
         for key, value in expected.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -55,8 +55,7 @@ class Vae:
     def load(cls, folder: Path, device: str = "cpu") -> Vae:
         """Load a folder that holds exactly the tensors that its configuration asks for.
 
-        The weights stay memory-mapped on the CPU. On a GPU the model runs in TF32, until another
-        precision is asked for.
+        Weights stay memory-mapped on the CPU; a GPU runs in TF32 until told otherwise.
         """
         set_precision()
         for file in (folder / CONFIG, folder / WEIGHTS):
@@ -155,8 +154,12 @@ class LatentEncoding:
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
         """Return the arrays to store; `rows` are the indices of the images in their split."""
-        parts = zip(*self._batches(images), strict=True)
-        mean, std = (torch.cat(part).cpu().numpy() for part in parts)
+        device, batches = self.vae.model.device, []
+        for start in range(0, len(images), self.batch_size):
+            stored = torch.tensor(images[start : start + self.batch_size])
+            levels = moved(pinned(stored, device), device).float()  # scaled on the device
+            batches.append(self.vae.encode(2 * levels / (self.image_levels - 1) - 1))
+        mean, std = (torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True))
         if self.posterior == "sample":
             for place, row in enumerate(rows):
                 source = stream(Stream.STORE_ITEM, self.seed, row)
@@ -164,22 +167,11 @@ class LatentEncoding:
                 mean[place] += std[place] * noise
         return {"x": mean, "std": std} if self.spread else {"x": mean}
 
-    def _batches(
-        self, images: UInt8[ndarray, "n c h w"]
-    ) -> Iterator[tuple[VaeLatents, VaeLatents]]:
-        """Encode on the device; grey levels travel as they are stored and are scaled there."""
-        device = self.vae.model.device
-        for start in range(0, len(images), self.batch_size):
-            stored = torch.tensor(images[start : start + self.batch_size])
-            levels = moved(pinned(stored, device), device).float()
-            yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)
-
 
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
     """Build the model from a configuration that is checked key by key.
 
-    diffusers ignores keys that it does not know; a misspelt one would change the network silently.
-    The types of the blocks may be left out: diffusers' own default has one level only. Keys that
+    diffusers ignores keys that it does not know. The types of the blocks may be left out. Keys that
     begin with _ are notes; `where` names the file or the parameter in messages.
     """
     if config.get("_class_name", CLASS) != CLASS:

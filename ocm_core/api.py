@@ -100,17 +100,13 @@ def load(
 ) -> Denoiser:
     """Load a folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
 
-    `null_class` is the label that stands for "no label", for guidance; a DiT has its own. Labels
-    of a model that takes text are places in the list of `prompts`. Where there is an autoencoder
-    (`vae/`), images are its latents everywhere here, in the scale that the model was trained with.
+    `null_class` is the label that stands for "no label", for guidance. Labels of a model that takes
+    text are places in the list of `prompts`. With an autoencoder (`vae/`), images are its latents.
     """
     described = diffusers_folder.describe(folder)
     network = diffusers_models.read_network(described, null_class).eval().requires_grad_(False)
     if (described.text is None) != (prompts is None):
-        raise OcmError(
-            f"prompts: expected those of a model that takes text, and {folder} has a"
-            f" {described.kind}"
-        )
+        raise OcmError(f"prompts: for models that take text, and {folder} has a {described.kind}")
     if prompts is not None:
         network.prompts = Prompts(diffusers_models.TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)
@@ -121,17 +117,11 @@ def load(
 def wrap(
     model: Model, scheduler: ConfigMixin, null_class: int | None = None, latent: bool = False
 ) -> Denoiser:
-    """Wrap a model, and freeze it, with the noise schedule that it was trained with.
-
-    `latent` says that its data are the latents of an autoencoder.
-    """
+    """Wrap and freeze a model, with the schedule that it was trained with; of latents or images."""
     config = {**scheduler.config, "_class_name": type(scheduler).__name__}
     diffusers_folder.check_scheduler(config, type(scheduler).__name__)
     if model.dtype not in (torch.float32, torch.float64):
-        raise OcmError(
-            f"this {type(model).__name__} has weights in {model.dtype}; load it with"
-            " torch_dtype=torch.float32 (sampling in bfloat16 is a setting of the denoiser)"
-        )
+        raise OcmError(f"model: weights in {model.dtype}; load it with torch_dtype=torch.float32")
     network = wrapped(model, null_class).eval().requires_grad_(False)
     keys = diffusers_folder.schedule_keys(config)
     schedule = schedules.of_params(SchedulerSchedule.model_validate(keys))
@@ -157,9 +147,8 @@ def train_head(
 ) -> Denoiser:
     """Return the denoiser with a trained head of `method`; in `folder`, a killed run resumes.
 
-    A relative head predicts c in proportion to its mean over these images at each t, and stays
-    positive: better with few steps. Where that mean is not positive, as an imperfect score has it
-    at large t, the c of a Gaussian with the images' variance stands in for it.
+    A relative head predicts c in proportion to its mean over these images at each t (that of a
+    Gaussian where it is not positive), and stays positive: better with few steps.
     """
     images = _data(denoiser, images, labels)
     rule = covariance.build(method)
@@ -191,20 +180,14 @@ def recipe(
     guidance: float = 1.0,
     **how: Unpack[RecipeOptions],
 ) -> Recipe:
-    """Return the recipe that `sample` draws by.
-
-    Each of the options can be given beside a preset. `method` is that of the preset by default,
-    and `ocm` without one. `guidance` is the scale w, for networks with a null class.
-    """
+    """Return the recipe that `sample` draws by; options can be given beside a preset."""
     (params, steps), (clip, levels, _) = _recipe_params(**how), _limits(denoiser)
     rule = _ready(denoiser, method or preset_named(how.get("preset")).method)
     if isinstance(params.timesteps, timesteps_params.OptimalTimesteps):
-        raise OcmError(
-            "timesteps: optimal ones are found on images; give those of api.optimal_timesteps("
-            "denoiser, images, method, steps), or as `ocm sample --timesteps 10,200,1000`"
-        )
-    given: Any = {"clip": clip, "levels": levels, "guidance": Guidance(guidance)}
-    return Recipe.from_params(params, denoiser.schedule, steps, rule, **given)
+        given = "give those of api.optimal_timesteps, or as `ocm sample --timesteps 10,200,1000`"
+        raise OcmError(f"timesteps: optimal ones are found on images; {given}")
+    limits: Any = {"clip": clip, "levels": levels, "guidance": Guidance(guidance)}
+    return Recipe.from_params(params, denoiser.schedule, steps, rule, **limits)
 
 
 def sample(
@@ -219,10 +202,7 @@ def sample(
     batch_size: int = 64,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width) by the recipe of these options.
-
-    The i-th image of a seed is always the same, whatever the batch.
-    """
+    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)
@@ -245,11 +225,7 @@ def optimal_timesteps(
     points: int = 92,
     **batches: Unpack[BatchOptions],
 ) -> Timesteps:
-    """Return the timesteps that make the bound on these images least, out of a grid of many.
-
-    Use training images: timesteps that were chosen on test images flatter them. `steps` can be as
-    many as there are `points`, which are denser near the data.
-    """
+    """Return the timesteps, out of `points`, that make the bound on (training) images least."""
     likelihood, schedule = _likelihood(denoiser, method), denoiser.schedule
     rule = timesteps_params.PowerTimesteps(exponent=2.0, first=1)
     grid = rules.grid(rule, schedule, min(points, schedule.steps))
@@ -297,15 +273,9 @@ def evaluate(
     seed: int = 0,
     **how: Unpack[RecipeOptions],
 ) -> Evaluation:
-    """Measure how likely these images are, and how near as many samples come to them.
-
-    Use images that the model was not trained on. With `labels`, samples are of the same classes.
-    """
+    """Measure how likely images are that are new to the model, and how near samples come."""
     if isinstance(denoiser, LatentDenoiser):
-        raise OcmError(
-            "evaluate: distances are between images, and samples of this model are latents; make "
-            "it an experiment (`ocm init`), which decodes them"
-        )
+        raise OcmError("evaluate: samples are latents; an experiment (`ocm init`) decodes them")
     from ocm_core.features import efficientnet_lite0
 
     images, chosen = _data(denoiser, images, labels), recipe(denoiser, method, **how)
@@ -334,9 +304,8 @@ def scheduler(
 ) -> CovarianceScheduler:
     """Return a scheduler that samples by a recipe in any pipeline of diffusers.
 
-    `base` is the scheduler that the model was trained with. A method with a head reads features of
-    `model`, which is the one that the pipeline evaluates. A preset is that of `steps`; the pipeline
-    may take another number of steps, unless `timesteps` lists them.
+    `base` is the scheduler that the model was trained with. A head reads features of `model`, the
+    one that the pipeline evaluates. A preset is that of `steps`.
     """
     made = _scheduler(denoiser, base.config, method, **how)
     if method in denoiser.heads:
@@ -382,8 +351,6 @@ def save_pipeline(
 
     `model` is what was given to `load`, and its autoencoder and text encoder come along; or what
     was given to `wrap`, and then `scheduler` too, and the `vae` of latents.
-    `licence` and `trained_on` go into the model card; `steps` is its example. The opened pipeline
-    gives the samples that `sample` gives for the same noise.
     """
     text, base = None, type(model).__name__
     if isinstance(model, str | Path):
@@ -434,8 +401,7 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
         )
     if rule.needs == "moments" and denoiser.moments is None:
         raise OcmError(
-            f"method '{method}' needs a table of moments, which experiments make (`ocm init`); "
-            "name another method"
+            f"method '{method}' needs a table of moments, as experiments have: `ocm init`"
         )
     return rule
 

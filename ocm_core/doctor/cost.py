@@ -1,8 +1,7 @@
 """Estimate what tasks cost: operations, the time of a run, time and memory of a cluster's job.
 
-A stage declares its passes through a network (`Stage.work`). PyTorch counts the operations of one
-pass on the meta device; a multiplication and an addition are two. The pace is a short timing of the
-score network. Both are kept in `.ocm/pace.json`, so that a second call does not import torch.
+PyTorch counts a network's operations on the meta device, and a short timing gives the pace; both
+are kept in `.ocm/pace.json`, so that a second call does not import torch.
 """
 
 from __future__ import annotations

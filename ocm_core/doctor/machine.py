@@ -58,10 +58,7 @@ def host_memory() -> int:
 
 
 def differing_packages(pins: Path = PINS) -> list[str]:
-    """Return a line for each package of another version than the pinned one, or missing.
-
-    A build such as +cpu is the same version; a project outside a checkout may have no pins.
-    """
+    """Return a line for each package of another version (a build such as +cpu is the same)."""
     lines = re.findall(r"^([^\s#=]+)==(\S+)", pins.read_text(), re.M) if pins.exists() else []
     found = {name: [p.version for p in distributions(name=name)] or [MISSING] for name, _ in lines}
     wrong = ((name, pin) for name, pin in lines if found[name][0].partition("+")[0] != pin)

@@ -1,7 +1,4 @@
-"""Find what an experiment reads from outside and how much it writes, as long as it is not done.
-
-Stores are not compressed, so their sizes follow from the parameters. Nothing else is counted.
-"""
+"""Find what an experiment reads from outside and how much it writes, as long as it is not done."""
 
 from __future__ import annotations
 

@@ -35,10 +35,8 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
     """Write the experiment's model with the requested recipe, and the heads of its method."""
     network = compose(name).network
     if not isinstance(network, DiffusersNetworkParams) or network.range != 1.0:
-        raise OcmError(
-            f"{name}: network.family is {network.family!r}; only a model of diffusers, of data in "
-            "[-1, 1], goes back into diffusers"
-        )
+        expected = "expected a model of diffusers, of data in [-1, 1]"
+        raise OcmError(f"{name}: network.family is {network.family!r}; {expected}")
     with prepared(name, request) as inputs:
         experiment = inputs.experiment
         (cell,) = cells(experiment)

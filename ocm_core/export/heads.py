@@ -1,8 +1,4 @@
-"""Covariance heads as a component of a diffusers pipeline, and the features that they read.
-
-Offloading hangs on the forward pass of the whole model; so features are taken from inside it, where
-they enter the last norm.
-"""
+"""Covariance heads as a component of a diffusers pipeline, and the features that they read."""
 
 from __future__ import annotations
 
@@ -80,7 +76,7 @@ class AttachedHead:
 
 
 class FeatureTap:
-    """Keeps what heads read of a model's last evaluation, whoever evaluates it."""
+    """Keeps what heads read of a model's last evaluation, from inside its own forward pass."""
 
     def __init__(self, model: Any, adapter: ScoreNetwork | None = None) -> None:
         self.adapter: Any = wrapped(model) if adapter is None else adapter
@@ -104,8 +100,7 @@ class FeatureTap:
             evaluated = "none" if hidden is None else len(hidden)
             raise OcmError(
                 f"a covariance head reads the features of {count} images, and the model has just "
-                f"evaluated {evaluated}; evaluate it once before each step, without guidance (for "
-                "guidance use CovariancePipeline)"
+                f"evaluated {evaluated}; evaluate it once a step (CovariancePipeline has guidance)"
             )
         time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
         label = self._call.get("class_labels")

@@ -106,10 +106,7 @@ class CovariancePipeline(DiffusionPipeline):
         callback_on_step_end: StepEnd | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
     ) -> ImagePipelineOutput | tuple[Any]:
-        """Return images, as many as there are `class_labels` or prompts, or else `batch_size`.
-
-        A guidance scale of 1 is no guidance.
-        """
+        """Return images, as many as there are `class_labels` or prompts, or else `batch_size`."""
         if set(callback_on_step_end_tensor_inputs) - set(self._callback_tensor_inputs):
             raise OcmError("callback_on_step_end_tensor_inputs: there is 'latents' only")
         device = self._execution_device

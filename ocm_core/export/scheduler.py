@@ -1,9 +1,4 @@
-"""A recipe as a scheduler of diffusers, which any of its pipelines can use.
-
-    pipe.scheduler = api.scheduler(denoiser, pipe.scheduler, "ocm", model=pipe.unet)
-
-A covariance head reads features of the network, from the model's own forward pass (`attach`).
-"""
+"""A recipe as a scheduler of diffusers, which any of its pipelines can use."""
 
 from __future__ import annotations
 
@@ -135,10 +130,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         variance_noise: Tensor | None = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor]:
-        """Return the sample at the next timestep, given the network's output at this one.
-
-        `variance_noise` is the noise to add, instead of a draw from the generator.
-        """
+        """Return the sample at the next timestep; `variance_noise` replaces a draw."""
         if self._stepper is None:
             raise OcmError("step: the timesteps are not set; call set_timesteps first")
         t = int(timestep) + 1

@@ -1,7 +1,4 @@
-"""Look at images and model, write the experiment, and say how long it takes and how to run it.
-
-Where there is no project yet, the few files that Snakemake, DVC and `ocm` need are written, too.
-"""
+"""Look at images and model, write the experiment and, where there is none, the project."""
 
 from __future__ import annotations
 
@@ -28,35 +25,12 @@ if TYPE_CHECKING:
 DISTILLED = ("LCMScheduler", "TCDScheduler")  # of models that take a few fixed steps
 SHARE = 0.25  # of the memory, for one job; several run side by side
 KEPT = 3  # times the outputs of all layers: kept for the gradient, their gradients, and the heads'
-TEXTS = {
-    "Snakefile": '''"""The rules of the installed ocm-core, on the parameters of this folder."""
-
-from ocm_core.project import shipped
-
-
-include: str(shipped() / "workflow/Snakefile")
-''',
-    "params/active.yaml": """\
-# What a bare `snakemake` and `dvc repro` produce, and whose artifacts DVC versions. Add an
-# experiment when its page has been made.
-active: []
-""",
-    ".gitignore": """\
-.snakemake/
-.snakemake_timestamp
-
-# versioned by DVC
-/artifacts/
-/reports/*.html
-
-/logs/
-/checkpoints/
-/datasets/
-/samples/
-/.ocm/
-""",
+COPIED = {  # into a new project, from the package
+    "Snakefile": "workflow/project/Snakefile",
+    "params/active.yaml": "workflow/project/active",
+    ".gitignore": "workflow/project/gitignore",
+    **{name: name for name in (".dvcignore", "profiles/default", "profiles/gpu", "profiles/slurm")},
 }
-COPIED = (".dvcignore", "profiles/default", "profiles/gpu", "profiles/slurm")
 
 
 def begin(
@@ -67,10 +41,7 @@ def begin(
     side: int | None,
     force: bool,
 ) -> Iterator[str]:
-    """Yield what was found, line by line, while the files are being written.
-
-    Wrong names and paths are refused before anything is imported that takes time.
-    """
+    """Yield what was found while files are written; wrong names and paths are refused first."""
     file = Path("params/experiment") / f"{name}.yaml"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
@@ -121,20 +92,16 @@ def _refuse(start: Start) -> None:
         return
     scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
     if scheduler in DISTILLED:
-        raise OcmError(
-            f"{model.scheduler_file}: {scheduler}: a distilled model jumps over its timesteps, and "
-            "is no noise prediction; expected the model that it was distilled from"
-        )
+        expected = "a distilled model; expected the one that it was distilled from"
+        raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:
         raise OcmError(
             f"{images.path}: the model in {model.folder} takes labels of {model.classes} classes,"
             " and the images lie in no sub-folders; put each class into one"
         )
     if model.text and not start.captions:
-        raise OcmError(
-            f"--captions: the model in {model.folder} takes text, so each image needs a caption; "
-            "give a CSV with the columns file and caption"
-        )
+        needed = "takes text, so each image needs a caption; give a CSV with file and caption"
+        raise OcmError(f"--captions: the model in {model.folder} {needed}")
 
 
 def _summary(model: ModelDescription) -> str:
@@ -209,23 +176,18 @@ def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
 
 
 def make_project() -> None:
-    """Write what does not exist yet; a checkout has everything.
-
-    dvc.yaml is the package's, without what only its checkout has: code and results.
-    """
+    """Write what does not exist yet; a checkout has everything."""
     if is_checkout():
         return
+    for folder in ("reports", "params", "profiles"):
+        Path(folder).mkdir(exist_ok=True)
+    for name, source in COPIED.items():
+        copy = shutil.copytree if (shipped() / source).is_dir() else shutil.copy
+        if not Path(name).exists():
+            copy(shipped() / source, name)
     phases = (shipped() / "dvc.yaml").read_text().partition("\n# What the reports leave in Git")[0]
-    texts = {**TEXTS, "dvc.yaml": phases.replace("      - ocm_core\n", "")}
-    for name in (*texts, *COPIED):
-        if Path(name).exists():
-            continue
-        if name in texts:
-            write_text(Path(name), texts[name])
-        else:
-            copy = shutil.copytree if (shipped() / name).is_dir() else shutil.copy
-            copy(shipped() / name, name)
-    Path("reports").mkdir(exist_ok=True)
+    if not Path("dvc.yaml").exists():
+        write_text(Path("dvc.yaml"), phases.replace("      - ocm_core\n", ""))
 
 
 def keep_out_of_git(paths: Iterable[Path]) -> None:

@@ -1,8 +1,4 @@
-"""Fetch the published autoencoders at pinned revisions, and check them.
-
-Revisions and digests are copied from public projects that pin these files; where none states a
-digest it is None.
-"""
+"""Fetch the published autoencoders at revisions that public projects pin, and check them."""
 
 from __future__ import annotations
 
@@ -87,8 +83,7 @@ def fetch_vae(
 ) -> VaeProvenance:
     """Copy configuration and weights to `target`, and return their provenance.
 
-    Files in `folder` are taken, others downloaded, from the folder `url` if it is given. The
-    configuration must agree with the keys `expected` by the experiment.
+    Files in `folder` are taken, others downloaded; `expected` are values of the configuration.
     """
     address, sha256 = url or vae.address, {}
     with ExitStack() as files:
@@ -121,8 +116,7 @@ def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
     files = [place / CONFIG, *weight_files(place)]
     if digest_of(place, files) != digest:
         raise OcmError(
-            f"{place}: not the autoencoder that the parameters were composed with; run "
-            "`ocm params --write` to use this one, or put the other one back"
+            f"{place}: changed since the run was started; start it again to use this one"
         )
     vae = Vae.load(place)
     save_folder(vae.model, target, vae.scaling_factor)

@@ -53,17 +53,12 @@ class Vae:
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Vae:
-        """Load a folder that holds exactly the tensors that its configuration asks for.
-
-        Weights stay memory-mapped on the CPU; a GPU runs in TF32 until told otherwise.
-        """
+        """Load a folder that holds exactly the tensors that its configuration asks for."""
         set_precision()
         for file in (folder / CONFIG, folder / WEIGHTS):
             if not file.exists():
-                raise OcmError(
-                    f"{file}: no such file; expected a folder in diffusers' format with weights in "
-                    "safetensors: a pickle (.bin) may run anything when it is opened"
-                )
+                expected = "diffusers' format, with safetensors: no pickle (.bin) is opened"
+                raise OcmError(f"{file}: no such file; expected a folder in {expected}")
         config = read_json_object(folder / CONFIG, "get it again")
         with reading(folder / WEIGHTS, "a whole safetensors file", "get it again"):
             tensors = load_file(folder / WEIGHTS)
@@ -114,12 +109,10 @@ class Vae:
 
     @staticmethod
     def _check(values: Tensor, channels: int, multiple: int) -> None:
-        ndim, (height, width) = values.ndim, values.shape[-2:]
-        if ndim != 4 or values.shape[1] != channels or height % multiple or width % multiple:
-            raise OcmError(
-                f"shape {tuple(values.shape)}: expected (n, {channels}, h, w) with h and w "
-                f"divisible by {multiple}"
-            )
+        shape, (height, width) = tuple(values.shape), values.shape[-2:]
+        if len(shape) != 4 or shape[1] != channels or height % multiple or width % multiple:
+            expected = f"(n, {channels}, h, w) with h and w divisible by {multiple}"
+            raise OcmError(f"shape {shape}: expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -169,10 +162,9 @@ class LatentEncoding:
 
 
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
-    """Build the model from a configuration that is checked key by key.
+    """Build the model; `where` names the file or the parameter in messages.
 
-    diffusers ignores keys that it does not know. The types of the blocks may be left out. Keys that
-    begin with _ are notes; `where` names the file or the parameter in messages.
+    diffusers ignores keys that it does not know, and its default types of blocks have one level.
     """
     if config.get("_class_name", CLASS) != CLASS:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
@@ -183,10 +175,7 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
         if key not in valid:
             raise OcmError(f"{where}: {unknown(key, valid)}")
         if key in ("latents_mean", "latents_std") and value is not None:
-            raise OcmError(
-                f"{where}: {key} is set; expected one scaling factor for all channels "
-                "(scaling_factor, shift_factor)"
-            )
+            raise OcmError(f"{where}: {key} is set; expected one scaling_factor for all channels")
     levels = len(arguments.get("block_out_channels", [None]))
     for key, block in _BLOCKS.items():
         types = arguments.setdefault(key, [block] * levels)

@@ -93,7 +93,7 @@ def test_a_tool_with_something_to_do_is_not_timed(state: str, asked: list, monke
     found: list[tuple[str, ...]] = []
     monkeypatch.setattr(noop, "states", lambda experiment: {"task": state})
     monkeypatch.setattr(noop.PipelineTool, "run", lambda self, *more: found.append(more) or "1 job")
-    measured = noop._time(noop.TOOLS["snakemake"])
+    measured = noop._time(noop.TOOLS["dvc"])
     assert measured.ratio is None and found == asked
     assert ("make report" in measured.details["not run"]) == (state == "missing")
 

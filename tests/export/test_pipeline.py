@@ -20,9 +20,11 @@ from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
 from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
+from tests.test_api import images
 
 SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
+HEADS = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
 ALONE = """
 import sys, torch
 from diffusers import DiffusionPipeline
@@ -38,17 +40,12 @@ print(len(images), images[0].size, len(seen), seen[0], seen[-1])
 """
 
 
-def images(count: int = 8) -> torch.Tensor:
-    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(0)) * 2 - 1
-
-
 def exported(folder: Path, name: str = "plain", **scheduler: Any) -> tuple[Denoiser, Path]:
     own, trained = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **scheduler})
     denoiser = api.wrap(own, trained)
     labels = torch.arange(8) % 5 if name == "classes" else None
-    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
-    relative = name == "attention"
-    denoiser = api.train_head(denoiser, images(), relative=relative, labels=labels, **settings)
+    given: Any = {**HEADS, "relative": name == "attention", "labels": labels}
+    denoiser = api.train_head(denoiser, images(), **given)
     given = {"scheduler": trained, "licence": "mit"}
     return denoiser, api.save_pipeline(denoiser, own, folder / "pipeline", **given)
 
@@ -214,8 +211,7 @@ def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     denoiser = api.load(base, prompts=["a cat", "a dog"])
     shape, label = (4, 8, 8), torch.tensor([1, 0])
     latents = torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
-    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
-    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **settings)
+    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **HEADS)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline"))
     assert 'pipe(prompt="…"' in (tmp_path / "pipeline/README.md").read_text()
     for scale in (1.0, 3.0):

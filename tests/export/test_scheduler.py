@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from diffusers import DDPMPipeline, DDPMScheduler
 from torch import Tensor
 
 from ocm_core import api
@@ -13,14 +14,8 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.rng.noise import SampleNoise
-from tests.export.test_pipeline import SHORT, images
+from tests.export.test_pipeline import HEADS, SHAPE, SHORT, images
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
-
-# after the library, which makes torchvision importable where it is not
-from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip
-
-SHAPE = (3, 8, 8)
-HEADS = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
 
 
 def loop(network: Any, scheduler: Any, shape: tuple[int, ...], steps: int, **given: Any) -> Tensor:

@@ -62,16 +62,6 @@ def diagnose(graph: Graph | None) -> Diagnosis:
         check_solvers(graph.experiment)
     if not graph:
         return Diagnosis(here, differing, None, problems)
-    report, free = report_on(graph), here["free_disk"]
-    if (needed := sum(count or 0 for count in report.bytes.values())) > free:
-        problems.append(f"disk: {_size(needed)} still to be written, {_size(free)} free")
-    stopping = [file for file in report.files if file.state not in (IN_PLACE, DOWNLOAD)]
-    problems += [f"{file.path}: {file.state}; {file.remedy}" for file in stopping]
-    return Diagnosis(here, differing, report, problems)
-
-
-def report_on(graph: Graph) -> ExperimentReport:
-    """Look at every task of an experiment, and at what it reads and writes."""
     experiment, state, device = graph.experiment, states(graph), cost.this_device()
     tasks = []
     for task in graph.tasks:
@@ -81,8 +71,13 @@ def report_on(graph: Graph) -> ExperimentReport:
     files, space = needed_files(graph, state), to_write(experiment, state)
     if download := sum(file.bytes or 0 for file in files if file.state == DOWNLOAD):
         space["download"] = download
-    pace = str(cost.pace_of(experiment, device))
-    return ExperimentReport(experiment.name, tasks, files, space, pace)
+    pace, free = str(cost.pace_of(experiment, device)), here["free_disk"]
+    if (needed := sum(count or 0 for count in space.values())) > free:
+        problems.append(f"disk: {_size(needed)} still to be written, {_size(free)} free")
+    stopping = [file for file in files if file.state not in (IN_PLACE, DOWNLOAD)]
+    problems += [f"{file.path}: {file.state}; {file.remedy}" for file in stopping]
+    report = ExperimentReport(experiment.name, tasks, files, space, pace)
+    return Diagnosis(here, differing, report, problems)
 
 
 def as_text(diagnosis: Diagnosis) -> str:

@@ -72,9 +72,8 @@ def diffusers_problem() -> str | None:
     except (ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1]
         return (
-            f"diffusers cannot be imported ({reason}); a torchvision of another build than torch "
-            "does this: run `pip uninstall torchvision`, which nothing here needs, or make the "
-            "environment again (`rm -r .venv && make env`)"
+            f"diffusers cannot be imported ({reason}); run `pip uninstall torchvision`, which "
+            "nothing here needs, or make the environment again (`rm -r .venv && make env`)"
         )
     return None
 

@@ -148,13 +148,9 @@ def _write(start: Start, file: Path) -> Iterator[str]:
 def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
     """Return sizes by dotted key: batches that fit this machine, no more images than there are."""
     from ocm_core.doctor.cost import network_size
-    from ocm_core.doctor.machine import host_memory
+    from ocm_core.doctor.machine import host_memory, machine
 
-    memory = host_memory()
-    if device == "cuda":
-        import torch
-
-        memory = torch.cuda.get_device_properties(0).total_memory
+    memory = next(iter(machine()["gpus"].values())) if device == "cuda" else host_memory()
     splits, train = experiment.data.count_items(), experiment.train
     fits = int(SHARE * memory / max(1, network_size(experiment, "score").activations))
     most = min(fits // KEPT, splits["train"])
@@ -182,7 +178,7 @@ def make_project() -> None:
     for folder in ("reports", "params", "profiles"):
         Path(folder).mkdir(exist_ok=True)
     for name, source in COPIED.items():
-        copy = shutil.copytree if (shipped() / source).is_dir() else shutil.copy
+        copy = shutil.copytree if (shipped() / source).is_dir() else shutil.copyfile
         if not Path(name).exists():
             copy(shipped() / source, name)
     phases = (shipped() / "dvc.yaml").read_text().partition("\n# What the reports leave in Git")[0]
@@ -195,8 +191,6 @@ def keep_out_of_git(paths: Iterable[Path]) -> None:
     here, file = Path.cwd().resolve(), Path(".gitignore")
     wanted = [path.expanduser().resolve() for path in paths]
     inside = [f"/{path.relative_to(here).as_posix()}" for path in wanted if here in path.parents]
-    content = file.read_text() if file.exists() else ""
-    missing = [line for line in inside if line not in content.splitlines()]
-    if missing:
-        end = "" if content.endswith("\n") or not content else "\n"
-        write_text(file, f"{content}{end}" + "".join(f"{line}\n" for line in missing))
+    lines = file.read_text().splitlines() if file.exists() else []
+    if missing := [line for line in inside if line not in lines]:
+        write_text(file, "\n".join([*lines, *missing, ""]))

@@ -45,7 +45,7 @@ class PublishedVae:
         ]
 
 
-_ALL = (
+_PUBLISHED = (
     PublishedVae(
         name="sd-vae-ft-ema",
         repository="stabilityai/sd-vae-ft-ema",
@@ -62,7 +62,7 @@ _ALL = (
         },
     ),
 )
-VAES = {vae.name: vae for vae in _ALL}
+VAES = {vae.name: vae for vae in _PUBLISHED}
 
 
 def vae_named(name: str) -> PublishedVae:
@@ -93,21 +93,13 @@ def fetch_vae(
         config = json.loads(json.dumps(dict(Vae.load(folder).model.config)))
         for key, value in expected.items():
             if config.get(key) != value:
-                raise OcmError(
-                    f"{folder / CONFIG}: {key} is {config.get(key)}, and the experiment expects "
-                    f"{value}; make its parameters those of the published autoencoder"
-                )
+                found = f"{key} is {config.get(key)}, and the experiment expects {value}"
+                raise OcmError(f"{folder / CONFIG}: {found}; change the experiment")
     for file in sha256:
         with replacing(target / file) as temporary:
             shutil.copyfile(folder / file, temporary)
-    return {
-        "autoencoder": vae.name,
-        "repository": vae.repository,
-        "revision": vae.revision,
-        "licence": vae.licence,
-        "url": redacted(address),
-        "sha256": sha256,
-    }
+    about = {key: getattr(vae, key) for key in ("repository", "revision", "licence")}
+    return {"autoencoder": vae.name, **about, "url": redacted(address), "sha256": sha256}
 
 
 def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
@@ -115,9 +107,7 @@ def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
     place = Path(folder) / "vae"
     files = [place / CONFIG, *weight_files(place)]
     if digest_of(place, files) != digest:
-        raise OcmError(
-            f"{place}: changed since the run was started; start it again to use this one"
-        )
+        raise OcmError(f"{place}: changed since the run began; start it again to use this one")
     vae = Vae.load(place)
     save_folder(vae.model, target, vae.scaling_factor)
     sha256 = {file.name: sha256_of(file) for file in files}

@@ -119,9 +119,9 @@ def expected_time(todo: Todo, cores: int) -> str:
     device = this_device()
     workers = len(seen(os.environ)) if device == "cuda" else cores
     taken = {(graph, task): seconds(graph.experiment, task, device) for graph, task in todo}
-    paces = {str(pace_of(graph.experiment, device)): None for graph, _ in todo}
-    time = duration(wall_seconds(todo, taken, workers))
-    return f"{plural(len(todo), 'job')}, about {time} ({'; '.join(paces)})"
+    paces = {str(pace_of(graph.experiment, device)) for graph, _ in todo}
+    pace = f" ({paces.pop()})" if len(paces) == 1 else ""
+    return f"{plural(len(todo), 'job')}, about {duration(wall_seconds(todo, taken, workers))}{pace}"
 
 
 def wall_seconds(todo: Todo, taken: Mapping[tuple[Graph, Task], float], workers: int) -> float:

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from ocm_core.errors import OcmError
-from ocm_core.latents.vae import CONFIG as CONFIG_FILE
-from ocm_core.latents.vae import WEIGHTS, AutoencoderKL, Vae, new_autoencoder, save_folder
+from ocm_core.latents import vae as module
+from ocm_core.latents.vae import WEIGHTS, AutoencoderKL, LatentEncoding, Vae, save_folder
+from ocm_core.store.layout import StoreLayout
+from ocm_core.store.reader import open_split
+from ocm_core.store.writer import write
 
 from .tiny import CONFIG, images, saved, tiny
 
@@ -48,7 +52,7 @@ def test_encoding_and_decoding_equal_diffusers_own(tmp_path: Path, changes: dict
 def test_what_is_saved_has_the_same_bytes_for_diffusers_and_for_us(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         save_folder(tiny(3), tmp_path / folder, scaling_factor=0.7)
-    for file in (CONFIG_FILE, WEIGHTS):
+    for file in (module.CONFIG, WEIGHTS):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     theirs, ours = AutoencoderKL.from_pretrained(tmp_path / "a"), Vae.load(tmp_path / "a")
     assert theirs.config.scaling_factor == ours.scaling_factor == 0.7
@@ -86,8 +90,8 @@ poison = edited(lambda tensors: tensors[BIAS][1].fill_(torch.nan))
 
 def configured(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        config = json.loads((folder / CONFIG_FILE).read_text())
-        (folder / CONFIG_FILE).write_text(json.dumps({**config, **changes}))
+        config = json.loads((folder / module.CONFIG).read_text())
+        (folder / module.CONFIG).write_text(json.dumps({**config, **changes}))
 
     return change
 
@@ -102,9 +106,9 @@ def configured(**changes: Any) -> Callable[[Path], None]:
             f"{WEIGHTS}: expected a whole safetensors file",
         ),
         (lambda folder: (folder / WEIGHTS).unlink(), rf"{WEIGHTS}: no such file; .* pickle \(.bin"),
-        (lambda folder: (folder / CONFIG_FILE).unlink(), f"{CONFIG_FILE}: no such file"),
-        (lambda folder: (folder / CONFIG_FILE).write_text("<html>"), "expected a JSON object"),
-        (lambda folder: (folder / CONFIG_FILE).write_text("[]"), "expected a JSON object"),
+        (lambda folder: (folder / module.CONFIG).unlink(), f"{module.CONFIG}: no such file"),
+        (lambda folder: (folder / module.CONFIG).write_text("<html>"), "expected a JSON object"),
+        (lambda folder: (folder / module.CONFIG).write_text("[]"), "expected a JSON object"),
         (configured(latent_chanels=4), "latent_chanels' is unknown; did you mean 'latent_channels"),
         (configured(latents_mean=[0.0] * 4), "latents_mean is set"),
         (configured(_class_name="VQModel"), "describes a VQModel; expected an AutoencoderKL"),
@@ -124,10 +128,48 @@ def test_a_folder_that_is_not_whole_is_refused(
 
 
 def test_block_types_follow_from_the_levels_and_images_that_do_not_fit_are_refused() -> None:
-    vae = Vae(new_autoencoder(CONFIG, "a test"))
+    vae = Vae(module.new_autoencoder(CONFIG, "a test"))
     assert len(vae.model.encoder.down_blocks) == len(vae.model.decoder.up_blocks) == 3
     for bad in (images(channels=1), images(side=18), images()[0]):
         with pytest.raises(OcmError, match=r"expected \(n, 3, h, w\) with h and w divisible by 4"):
             vae.encode(bad)
     with pytest.raises(OcmError, match=r"expected \(n, 4, h, w\)"):
         vae.decode(images())
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (11, 3, 16, 16), dtype=np.uint8)
+MEAN, STD = (
+    part.numpy() for part in Vae(tiny()).encode(torch.from_numpy(PIXELS / 127.5 - 1).float())
+)
+
+
+def encoding(posterior: Any, seed: int = 9) -> LatentEncoding:
+    return LatentEncoding(Vae(tiny()), 256, posterior, seed, 4, {"source": "a test"})
+
+
+def test_a_draw_belongs_to_its_item_and_seed() -> None:
+    whole = encoding("sample")(PIXELS, range(20, 31))["x"]
+    noise = (whole - MEAN) / STD
+    assert abs(noise.mean()) < 0.1 and abs(noise.std() - 1) < 0.1
+    part = encoding("sample")(PIXELS[4:8], range(24, 28))["x"]
+    np.testing.assert_array_equal(part, whole[4:8])
+    assert not np.allclose(encoding("sample", seed=10)(PIXELS, range(20, 31))["x"], whole)
+    assert not np.allclose(encoding("sample")(PIXELS, range(11))["x"], whole)
+
+
+@pytest.mark.parametrize("posterior", ["mean", "sample", "keep"])
+def test_latents_go_through_the_store(tmp_path: Path, posterior: str) -> None:
+    of = encoding(posterior)
+    kept = of(PIXELS, range(11))
+    assert kept.keys() == ({"x", "std"} if posterior == "keep" else {"x"})
+    if posterior != "sample":
+        np.testing.assert_allclose(kept["x"], MEAN, atol=1e-5)
+        np.testing.assert_allclose(kept.get("std", STD), STD, atol=1e-5)
+    form: Any = {"dtype": of.dtype, "levels": of.levels, "spread": of.spread}
+    plan = StoreLayout(items=range(11), shape=(4, 4, 4), chunk=2, shard=4, **form)
+    write(tmp_path / "train.zarr", plan, lambda r: of(PIXELS[r.start : r.stop], r), of.attrs)
+    stored = open_split([tmp_path], "train")
+    np.testing.assert_allclose(stored.all(), kept["x"], atol=1e-5)
+    assert stored.attrs["scaling_factor"] == 0.25 and stored.attrs["posterior"] == posterior
+    assert stored.attrs["provenance"] == {"source": "a test"}
+    assert stored.levels is None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
@@ -21,7 +20,6 @@ from torch import Tensor
 
 from ocm_core import covariance
 from ocm_core.checkpoints import diffusers_folder, diffusers_models
-from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.checkpoints.head_file import load_heads as load_heads
 from ocm_core.checkpoints.head_file import save_heads as save_heads
 from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod
@@ -33,7 +31,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.diffusion.timesteps import Timesteps, averaged
+from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.errors import OcmError, unknown
 from ocm_core.export import pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
@@ -47,7 +45,6 @@ from ocm_core.networks.diffusers import Prompts, wrapped
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import seed_torch
-from ocm_core.sampling.order import Order
 from ocm_core.sampling.presets import altered, preset_named
 from ocm_core.sampling.recipe import Recipe, draw_rows
 from ocm_core.schema import timesteps as timesteps_params
@@ -66,19 +63,18 @@ if TYPE_CHECKING:
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     from diffusers.models.unets.unet_2d import UNet2DModel
 
-    DiffusersModel = UNet2DModel | DiTTransformer2DModel
+    Model = UNet2DModel | DiTTransformer2DModel
 
-Shape = tuple[int, int, int]  # channel, height, width
 ImageLabels = Int[Tensor, " image"] | None
 
 
 class RecipeOptions(TypedDict, total=False):
     """How to sample; by default as in the papers: `ddpm`, 10 even timesteps, order 1."""
 
-    steps: int
+    steps: int  # network evaluations
     preset: PresetName | None  # kernel, order, timesteps and method for this number of steps
     sampler: str | None  # the kernel: ddpm, ddim
-    order: Order | None
+    order: int | None
     timesteps: timesteps_params.TimestepsParams | Timesteps | None  # a rule, or the timesteps
 
 
@@ -104,41 +100,28 @@ def load(
 ) -> Denoiser:
     """Load a folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
 
-    `null_class` is the label that stands for "no label", for guidance; a DiT has its own. Labels
-    of a model that takes text are places in the list of `prompts`. Where there is an autoencoder
-    (`vae/`), images are its latents everywhere here, in the scale that the model was trained with.
+    `null_class` is the label that stands for "no label", for guidance. Labels of a model that takes
+    text are places in the list of `prompts`. With an autoencoder (`vae/`), images are its latents.
     """
     described = diffusers_folder.describe(folder)
     network = diffusers_models.read_network(described, null_class).eval().requires_grad_(False)
     if (described.text is None) != (prompts is None):
-        raise OcmError(
-            f"prompts: expected those of a model that takes text, and {folder} has a"
-            f" {described.kind}"
-        )
+        raise OcmError(f"prompts: for models that take text, and {folder} has a {described.kind}")
     if prompts is not None:
-        network.prompts = Prompts(TextEncoder.load(folder)([*prompts, ""]))
+        network.prompts = Prompts(diffusers_models.TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)
     denoiser = diffusers_models.denoiser_of_folder(network.to(device), described)
     return denoiser if described.vae is None else LatentDenoiser(**vars(denoiser))
 
 
 def wrap(
-    model: DiffusersModel,
-    scheduler: ConfigMixin,
-    null_class: int | None = None,
-    latent: bool = False,
+    model: Model, scheduler: ConfigMixin, null_class: int | None = None, latent: bool = False
 ) -> Denoiser:
-    """Wrap a model, and freeze it, with the noise schedule that it was trained with.
-
-    `latent` says that its data are the latents of an autoencoder.
-    """
+    """Wrap and freeze a model, with the schedule that it was trained with; of latents or images."""
     config = {**scheduler.config, "_class_name": type(scheduler).__name__}
     diffusers_folder.check_scheduler(config, type(scheduler).__name__)
     if model.dtype not in (torch.float32, torch.float64):
-        raise OcmError(
-            f"this {type(model).__name__} has weights in {model.dtype}; load it with"
-            " torch_dtype=torch.float32 (sampling in bfloat16 is a setting of the denoiser)"
-        )
+        raise OcmError(f"model: weights in {model.dtype}; load it with torch_dtype=torch.float32")
     network = wrapped(model, null_class).eval().requires_grad_(False)
     keys = diffusers_folder.schedule_keys(config)
     schedule = schedules.of_params(SchedulerSchedule.model_validate(keys))
@@ -164,10 +147,8 @@ def train_head(
 ) -> Denoiser:
     """Return the denoiser with a trained head of `method`; in `folder`, a killed run resumes.
 
-    A relative head predicts c in proportion to its mean over these images at each t, which takes as
-    long as some sixty to a hundred iterations to tell, and stays positive: better with few steps.
-    Where that mean is not positive, as an imperfect score has it at large t, the c of a Gaussian
-    with the images' variance stands in for it.
+    A relative head predicts c in proportion to its mean over these images at each t (that of a
+    Gaussian where it is not positive), and stays positive: better with few steps.
     """
     images = _data(denoiser, images, labels)
     rule = covariance.build(method)
@@ -179,7 +160,8 @@ def train_head(
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         seed_torch(seed)
         head = CovarianceHead(denoiser.network.make_head(kind))
-        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), _decoder(denoiser))
+        decoder = _limits(denoiser)[2]
+        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), decoder)
         if relative:
             gaussian = gaussian_baseline(denoiser.schedule, float(images.var(0).mean()))
             means = target_means(bare, seed, min(batch_size, DRAWS), device)[method]
@@ -195,57 +177,40 @@ def train_head(
 def recipe(
     denoiser: Denoiser,
     method: str | None = None,
-    *,
     guidance: float = 1.0,
     **how: Unpack[RecipeOptions],
 ) -> Recipe:
-    """Return the recipe that `sample` draws by.
-
-    Each of the options can be given beside a preset. `method` is that of the preset by default,
-    and `ocm` without one. `guidance` is the scale w, for networks with a null class.
-    """
-    (params, steps), (clip, levels) = _recipe_params(**how), _limits(denoiser)
+    """Return the recipe that `sample` draws by; options can be given beside a preset."""
+    (params, steps), (clip, levels, _) = _recipe_params(**how), _limits(denoiser)
+    rule = _ready(denoiser, method or preset_named(how.get("preset")).method)
     if isinstance(params.timesteps, timesteps_params.OptimalTimesteps):
-        raise OcmError(
-            "timesteps: optimal ones are found on images; give those of api.optimal_timesteps("
-            "denoiser, images, method, steps), or as `ocm sample --timesteps 10,200,1000`"
-        )
-    return Recipe.from_params(
-        params,
-        denoiser.schedule,
-        steps,
-        _ready(denoiser, method or preset_named(how.get("preset")).method),
-        clip=clip,
-        levels=levels,
-        guidance=Guidance(guidance),
-    )
+        given = "give those of api.optimal_timesteps, or as `ocm sample --timesteps 10,200,1000`"
+        raise OcmError(f"timesteps: optimal ones are found on images; {given}")
+    limits: Any = {"clip": clip, "levels": levels, "guidance": Guidance(guidance)}
+    return Recipe.from_params(params, denoiser.schedule, steps, rule, **limits)
 
 
 def sample(
     denoiser: Denoiser,
-    shape: Shape,
+    shape: Sequence[int],
     method: str | None = None,
     *,
     count: int = 16,
-    first: int = 0,
     seed: int = 0,
     guidance: float = 1.0,
     labels: ImageLabels = None,
     batch_size: int = 64,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width) by the recipe of these options.
-
-    The i-th image of a seed is always the same; `first` is the i to begin with.
-    """
+    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
-    chosen, device = recipe(denoiser, method, guidance=guidance, **how), _device(denoiser)
+    chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)
     drawn = []
     for start in range(0, count, batch_size):
         batch = slice(start, start + batch_size)
-        rows = range(first, first + count)[batch]
         label = None if labels is None else labels[batch].to(device)
+        rows = range(count)[batch]
         one = draw_rows(chosen, denoiser, tuple(shape), rows, seed, label, device=device)
         drawn.append(one.x)
     return torch.cat(drawn)
@@ -260,11 +225,7 @@ def optimal_timesteps(
     points: int = 92,
     **batches: Unpack[BatchOptions],
 ) -> Timesteps:
-    """Return the timesteps that make the bound on these images least, out of a grid of many.
-
-    Use training images: timesteps that were chosen on test images flatter them. `steps` can be as
-    many as there are `points`, which are denser near the data.
-    """
+    """Return the timesteps, out of `points`, that make the bound on (training) images least."""
     likelihood, schedule = _likelihood(denoiser, method), denoiser.schedule
     rule = timesteps_params.PowerTimesteps(exponent=2.0, first=1)
     grid = rules.grid(rule, schedule, min(points, schedule.steps))
@@ -272,7 +233,7 @@ def optimal_timesteps(
     for batch in _batches(denoiser, images, NoiseFor.TIMESTEPS, **batches):
         costs.append(likelihood.step_costs(grid, *batch)[method])
         weights.append(len(batch[0]))
-    by_nfe = averaged(costs, weights).optimal()
+    by_nfe = rules.averaged(costs, weights).optimal()
     if steps not in by_nfe:
         raise OcmError(f"steps = {steps}: expected 1 to {max(by_nfe)}; more `points` allow more")
     return by_nfe[steps]
@@ -307,32 +268,23 @@ def evaluate(
     images: Tensor,
     method: str = "ocm",
     *,
-    count: int | None = None,
     labels: ImageLabels = None,
     batch_size: int = 64,
     seed: int = 0,
     **how: Unpack[RecipeOptions],
 ) -> Evaluation:
-    """Measure how likely these images are, and how near samples come to them.
-
-    Use images that the model was not trained on. `count` samples are drawn, by default as many as
-    there are images; with `labels`, of the same classes in the same order.
-    """
+    """Measure how likely images are that are new to the model, and how near samples come."""
     if isinstance(denoiser, LatentDenoiser):
-        raise OcmError(
-            "evaluate: distances are between images, and samples of this model are latents; make "
-            "it an experiment (`ocm init`), which decodes them"
-        )
-    images, total = _data(denoiser, images, labels), count or len(images)
-    chosen, shape = recipe(denoiser, method, **how), cast(Shape, tuple(images.shape[1:]))
-    given: Any = {"batch_size": batch_size, "seed": seed}
-    shown = None if labels is None else labels[torch.arange(total) % len(labels)]
-    drawn = sample(denoiser, shape, method, count=total, labels=shown, **given, **how)
+        raise OcmError("evaluate: samples are latents; an experiment (`ocm init`) decodes them")
+    from ocm_core.features import efficientnet_lite0
+
+    images, chosen = _data(denoiser, images, labels), recipe(denoiser, method, **how)
+    given: Any = {"labels": labels, "batch_size": batch_size, "seed": seed}
+    drawn = sample(denoiser, images.shape[1:], method, count=len(images), **given, **how)
     bound = None
     if isinstance(chosen.kernel, Ddpm):
-        bits = bits_per_dim(denoiser, images, method, chosen.timesteps, labels=labels, **given)
-        bound = float(bits.mean())
-    space = import_module("ocm_core.features.efficientnet_lite0").build(_device(denoiser))
+        bound = float(bits_per_dim(denoiser, images, method, chosen.timesteps, **given).mean())
+    space = efficientnet_lite0.build(_device(denoiser))
     real, generated = (
         extract(space, ((x.cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8), batch_size)
         for x in (images, drawn)
@@ -347,17 +299,16 @@ def scheduler(
     base: ConfigMixin,
     method: str = "ocm",
     *,
-    model: DiffusersModel | None = None,
+    model: Model | None = None,
     **how: Unpack[RecipeOptions],
 ) -> CovarianceScheduler:
     """Return a scheduler that samples by a recipe in any pipeline of diffusers.
 
-    `base` is the scheduler that the model was trained with. A method with a head reads features of
-    `model`, which is the one that the pipeline evaluates. A preset is that of `steps`; the pipeline
-    may take another number of steps, unless `timesteps` lists them.
+    `base` is the scheduler that the model was trained with. A head reads features of `model`, the
+    one that the pipeline evaluates. A preset is that of `steps`.
     """
     made = _scheduler(denoiser, base.config, method, **how)
-    if method_of(denoiser, method).needs == "head":
+    if method in denoiser.heads:
         if model is None:
             raise OcmError(f"scheduler: the head of '{method}' needs the pipeline's `model`")
         made.attach(model, denoiser.heads)
@@ -367,7 +318,7 @@ def scheduler(
 def _scheduler(
     denoiser: Denoiser, config: Mapping[str, Any], method: str, **how: Unpack[RecipeOptions]
 ) -> CovarianceScheduler:
-    keys, (clip, levels) = diffusers_folder.schedule_keys(config), _limits(denoiser)
+    keys, (clip, levels, _) = diffusers_folder.schedule_keys(config), _limits(denoiser)
     made: CovarianceScheduler = CovarianceScheduler(
         num_train_timesteps=config.get("num_train_timesteps", 1000),
         **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
@@ -386,13 +337,12 @@ def _scheduler(
 
 def save_pipeline(
     denoiser: Denoiser,
-    model: str | Path | DiffusersModel,
+    model: str | Path | Model,
     folder: str | Path,
     method: str = "ocm",
     *,
     scheduler: ConfigMixin | None = None,
     vae: AutoencoderKL | None = None,
-    base: str | None = None,
     licence: str | None = None,
     trained_on: str = "images of your own",
     **how: Unpack[RecipeOptions],
@@ -401,18 +351,14 @@ def save_pipeline(
 
     `model` is what was given to `load`, and its autoencoder and text encoder come along; or what
     was given to `wrap`, and then `scheduler` too, and the `vae` of latents.
-
-    `DiffusionPipeline.from_pretrained(folder, custom_pipeline=folder, trust_remote_code=True)`
-    gives the samples that `sample` gives for the same noise. `base`, `licence` and `trained_on`
-    go into the model card; `steps` is its example.
     """
-    text = None
+    text, base = None, type(model).__name__
     if isinstance(model, str | Path):
         described = diffusers_folder.describe(model)
-        base, licence = base or described.folder.resolve().name, licence or described.licence
+        base, licence = described.folder.resolve().name, licence or described.licence
         config: Mapping[str, Any] = diffusers_folder.read_scheduler_config(described.folder)
         model = diffusers_models.read_model(described)
-        text = TextEncoder.load(described.folder) if described.text else None
+        text = diffusers_models.TextEncoder.load(described.folder) if described.text else None
         vae = Vae.load(described.folder / "vae").model if described.vae else vae
     elif scheduler is None:
         raise OcmError("save_pipeline: a model in memory needs its `scheduler`, as in `wrap`")
@@ -420,7 +366,6 @@ def save_pipeline(
         config = scheduler.config
     if vae is None and isinstance(denoiser, LatentDenoiser):
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
-    base = base or type(model).__name__
     made, heads = _scheduler(denoiser, config, method, **how), cast(Any, denoiser.heads)
     used = {method: heads[method]} if method in heads else {}
     card = pipeline.Card(base, base, licence, trained_on, method, _recipe_params(**how)[1])
@@ -431,7 +376,7 @@ def _recipe_params(
     steps: int = 10,
     preset: PresetName | None = None,
     sampler: str | None = None,
-    order: Order | None = None,
+    order: int | None = None,
     timesteps: timesteps_params.TimestepsParams | Timesteps | None = None,
 ) -> tuple[RecipeParams, int]:
     """Return the parameters of a recipe, and its number of steps."""
@@ -443,16 +388,12 @@ def _recipe_params(
     return altered(preset_named(preset).recipe(steps), sampler, order, timesteps), steps
 
 
-def method_of(denoiser: Denoiser, method: str) -> CovarianceMethod:
-    """Return a method; `iddpm` is the variance that the network learned, unless it has a head."""
-    if method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads:
-        return covariance.build(method, source="network", lower_end="timesteps")  # as in DiT
-    return covariance.build(method)
-
-
 def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
-    """Return the method if the denoiser has what it needs."""
-    rule = method_of(denoiser, method)
+    """Return the method if the denoiser has what it needs; `iddpm` may be the network's own."""
+    options = {}
+    if method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads:
+        options = {"source": "network", "lower_end": "timesteps"}  # as in DiT
+    rule = covariance.build(method, **options)
     if rule.needs == "head" and method not in denoiser.heads:
         raise OcmError(
             f"method '{method}' has no head yet; train it with api.train_head (`ocm sample --head` "
@@ -460,27 +401,21 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
         )
     if rule.needs == "moments" and denoiser.moments is None:
         raise OcmError(
-            f"method '{method}' needs a table of moments, which experiments make (`ocm init`); "
-            "name another method"
+            f"method '{method}' needs a table of moments, as experiments have: `ocm init`"
         )
     return rule
 
 
-def _limits(denoiser: Denoiser) -> tuple[Clip, int | None]:
-    """Return the limits on x̂_0 and c, and the grey levels: latents have neither."""
+def _limits(denoiser: Denoiser) -> tuple[Clip, int | None, Decoder]:
+    """Return the limits on x̂_0 and c, the grey levels and the decoder: latents have no limits."""
     if isinstance(denoiser, LatentDenoiser):
-        return NON_NEGATIVE, None
-    return Clip(x0=1.0, c_max=1.0), 256
-
-
-def _decoder(denoiser: Denoiser) -> Decoder:
-    levels = _limits(denoiser)[1]
-    return Decoder(levels=None, variance="method") if levels is None else Decoder(levels)
+        return NON_NEGATIVE, None, Decoder(levels=None, variance="method")
+    return Clip(x0=1.0, c_max=1.0), 256, Decoder(256)
 
 
 def _likelihood(denoiser: Denoiser, method: str) -> Likelihood:
-    rule = _ready(denoiser, method)
-    return Likelihood(denoiser, {method: rule}, _decoder(denoiser), _limits(denoiser)[0])
+    clip, _, decoder = _limits(denoiser)
+    return Likelihood(denoiser, {method: _ready(denoiser, method)}, decoder, clip)
 
 
 def _batches(
@@ -494,11 +429,11 @@ def _batches(
 ) -> Iterator[tuple[Images, NoiseAt, ImageLabels, Progress[int]]]:
     """Yield images with their own noise, which is the same at every t to choose timesteps by."""
     images, device = _data(denoiser, images, labels), _device(denoiser)
-    shape, timed = tuple(images.shape[1:]), use is not NoiseFor.TIMESTEPS
+    shape = tuple(images.shape[1:])
 
     def noise(rows: range, t: int) -> SampleNoise:
-        time = t if timed else 0
-        return SampleNoise(seed, rows, shape, device, use, time=time, draws=1)
+        time = 0 if use is NoiseFor.TIMESTEPS else t
+        return SampleNoise(seed, rows, shape, device, use, time, draws=1)
 
     for start in range(0, len(images), batch_size):
         batch = slice(start, start + batch_size)
@@ -508,18 +443,12 @@ def _batches(
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:
+    given: Any = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    ema = iterations / (iterations + 10)  # the average is over the last tenth
+    every = max(1, iterations // 20)
     try:
         return OptimiserParams(
-            iterations=iterations,
-            batch_size=batch_size,
-            accumulate=1,
-            learning_rate=learning_rate,
-            decay="cosine",
-            weight_decay=0.0,
-            ema=iterations / (iterations + 10),  # the average is over the last tenth
-            precision="tf32",
-            seed=seed,
-            checkpoint_every=max(1, iterations // 20),
+            iterations=iterations, ema=ema, precision="tf32", checkpoint_every=every, **given
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -531,8 +460,9 @@ def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
     if labels is not None and len(labels) != len(images):
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
     found = f"{images.dtype} of shape {tuple(images.shape)}"
+    fits = images.ndim == 4 and images.is_floating_point()
     if isinstance(denoiser, LatentDenoiser):
-        if images.ndim != 4 or not images.is_floating_point():
+        if not fits:
             raise OcmError(
                 f"latents: {found}; expected floating-point ones of shape (image, channel, height,"
                 " width), which the model's autoencoder gives, times its scaling_factor"
@@ -541,15 +471,11 @@ def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
     if images.ndim == 4 and images.dtype == torch.uint8:
         return images.float() / 127.5 - 1.0
     least, most = (float(images.min()), float(images.max())) if images.numel() else (0.0, 0.0)
-    if images.ndim != 4 or not images.is_floating_point() or max(-least, most) > 1.0:
+    if not fits or max(-least, most) > 1.0 or least >= 0.0:
+        hint = " (if they are in [0, 1], give 2 * images - 1)" if 0 <= least <= most <= 1 else ""
         raise OcmError(
             f"images: {found}, from {least:.4g} to {most:.4g}; expected uint8 (0 to 255), or"
-            " float32 between -1 and 1, of shape (image, channel, height, width)"
-        )
-    if least >= 0.0:
-        raise OcmError(
-            f"images: from {least:.4g} to {most:.4g}, which looks like [0, 1]; expected [-1, 1]: "
-            "give 2 * images - 1, or uint8 images (0 to 255) as they are"
+            f" float32 between -1 and 1, of shape (image, channel, height, width){hint}"
         )
     return images
 

@@ -1,7 +1,4 @@
-"""The grid of samples: one cell per score, sampler, method, nfe, guidance and seed.
-
-`sample.split` says along which axes the grid is cut into jobs; a part is named by its values.
-"""
+"""The grid of samples: one cell per score, sampler, method, nfe, guidance and seed."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def cells(experiment: Experiment) -> list[Cell]:
 
 
 def parts(experiment: Experiment) -> dict[str, list[Cell]]:
-    """Return the cells of each job of the sample stage, by the name of its part."""
+    """Return the cells of each job of the sample stage, by part (see `sample.split`)."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells(experiment):
         values = (f"{_PREFIX.get(a, '')}{getattr(cell, a)}" for a in experiment.sample.split)

@@ -12,6 +12,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from inspect import cleandoc
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -93,15 +94,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ocm {version('ocm-core')}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     for name, (run, arguments) in all_commands().items():
-        first, *rest = (run.__doc__ or "").splitlines()
-        text, _, examples = "\n".join(line.removeprefix("    ") for line in rest).partition(
-            "examples:"
-        )
+        text, _, examples = cleandoc(run.__doc__ or "").partition("examples:")
         own = subparsers.add_parser(
             name,
-            help=first[0].lower() + first[1:].removesuffix("."),
-            description=f"{first}\n{text.rstrip()}",
-            epilog=f"examples:{examples.rstrip()}\n\n{EXIT_CODES}",
+            help=text[0].lower() + text.splitlines()[0][1:].removesuffix("."),
+            description=text,
+            epilog=f"examples:{examples}\n\n{EXIT_CODES}",
             formatter_class=plain,
         )
         for argument in arguments:

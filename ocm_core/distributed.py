@@ -37,10 +37,8 @@ class Rank:
         """Return this process's micro-batches: equal contiguous pieces of the batch."""
         pieces = self.world_size * accumulate
         if batch_size % pieces:
-            raise OcmError(
-                f"batch_size = {batch_size} does not divide into {self.world_size} processes × "
-                f"accumulate = {accumulate}"
-            )
+            parts = f"{self.world_size} processes × accumulate = {accumulate}"
+            raise OcmError(f"batch_size = {batch_size} does not divide into {parts}")
         size = batch_size // pieces
         mine = range(self.index * accumulate, (self.index + 1) * accumulate)
         return [range(i * size, (i + 1) * size) for i in mine]
@@ -80,8 +78,7 @@ def current_rank() -> Rank:
 def joined(local_rank: int) -> Iterator[None]:
     """Work beside the other processes that `torchrun` has started; each takes its rank's device.
 
-    The timeout is longer than any batch or other run that is waited for: `torchrun` itself notices
-    a process that dies. They leave together: one that ends while others talk to it aborts.
+    The timeout is longer than any wait: `torchrun` notices a process that dies.
     """
     if torch.cuda.is_available():
         torch.cuda.set_device(local_rank)

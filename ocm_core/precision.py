@@ -8,10 +8,7 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def set_precision(precision: Precision = "tf32") -> torch.dtype:
-    """Set the precision of matrix products and convolutions for the whole process.
-
-    Return the type that a network is to be run in; weights and heads stay in float32.
-    """
+    """Set the precision of this process, and return the type that a network is to be run in."""
     allowed = precision != "float32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
     return torch.bfloat16 if precision == "bfloat16" else torch.float32

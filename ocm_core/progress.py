@@ -20,10 +20,7 @@ Progress = Callable[[Sequence[Item]], Iterable[Item]]  # passes items on and sho
 
 
 def track(items: Collection[Item], description: str, log: Logger) -> Iterator[Item]:
-    """Yield `items`, showing a bar; log at each tenth and at least every half minute.
-
-    A range that does not begin at 0 is resumed work: bar and log go on from there.
-    """
+    """Yield `items` with a bar, and log at each tenth; a range goes on from where it begins."""
     begun = items.start if isinstance(items, range) and items.step == 1 else 0
     total, last = begun + len(items), time.monotonic()
     with _sole_bar() as shown:

@@ -1,7 +1,4 @@
-"""Where files lie: in the project, a folder with `params/`, or else in the installed package.
-
-A checkout of this repository is a project that has everything.
-"""
+"""Where files lie: in the project, a folder with `params/`, or else in the installed package."""
 
 from __future__ import annotations
 

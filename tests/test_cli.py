@@ -156,7 +156,7 @@ def test_another_checkout_runs_its_own_code(tmp_path: Path) -> None:
     """As in the copies of the repository that DVC makes for experiments."""
     leave = shutil.ignore_patterns("__py*")
     shutil.copytree(ROOT / "ocm_core", tmp_path / "ocm_core", ignore=leave)
-    pages = tmp_path / "ocm_core/commands/pages.py"
+    pages = tmp_path / "ocm_core/commands/artifacts.py"
     own = '@command()\ndef index():\n    """Say where."""\n    print(__file__)\n    return 7\n'
     pages.write_text(f"{pages.read_text()}\n\n{own}")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from ocm_core.cli import main; "

@@ -26,17 +26,12 @@ def listed(heading: str, place: int) -> set[str]:
 
 
 def test_every_experiment_and_every_preset_is_listed() -> None:
-    files = {
-        folder: (ROOT / "params" / folder).glob("*.yaml") for folder in ("experiment", "preset")
-    }
-    assert listed("Experiments", 0) == {file.stem for file in files["experiment"]}
-    assert listed("Experiments", 1) == {f"_{file.stem}" for file in files["preset"]}
-
-
-def test_the_readme_lists_every_experiment_and_is_short() -> None:
+    experiments = {file.stem for file in (ROOT / "params/experiment").glob("*.yaml")}
+    presets = {f"_{file.stem}" for file in (ROOT / "params/preset").glob("*.yaml")}
+    assert (listed("Experiments", 0), listed("Experiments", 1)) == (experiments, presets)
     table = README.split("\n## Experiments\n")[1].split("\n\n")[0]
     named = {n for row in table.splitlines() for n in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == listed("Experiments", 0)
+    assert named == experiments
     assert len(README.splitlines()) <= 150
 
 
@@ -47,20 +42,11 @@ def test_every_command_of_the_documents_exists() -> None:
     assert named - set(all_commands()) == set()
 
 
-def test_every_folder_that_the_tour_names_exists() -> None:
-    first = (ROOT / "docs/tour.md").read_text().split("\n## ")[0]
-    table = re.findall(r"^\| (`.*?`) \|", first, re.MULTILINE)
-    named = [name for cell in table for name in re.findall(r"`([\w./]+)`", cell)]
-    folders = [name for name in named if "/" in name]
-    assert "ocm_core/covariance" in folders
-    assert [name for name in folders if not (ROOT / name).exists()] == []
-
-
 SHIPPED = "ocm_core/shipped"  # made when a wheel is built
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_source_file_that_a_page_names_exists(page: str) -> None:
+def test_every_source_file_and_link_of_a_page_exists(page: str) -> None:
     """Below the repository, the package or a room of it; files that a page writes are new."""
     text = (ROOT / page).read_text()
     written = {block.file for block in blocks(text)} | {SHIPPED}
@@ -72,6 +58,8 @@ def test_every_source_file_that_a_page_names_exists(page: str) -> None:
         if name not in written and not any((room / name).exists() for room in rooms)
     ]
     assert missing == []
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 
 
 def test_the_file_that_opens_a_section_of_the_mathematics_has_a_formula() -> None:
@@ -83,12 +71,6 @@ def test_the_file_that_opens_a_section_of_the_mathematics_has_a_formula() -> Non
     formula = re.compile("[ᾱβσΣεΓτλ√²]")
     plain = [f for f in opened if not formula.search((ROOT / "ocm_core" / f).read_text())]
     assert plain == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
-    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 
 
 def test_no_load_can_run_code() -> None:

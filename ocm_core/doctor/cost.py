@@ -1,9 +1,7 @@
 """Estimate what tasks cost: operations, the time of a run, time and memory of a cluster's job.
 
-A stage declares its passes through a network (`Stage.work`). PyTorch counts the operations of one
-pass on the meta device, which computes nothing; a multiplication and an addition are two. The pace
-is a short timing of the experiment's own score network. Both are kept in `.ocm/pace.json`, so that
-a second call does not import torch.
+PyTorch counts a network's operations on the meta device, and a short timing gives the pace; both
+are kept in `.ocm/pace.json`, so that a second call does not import torch.
 """
 
 from __future__ import annotations
@@ -109,10 +107,11 @@ def work_of(experiment: Experiment, task: Task) -> tuple[float, NetworkSize]:
 def seconds(experiment: Experiment, task: Task, device: str) -> float:
     """Return how long a task takes; `device` is that of the tasks that compute on a GPU."""
     passes, network = work_of(experiment, task)
-    if not (operations := passes * network.operations):
+    if not passes:
         return START
     on_gpu = stages()[task.stage].computes_on_gpu(experiment)
-    return START + operations / pace_of(experiment, device if on_gpu else "cpu").rate
+    rate = pace_of(experiment, device if on_gpu else "cpu").rate
+    return START + passes * network.operations / rate
 
 
 def expected_time(todo: Todo, cores: int) -> str:
@@ -120,10 +119,9 @@ def expected_time(todo: Todo, cores: int) -> str:
     device = this_device()
     workers = len(seen(os.environ)) if device == "cuda" else cores
     taken = {(graph, task): seconds(graph.experiment, task, device) for graph, task in todo}
-    rates = {str(pace_of(graph.experiment, device)) for graph, _ in todo}
-    rate = f" ({rates.pop()})" if len(rates) == 1 else ""
-    time = duration(wall_seconds(todo, taken, workers))
-    return f"{plural(len(todo), 'job')}, about {time}{rate}"
+    paces = {str(pace_of(graph.experiment, device)) for graph, _ in todo}
+    pace = f" ({paces.pop()})" if len(paces) == 1 else ""
+    return f"{plural(len(todo), 'job')}, about {duration(wall_seconds(todo, taken, workers))}{pace}"
 
 
 def wall_seconds(todo: Todo, taken: Mapping[tuple[Graph, Task], float], workers: int) -> float:
@@ -148,11 +146,7 @@ def duration(seconds: float) -> str:
 def job_minutes(
     experiment: Experiment, task: Task, attempt: int = 1, gpus: int = 1, longest: int = 0
 ) -> int:
-    """Return the minutes that a job asks of a cluster, more in every attempt.
-
-    `longest` is the limit of the partition, 0 for none: a job that needs longer goes on in its next
-    attempt.
-    """
+    """Return the minutes that a job asks of a cluster: more in every attempt, at most `longest`."""
     expected = (seconds(experiment, task, "cuda") - START) / max(1, gpus)
     minutes = ceil(attempt * (JOB_START + MARGIN * expected / 60))
     return min(minutes, longest or minutes)
@@ -206,11 +200,9 @@ def measure(experiment: Experiment, network: str) -> NetworkSize:
         points = not isinstance(experiment.network, ImageNetworkParams)
         score, predict = _score(experiment, "cpu" if points else "meta")
         return _counted(score, lambda: predict(1))
-    if network == "vae" or experiment.features is None:
-        return _autoencoder(experiment) if network == "vae" else NetworkSize()
-    spaces = (_feature_space(experiment, space) for space in experiment.features.spaces)
-    columns = zip(_autoencoder(experiment), *spaces, strict=True)
-    return NetworkSize(*(sum(column) for column in columns))
+    names = experiment.features.spaces if experiment.features and network == "features" else []
+    sizes = [_autoencoder(experiment), *(_feature_space(experiment, name) for name in names)]
+    return NetworkSize(*map(sum, zip(*sizes, strict=True)))
 
 
 def _score(experiment: Experiment, device: str) -> tuple[nn.Module, Callable[[int], Any]]:
@@ -252,16 +244,14 @@ def _feature_space(experiment: Experiment, space: str) -> NetworkSize:
         return NetworkSize(INCEPTION_OPERATIONS, INCEPTION_WEIGHTS)
     import torch
 
-    module = import_module(f"ocm_core.features.{space}")
+    module, shape = import_module(f"ocm_core.features.{space}"), experiment.data.shape
     with torch.device("meta"):
         if space == "classifier":
-            channels, side, _ = experiment.data.shape
-            model = module.ClassifierNetwork(channels, side, max(1, experiment.data.classes))
-            call, image = model.features, torch.empty(1, *experiment.data.shape)
-        else:
-            model = module.EfficientNet.from_name("efficientnet-lite0")
-            call, image = model.extract_features, torch.empty(1, 3, module.SIDE, module.SIDE)
-    return _counted(model, lambda: call(image))
+            model = module.ClassifierNetwork(*shape[:2], max(1, experiment.data.classes))
+            return _counted(model, lambda: model.features(torch.empty(1, *shape, device="meta")))
+        model, side = module.EfficientNet.from_name("efficientnet-lite0"), module.SIDE
+        image = torch.empty(1, 3, side, side)
+    return _counted(model, lambda: model.extract_features(image))
 
 
 def _counted(network: nn.Module, call: Callable[[], Any]) -> NetworkSize:
@@ -269,15 +259,12 @@ def _counted(network: nn.Module, call: Callable[[], Any]) -> NetworkSize:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    outputs: list[int] = []
-
-    def add(layer: nn.Module, inputs: Any, output: Any) -> None:
-        outputs.append(output.nbytes if isinstance(output, torch.Tensor) else 0)
-
+    outputs: list[Any] = []
     for layer in network.modules():
         if not list(layer.children()):
-            layer.register_forward_hook(add)
+            layer.register_forward_hook(lambda *call: outputs.append(call[-1]))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         call()
     weights = sum(parameter.nbytes for parameter in network.parameters())
-    return NetworkSize(max(counter.get_total_flops(), weights / 2, 1.0), weights, sum(outputs))
+    kept = sum(output.nbytes for output in outputs if isinstance(output, torch.Tensor))
+    return NetworkSize(max(counter.get_total_flops(), weights / 2, 1.0), weights, kept)

@@ -60,18 +60,8 @@ def diagnose(graph: Graph | None) -> Diagnosis:
         problems.append(broken)
     elif graph:
         check_solvers(graph.experiment)
-    report = report_on(graph) if graph else None
-    if report:
-        needed, free = sum(count or 0 for count in report.bytes.values()), here["free_disk"]
-        if needed > free:
-            problems.append(f"disk: {_size(needed)} still to be written, {_size(free)} free")
-        stopping = [file for file in report.files if file.state not in (IN_PLACE, DOWNLOAD)]
-        problems += [f"{file.path}: {file.state}; {file.remedy}" for file in stopping]
-    return Diagnosis(here, differing, report, problems)
-
-
-def report_on(graph: Graph) -> ExperimentReport:
-    """Look at every task of an experiment, and at what it reads and writes."""
+    if not graph:
+        return Diagnosis(here, differing, None, problems)
     experiment, state, device = graph.experiment, states(graph), cost.this_device()
     tasks = []
     for task in graph.tasks:
@@ -81,27 +71,31 @@ def report_on(graph: Graph) -> ExperimentReport:
     files, space = needed_files(graph, state), to_write(experiment, state)
     if download := sum(file.bytes or 0 for file in files if file.state == DOWNLOAD):
         space["download"] = download
-    pace = str(cost.pace_of(experiment, device))
-    return ExperimentReport(experiment.name, tasks, files, space, pace)
+    pace, free = str(cost.pace_of(experiment, device)), here["free_disk"]
+    if (needed := sum(count or 0 for count in space.values())) > free:
+        problems.append(f"disk: {_size(needed)} still to be written, {_size(free)} free")
+    stopping = [file for file in files if file.state not in (IN_PLACE, DOWNLOAD)]
+    problems += [f"{file.path}: {file.state}; {file.remedy}" for file in stopping]
+    report = ExperimentReport(experiment.name, tasks, files, space, pace)
+    return Diagnosis(here, differing, report, problems)
 
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Return the diagnosis for people."""
-    parts, problems = [[*_machine(diagnosis.machine), *diagnosis.packages]], diagnosis.problems
-    if diagnosis.experiment:
-        parts += _experiment(diagnosis.experiment)
-    heading = f"{plural(len(problems), 'problem')}:" if problems else "nothing is missing"
-    return "\n\n".join("\n  ".join(lines) for lines in [*parts, [heading, *problems]])
-
-
-def _machine(here: dict[str, Any]) -> Iterator[str]:
+    here, problems = diagnosis.machine, diagnosis.problems
     build = f"CUDA {here['cuda']}" if here["cuda"] else "without CUDA"
-    yield f"Python {here['python']}, torch {here['torch']} ({build}), {here['system']}"
     room = f"{_size(here['memory'])} of memory, {_size(here['free_disk'])} of disk free"
-    yield f"{plural(here['cores'], 'core')}, {room}"
-    yield from (f"{name}, {_size(memory)}" for name, memory in here["gpus"].items())
-    if not here["gpus"]:
-        yield "no GPU: everything runs on the CPU"
+    machine = [
+        f"Python {here['python']}, torch {here['torch']} ({build}), {here['system']}",
+        f"{plural(here['cores'], 'core')}, {room}",
+        *(f"{name}, {_size(memory)}" for name, memory in here["gpus"].items()),
+        *([] if here["gpus"] else ["no GPU: everything runs on the CPU"]),
+        *diagnosis.packages,
+    ]
+    experiment = _experiment(diagnosis.experiment) if diagnosis.experiment else []
+    heading = f"{plural(len(problems), 'problem')}:" if problems else "nothing is missing"
+    parts = [machine, *experiment, [heading, *problems]]
+    return "\n\n".join("\n  ".join(lines) for lines in parts)
 
 
 def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
@@ -112,20 +106,17 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     to_do = f"to do: about {total} one by one, at {report.pace}" if waiting else "nothing to do"
     yield [f"{report.name}: {plural(len(report.tasks), 'task')}, {listed}", to_do]
     how = f"{cost.EFFICIENCY:.0%} of its TF32 peak of {metric(cost.A100_PEAK)}FLOP/s"
-    heading = f"tasks; the time on an A100 is computed at {how}, not measured"
-    yield [heading, *_stages(report.tasks)]
+    yield [f"tasks; the time on an A100 is computed at {how}", *_stages(report.tasks)]
     if report.files:
         files = [(file.path, _size(file.bytes), file.state) for file in report.files]
         yield ["files to read", *text_table(("file", "size", "state"), files, right=("size",))]
     if report.bytes:
-        sizes = [(stage, _size(count)) for stage, count in report.bytes.items()]
         heading = "disk still to be filled, without networks, features and DVC's copies"
-        yield [heading, *text_table(("for", "size"), sizes, right=("size",))]
+        yield [heading, *(f"{stage}  {_size(count)}" for stage, count in report.bytes.items())]
 
 
 def _stages(tasks: Sequence[TaskReport]) -> list[str]:
     """Return a row per stage and state, and one for all; `ocm status` lists each task."""
-    words = ("phase", "stage", "state")
     numbers = ("tasks", "network passes", "operations", "time here", "on one A100")
     groups = groupby(tasks, key=lambda task: (task.phase, task.stage, task.state))
     rows = []
@@ -133,10 +124,9 @@ def _stages(tasks: Sequence[TaskReport]) -> list[str]:
         passes, count = (sum(getattr(t, key) for t in group) for key in ("passes", "operations"))
         work = (metric(passes).strip(), f"{metric(count)}FLOP") if passes else ("", "")
         left = sum(task.seconds for task in group if task.state != UP_TO_DATE)
-        a100 = count / cost.ASSUMED["cuda"]
-        times = (duration(time) if time else "" for time in (left, a100))
+        times = (duration(t) if t else "" for t in (left, count / cost.ASSUMED["cuda"]))
         rows.append((*kind, str(len(group)), *work, *times))
-    return text_table((*words, *numbers), rows, right=numbers)
+    return text_table(("phase", "stage", "state", *numbers), rows, right=numbers)
 
 
 def _size(count: int | None) -> str:

@@ -58,10 +58,7 @@ def host_memory() -> int:
 
 
 def differing_packages(pins: Path = PINS) -> list[str]:
-    """Return a line for each package of another version than the pinned one, or missing.
-
-    A build such as +cpu is the same version; a project outside a checkout may have no pins.
-    """
+    """Return a line for each package of another version (a build such as +cpu is the same)."""
     lines = re.findall(r"^([^\s#=]+)==(\S+)", pins.read_text(), re.M) if pins.exists() else []
     found = {name: [p.version for p in distributions(name=name)] or [MISSING] for name, _ in lines}
     wrong = ((name, pin) for name, pin in lines if found[name][0].partition("+")[0] != pin)
@@ -75,9 +72,8 @@ def diffusers_problem() -> str | None:
     except (ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1]
         return (
-            f"diffusers cannot be imported ({reason}); a torchvision of another build than torch "
-            "does this: run `pip uninstall torchvision`, which nothing here needs, or make the "
-            "environment again (`rm -r .venv && make env`)"
+            f"diffusers cannot be imported ({reason}); run `pip uninstall torchvision`, which "
+            "nothing here needs, or make the environment again (`rm -r .venv && make env`)"
         )
     return None
 
@@ -85,8 +81,8 @@ def diffusers_problem() -> str | None:
 def node_problems(nodes: int, folder: Path | None = None, python: Path | None = None) -> list[str]:
     """Return a line for each thing that a node lacks, of as many as SLURM gives at once.
 
-    `srun` starts a line of shell on each, with a lock held here meanwhile: a node on which the same
-    file can be locked again sees another disk, or locks that end at its own door.
+    `srun` starts a shell on each while a lock is held here: a node on which the same file can be
+    locked again sees another disk, or locks that end at its own door.
     """
     if shutil.which("srun") is None:
         raise OcmError(f"--nodes {nodes}: there is no `srun` here; ask on a cluster's login node")

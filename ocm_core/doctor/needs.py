@@ -1,8 +1,4 @@
-"""Find what an experiment reads from outside and how much it writes, as long as it is not done.
-
-Stores are not compressed, so their sizes follow from the parameters. Networks, heads and features
-are not counted, nor is DVC's cache, which holds a second copy.
-"""
+"""Find what an experiment reads from outside and how much it writes, as long as it is not done."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ FLOAT32, INT64 = 4, 8  # bytes
 
 @dataclass(frozen=True)
 class NeededFile:
-    """A file that is read, as published and as it is on disk; a download may still fail."""
+    """A file that is read, as published and as it is on disk."""
 
     path: str
     bytes: int | None  # as published; None: not stated
@@ -90,12 +86,12 @@ def _file(source: PublishedFile | Archive, folder: Path, url: str | None = None)
 def to_write(experiment: Experiment, states: Mapping[Task, str]) -> dict[str, int | None]:
     """Return the bytes that are still to be written, by stage; None where nothing says how many."""
     waiting = [task for task, state in states.items() if state != UP_TO_DATE]
-    parts = [task.part for task in waiting if task.stage == "sample"]
-    items = experiment.sample.count * sum(len(cells_of(experiment, part)) for part in parts)
-    space: dict[str, int | None] = {}
-    if any(task.stage == "encode" for task in waiting):
-        space["encode"] = encode_bytes(experiment)
-    return space | ({"sample": items * prod(experiment.shape) * FLOAT32} if items else {})
+    stages = {task.stage for task in waiting}
+    space = {"encode": encode_bytes(experiment)} if "encode" in stages else {}
+    if parts := [task.part for task in waiting if task.stage == "sample"]:
+        items = experiment.sample.count * sum(len(cells_of(experiment, part)) for part in parts)
+        space["sample"] = items * prod(experiment.shape) * FLOAT32
+    return space
 
 
 def encode_bytes(experiment: Experiment) -> int | None:

@@ -21,12 +21,7 @@ from ocm_core.results.replicates import replicates
 from ocm_core.results.table import Results
 from ocm_core.sampling.from_experiment import prepared
 from ocm_core.sampling.request import SampleRequest
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    Experiment,
-    RecipeParams,
-    SamplerParams,
-)
+from ocm_core.schema.experiment import DiffusersNetworkParams, RecipeParams, SamplerParams
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
 from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import text_of
@@ -40,10 +35,8 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
     """Write the experiment's model with the requested recipe, and the heads of its method."""
     network = compose(name).network
     if not isinstance(network, DiffusersNetworkParams) or network.range != 1.0:
-        raise OcmError(
-            f"{name}: network.family is {network.family!r}; only a model of diffusers, of data in "
-            "[-1, 1], goes back into diffusers"
-        )
+        expected = "expected a model of diffusers, of data in [-1, 1]"
+        raise OcmError(f"{name}: network.family is {network.family!r}; {expected}")
     with prepared(name, request) as inputs:
         experiment = inputs.experiment
         (cell,) = cells(experiment)
@@ -53,31 +46,29 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
         model = new_model(network.config)
         model.load_state_dict(export_published(unconverted(denoiser.network)))
         provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
-        card = Card(
-            title=experiment.report.title,
-            base=Path(network.path).name,
-            licence=provenance.get("licence"),
-            trained_on=f"the data set `{experiment.data.kind}` of the experiment `{name}`",
-            method=cell.method,
-            steps=cell.nfe,
-            numbers=_numbers(experiment.name, cell),
-        )
-        return save_pipeline(
-            folder,
-            model.eval(),
-            _scheduler(inputs, cell, network),
-            cast(Mapping[str, CovarianceHead], denoiser.heads),
-            card,
-            None if experiment.encode.latent is None else load_vae(inputs).model,
-            None if text is None else open_encoder(text, "cpu"),
-        )
+        trained_on = f"the data set `{experiment.data.kind}` of the experiment `{name}`"
+        about = (Path(network.path).name, provenance.get("licence"), trained_on)
+        numbers = _numbers(experiment.name, cell)
+        card = Card(experiment.report.title, *about, cell.method, cell.nfe, numbers=numbers)
+        heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
+        vae = None if experiment.encode.latent is None else load_vae(inputs).model
+        encoder = None if text is None else open_encoder(text, "cpu")
+        scheduler = _scheduler(inputs, cell, network)
+        return save_pipeline(folder, model.eval(), scheduler, heads, card, vae, encoder)
 
 
 def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> CovarianceScheduler:
-    experiment = inputs.experiment
+    experiment, schedule = inputs.experiment, inputs.experiment.schedule
     method, sample = experiment.methods[cell.method], experiment.sample
+    if schedule.kind == "scheduler":
+        betas: dict[str, Any] = schedule.model_dump(exclude={"kind", "steps"})
+        steps = schedule.steps + schedule.rescale_betas_zero_snr
+    else:
+        betas = {"trained_betas": schedules.of_params(schedule).betas[1:].tolist()}
+        steps = len(betas["trained_betas"])
     scheduler: CovarianceScheduler = CovarianceScheduler(
-        **_betas(experiment),
+        num_train_timesteps=steps,
+        **betas,
         prediction_type=network.prediction,
         method=cell.method,
         method_kind=method.kind,
@@ -91,15 +82,6 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
         null_class=network.null_class,
     )
     return scheduler
-
-
-def _betas(experiment: Experiment) -> dict[str, Any]:
-    schedule = experiment.schedule
-    if schedule.kind == "scheduler":
-        keys = schedule.model_dump(exclude={"kind", "steps"})
-        return {"num_train_timesteps": schedule.steps + schedule.rescale_betas_zero_snr, **keys}
-    betas = schedules.of_params(schedule).betas[1:].tolist()
-    return {"num_train_timesteps": len(betas), "trained_betas": betas}
 
 
 def _recipe(inputs: Inputs, cell: Cell) -> RecipeParams:
@@ -121,10 +103,8 @@ def _numbers(name: str, cell: Cell) -> dict[str, float]:
     if not file.is_file():
         return {}
     rows = Results.read(file).select(sampler=cell.sampler, method=cell.method)
-    groups = rows.groups("measure", "nfe", "guidance")
-    return {
-        f"{measure}, nfe = {nfe}{'' if scale in (None, 1.0) else f', guidance = {scale}'}": (
-            replicates(group).estimate.mean
-        )
-        for (measure, nfe, scale), group in groups.items()
-    }
+    numbers = {}
+    for (measure, nfe, scale), group in rows.groups("measure", "nfe", "guidance").items():
+        guided = "" if scale in (None, 1.0) else f", guidance = {scale}"
+        numbers[f"{measure}, nfe = {nfe}{guided}"] = replicates(group).estimate.mean
+    return numbers

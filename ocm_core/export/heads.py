@@ -1,8 +1,4 @@
-"""Covariance heads as a component of a diffusers pipeline, and the features that they read.
-
-Offloading hangs on the forward pass of the whole model; so features are taken from inside it, where
-they enter the last norm.
-"""
+"""Covariance heads as a component of a diffusers pipeline, and the features that they read."""
 
 from __future__ import annotations
 
@@ -46,14 +42,11 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> CovarianceHeads:
         """Copy heads that were trained on a model of diffusers."""
         network, links = wrapped(model), {link: name for name, link in LINKS.items()}
-        forms = {
-            label: {
-                "kind": kind_of(network, head.net.state_dict()),
-                "link": links[head.link],
-                "table": None if head.baseline is None else len(head.baseline),
-            }
-            for label, head in heads.items()
-        }
+        forms = {}
+        for label, head in heads.items():
+            table = None if head.baseline is None else len(head.baseline)
+            kind = kind_of(network, head.net.state_dict())
+            forms[label] = {"kind": kind, "link": links[head.link], "table": table}
         own = {key: value for key, value in model.config.items() if not key.startswith("_")}
         base = {"_class_name": type(model).__name__, **own}
         made: CovarianceHeads = cls(base=base, heads=forms, model=weights_digest(network))
@@ -83,7 +76,7 @@ class AttachedHead:
 
 
 class FeatureTap:
-    """Keeps what heads read of a model's last evaluation, whoever evaluates it."""
+    """Keeps what heads read of a model's last evaluation, from inside its own forward pass."""
 
     def __init__(self, model: Any, adapter: ScoreNetwork | None = None) -> None:
         self.adapter: Any = wrapped(model) if adapter is None else adapter
@@ -107,8 +100,7 @@ class FeatureTap:
             evaluated = "none" if hidden is None else len(hidden)
             raise OcmError(
                 f"a covariance head reads the features of {count} images, and the model has just "
-                f"evaluated {evaluated}; evaluate it once before each step, without guidance (for "
-                "guidance use CovariancePipeline)"
+                f"evaluated {evaluated}; evaluate it once a step (CovariancePipeline has guidance)"
             )
         time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
         label = self._call.get("class_labels")
@@ -116,10 +108,7 @@ class FeatureTap:
 
 
 class HookedModel(ScoreNetwork):
-    """A model as a score network, run by its own forward pass with the hooks of others.
-
-    Outputs have the precision of the inputs.
-    """
+    """A model as a score network, run by its own forward pass with the hooks of others."""
 
     def __init__(self, model: Any, null_class: int | None) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from ocm_core.export.scheduler import CovarianceScheduler, GeneratorNoise, Gener
 from ocm_core.io.atomic import room_for
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.diffusers import Prompts
-from ocm_core.shapes import Batch
+from ocm_core.shapes import Batch, Labels
 
 CODE = '''"""Opened by DiffusionPipeline.from_pretrained(FOLDER, custom_pipeline=FOLDER)."""
 
@@ -56,6 +56,8 @@ images = pipe({call}, num_inference_steps={steps}).images
 ```
 {numbers}"""
 
+ClassLabels = Sequence[int] | Tensor | None
+Prompt = str | Sequence[str] | None
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
 
 
@@ -86,7 +88,7 @@ class CovariancePipeline(DiffusionPipeline):
         if expected != found:
             raise OcmError(
                 f"heads: they were trained on the weights {expected[:16]}…, and model/ has "
-                f"{found[:16]}…: another model; open the folder as it was exported"
+                f"{found[:16]}…; open the folder as it was exported"
             )
 
     @torch.no_grad()
@@ -96,22 +98,17 @@ class CovariancePipeline(DiffusionPipeline):
         num_inference_steps: int = 10,
         generator: Generators = None,
         guidance_scale: float = 1.0,
-        class_labels: Sequence[int] | Tensor | None = None,
-        prompt: str | Sequence[str] | None = None,
+        class_labels: ClassLabels = None,
+        prompt: Prompt = None,
         latents: Tensor | None = None,
         output_type: str = "pil",
         return_dict: bool = True,
         callback_on_step_end: StepEnd | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
     ) -> ImagePipelineOutput | tuple[Any]:
-        """Return images, as many as there are `class_labels` or prompts, or else `batch_size`.
-
-        A guidance scale of 1 is no guidance.
-        """
-        if unknown := set(callback_on_step_end_tensor_inputs) - set(self._callback_tensor_inputs):
-            raise OcmError(
-                f"callback_on_step_end_tensor_inputs: {unknown}; there is 'latents' only"
-            )
+        """Return images, as many as there are `class_labels` or prompts, or else `batch_size`."""
+        if set(callback_on_step_end_tensor_inputs) - set(self._callback_tensor_inputs):
+            raise OcmError("callback_on_step_end_tensor_inputs: there is 'latents' only")
         device = self._execution_device
         label = self._labels(class_labels, prompt, batch_size)
         count = batch_size if label is None else len(label)
@@ -133,12 +130,7 @@ class CovariancePipeline(DiffusionPipeline):
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
-    def _labels(
-        self,
-        class_labels: Sequence[int] | Tensor | None,
-        prompt: str | Sequence[str] | None,
-        count: int,
-    ) -> Tensor | None:
+    def _labels(self, class_labels: ClassLabels, prompt: Prompt, count: int) -> Tensor | None:
         takes_text = self.network.takes_text
         if takes_text and class_labels is None:
             one = prompt is None or isinstance(prompt, str)
@@ -159,16 +151,11 @@ class CovariancePipeline(DiffusionPipeline):
         return torch.tensor(numbers, device=self._execution_device)
 
     def draw(
-        self,
-        noise: Any,
-        steps: int,
-        guidance: float = 1.0,
-        label: Tensor | None = None,
-        change: Any = None,
+        self, noise: Any, steps: int, scale: float = 1.0, label: Labels = None, change: Any = None
     ) -> Batch:
-        """Draw samples as the model has them, from any source of noise."""
+        """Draw samples as the model has them, from any source of noise, at a guidance scale."""
         scheduler: CovarianceScheduler = self.scheduler
-        recipe, prediction = scheduler.recipe(steps, guidance), scheduler.config["prediction_type"]
+        recipe, prediction = scheduler.recipe(steps, scale), scheduler.config["prediction_type"]
         bare = denoiser_of(self.network, scheduler.schedule, TIME, prediction)
         for table in bare.network.buffers(recurse=False):  # the model is where offloading has it
             table.data = table.data.to(self._execution_device)

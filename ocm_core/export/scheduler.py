@@ -1,9 +1,4 @@
-"""A recipe as a scheduler of diffusers, which any of its pipelines can use.
-
-    pipe.scheduler = api.scheduler(denoiser, pipe.scheduler, "ocm", model=pipe.unet)
-
-A covariance head reads features of the network, from the model's own forward pass (`attach`).
-"""
+"""A recipe as a scheduler of diffusers, which any of its pipelines can use."""
 
 from __future__ import annotations
 
@@ -101,20 +96,16 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         """Return the recipe for a number of steps."""
         rule, config = self.params.timesteps, self.config
         if isinstance(rule, ListedTimesteps) and steps not in map(len, rule.values):
-            numbers = ", ".join(map(str, sorted(map(len, rule.values))))
-            raise OcmError(
-                f"num_inference_steps = {steps}: this scheduler has timesteps of {numbers}"
-            )
+            numbers = sorted(map(len, rule.values))
+            raise OcmError(f"num_inference_steps = {steps}: this scheduler has those of {numbers}")
         options = config["method_options"] or {}
-        return Recipe.from_params(
-            self.params,
-            self.schedule,
-            steps,
-            covariance.build(config["method_kind"], config["method"], **options),
-            clip=Clip(x0=config["clip_x0"], c_max=config["clip_covariance"]),
-            levels=config["levels"],
-            guidance=Guidance(guidance, config["guided_channels"], config["guided_covariance"]),
-        )
+        method = covariance.build(config["method_kind"], config["method"], **options)
+        given: Any = {
+            "clip": Clip(x0=config["clip_x0"], c_max=config["clip_covariance"]),
+            "levels": config["levels"],
+            "guidance": Guidance(guidance, config["guided_channels"], config["guided_covariance"]),
+        }
+        return Recipe.from_params(self.params, self.schedule, steps, method, **given)
 
     def attach(self, model: Any, heads: Mapping[str, nn.Module]) -> None:
         """Let `heads` read the features of `model` from its own forward pass."""
@@ -139,11 +130,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         variance_noise: Tensor | None = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor]:
-        """Return the sample at the next timestep, given the network's output at this one.
-
-        Steps are taken in the order of `timesteps`, after `set_timesteps`. `variance_noise` is
-        the noise to add, instead of a draw from the generator.
-        """
+        """Return the sample at the next timestep; `variance_noise` replaces a draw."""
         if self._stepper is None:
             raise OcmError("step: the timesteps are not set; call set_timesteps first")
         t = int(timestep) + 1
@@ -167,9 +154,8 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
 
     def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         """Return x_t = √ᾱ_t x_0 + √b_t ε."""
-        return q_sample(
-            original_samples, noise, *self.schedule.marginal_at(timesteps + 1, original_samples)
-        )
+        marginal = self.schedule.marginal_at(timesteps + 1, original_samples)
+        return q_sample(original_samples, noise, *marginal)
 
     def __len__(self) -> int:
         return int(self.config["num_train_timesteps"])

@@ -47,18 +47,13 @@ class ImageSet(Protocol):
 def feature_batches(
     space: FeatureSpace, images: ImageSet, batch_size: int, progress: Progress[int] = iter
 ) -> Iterator[FeatureVectors]:
-    """Yield the features of all images in order, on the CPU, a batch at a time.
-
-    Images are prefetched, and features come back while those of the next batch are computed.
-    """
+    """Yield the features of all images in order, on the CPU, a batch at a time."""
 
     def read(first: int) -> UInt8Images:
         batch = images[first : first + batch_size]
         if batch.dtype != torch.uint8 or batch.ndim != 4 or batch.shape[1] not in (1, 3):
-            raise OcmError(
-                "images: expected uint8 of shape (n, 1 or 3, height, width), found"
-                f" {batch.dtype} of shape {tuple(batch.shape)}; convert them to grey levels 0 … 255"
-            )
+            found = f"{batch.dtype} of shape {tuple(batch.shape)}"
+            raise OcmError(f"images: expected uint8 of shape (n, 1 or 3, h, w), found {found}")
         return pinned(batch, space.device)
 
     coming: deque[Callable[[], FeatureVectors]] = deque()

@@ -1,8 +1,4 @@
-"""Features of a small classifier, trained on the labels of the data set that is evaluated.
-
-ImageNet's features say little about 8×8 digits; those of a network that tells digits apart say how
-far samples are from being digits, and which digits are missing.
-"""
+"""Features of a small classifier, trained on the labels of the data set that is evaluated."""
 
 from __future__ import annotations
 
@@ -44,11 +40,8 @@ class ClassifierNetwork(nn.Module):
     def features(self, images: UInt8Images) -> FeatureVectors:
         """Return the last hidden layer."""
         expected = (self.sizes["channels"], self.sizes["side"], self.sizes["side"])
-        if images.shape[1:] != expected:
-            raise OcmError(
-                f"images: expected the classifier's shape {expected}, found"
-                f" {tuple(images.shape[1:])}; train it on the data set that is evaluated"
-            )
+        if (found := tuple(images.shape[1:])) != expected:
+            raise OcmError(f"images: expected the classifier's shape {expected}, found {found}")
         hidden: FeatureVectors = self.trunk(images.float() / 127.5 - 1)
         return hidden
 

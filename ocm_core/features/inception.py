@@ -37,10 +37,7 @@ def fetch(target: Path, folder: Path = FOLDER, lock: Lock | None = None) -> str:
 
 
 def build(folder: Path, device: str, resize_inside: bool = False) -> FeatureSpace:
-    """Load the network from its file in `folder`.
-
-    Images are resized as clean-fid does, or inside the network, as for older published figures.
-    """
+    """Load the network; it resizes images itself for older published figures."""
     path = folder / FILE
     if not path.exists():
         raise OcmError(f"{path}: no such file; {SOURCE.remedy(path)}")

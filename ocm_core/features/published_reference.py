@@ -77,9 +77,9 @@ def open_reference(name: str, archives: Path) -> PublishedReference:
     with reading(path, f"a plain array in {IMAGES}", "is it the published file?"):
         pixels = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
+        found = f"{pixels.dtype} and {pixels.shape}; is it the published file?"
         raise OcmError(
-            f"{path}: expected {IMAGES} of uint8 and shape (n, height, width, 3), found"
-            f" {pixels.dtype} and {pixels.shape}; is it the published file?"
+            f"{path}: expected {IMAGES} of uint8 and (n, height, width, 3), found {found}"
         )
     provenance = {"file": path.name, "sha256": archive.sha256}
     return PublishedReference(Statistics.load(path), ImageBatch(pixels), provenance)

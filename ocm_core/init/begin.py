@@ -1,13 +1,11 @@
-"""Look at images and model, write the experiment, and say how long it takes and how to run it.
-
-Where there is no project yet, the few files that Snakemake, DVC and `ocm` need are written, too.
-"""
+"""Look at images and model, write the experiment and, where there is none, the project."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,35 +25,12 @@ if TYPE_CHECKING:
 DISTILLED = ("LCMScheduler", "TCDScheduler")  # of models that take a few fixed steps
 SHARE = 0.25  # of the memory, for one job; several run side by side
 KEPT = 3  # times the outputs of all layers: kept for the gradient, their gradients, and the heads'
-TEXTS = {
-    "Snakefile": '''"""The rules of the installed ocm-core, on the parameters of this folder."""
-
-from ocm_core.project import shipped
-
-
-include: str(shipped() / "workflow/Snakefile")
-''',
-    "params/active.yaml": """\
-# What a bare `snakemake` and `dvc repro` produce, and whose artifacts DVC versions. Add an
-# experiment when its page has been made.
-active: []
-""",
-    ".gitignore": """\
-.snakemake/
-.snakemake_timestamp
-
-# versioned by DVC
-/artifacts/
-/reports/*.html
-
-/logs/
-/checkpoints/
-/datasets/
-/samples/
-/.ocm/
-""",
+COPIED = {  # into a new project, from the package
+    "Snakefile": "workflow/project/Snakefile",
+    "params/active.yaml": "workflow/project/active",
+    ".gitignore": "workflow/project/gitignore",
+    **{name: name for name in (".dvcignore", "profiles/default", "profiles/gpu", "profiles/slurm")},
 }
-COPIED = (".dvcignore", "profiles/default", "profiles/gpu", "profiles/slurm")
 
 
 def begin(
@@ -66,9 +41,16 @@ def begin(
     side: int | None,
     force: bool,
 ) -> Iterator[str]:
-    """Yield what was found, line by line, while the files are being written."""
+    """Yield what was found while files are written; wrong names and paths are refused first."""
     file = Path("params/experiment") / f"{name}.yaml"
-    _check_paths(name, file, captions, force)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
+    if not is_checkout() and (shipped() / file).exists():
+        raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
+    if file.exists() and not force:
+        raise OcmError(f"{file}: exists already; choose another name, or give --force")
+    if captions and not captions.is_file():
+        raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
     folder, summary = model_folder(model) if model else None, look(images)
     start = Start(name, summary, captions=captions, side=side)
     if folder:
@@ -78,10 +60,10 @@ def begin(
     _refuse(start)
     if captions:
         start = replace(start, distinct_captions=distinct_captions(captions, images))
-    yield f"{images}: {start.images}"
+    yield f"{images}: {summary}"
     yield from start.treatment()
     if captions:
-        count = plural(start.images.count, "caption")
+        count = plural(summary.count, "caption")
         yield f"{captions}: {count}, {start.distinct_captions} of them different"
     if start.model:
         yield f"{model}: {_summary(start.model)}"
@@ -100,42 +82,26 @@ def begin(
     yield f"run: snakemake --cores 2 reports/{name}.html"
 
 
-def _check_paths(name: str, file: Path, captions: Path | None, force: bool) -> None:
-    """Refuse wrong names and paths before anything is imported that takes time."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
-    if not is_checkout() and (shipped() / file).exists():
-        raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
-    if file.exists() and not force:
-        raise OcmError(f"{file}: exists already; choose another name, or give --force")
-    if captions and not captions.is_file():
-        raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
-
-
 def _refuse(start: Start) -> None:
     """Refuse what no experiment can be made of."""
     model, images = start.model, start.images
+    if model is None and start.side not in (None, *SIDES):
+        sides = ", ".join(map(str, SIDES))
+        raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
     if model is None:
-        if start.side not in (None, *SIDES):
-            sides = ", ".join(map(str, SIDES))
-            raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
         return
     scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
     if scheduler in DISTILLED:
-        raise OcmError(
-            f"{model.scheduler_file}: {scheduler}: a distilled model jumps over its timesteps, and "
-            "is no noise prediction; expected the model that it was distilled from"
-        )
+        expected = "a distilled model; expected the one that it was distilled from"
+        raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:
         raise OcmError(
             f"{images.path}: the model in {model.folder} takes labels of {model.classes} classes,"
             " and the images lie in no sub-folders; put each class into one"
         )
     if model.text and not start.captions:
-        raise OcmError(
-            f"--captions: the model in {model.folder} takes text, so each image needs a caption; "
-            "give a CSV with the columns file and caption"
-        )
+        needed = "takes text, so each image needs a caption; give a CSV with file and caption"
+        raise OcmError(f"--captions: the model in {model.folder} {needed}")
 
 
 def _summary(model: ModelDescription) -> str:
@@ -147,10 +113,9 @@ def _summary(model: ModelDescription) -> str:
     schedule = f"{model.schedule['beta_schedule']} schedule of {steps} steps"
     if model.schedule["rescale_betas_zero_snr"]:
         schedule += f" (the last of {steps + 1} is pure noise, and never visited)"
-    latent = ", with its autoencoder" if model.vae else ""
     count = f"{model.parameters / 1e6:.1f} M parameters"
     facts = (model.kind, size, classes, f"predicts {model.prediction}", schedule, count)
-    return ", ".join(facts) + latent
+    return ", ".join(facts) + (", with its autoencoder" if model.vae else "")
 
 
 def _write(start: Start, file: Path) -> Iterator[str]:
@@ -164,38 +129,28 @@ def _write(start: Start, file: Path) -> Iterator[str]:
     experiment, device = compose(start.name), this_device()
     sizes = fitting_sizes(experiment, device)
     graph = Graph(compose(start.name, [f"{key}={size}" for key, size in sizes.items()]))
-    taken: dict[str, float] = {}
+    taken: defaultdict[str, float] = defaultdict(float)
     for task in graph.tasks:
-        phase, time = graph.stage(task).phase, seconds(graph.experiment, task, device)
-        taken[phase] = taken.get(phase, 0.0) + time
-    if start.learns_variance:
-        sizes |= with_learned_variance(experiment)
+        taken[graph.stage(task).phase] += seconds(graph.experiment, task, device)
+    if start.model and start.model.learns_variance:  # a method of DDPM steps
+        blocks: dict[str, Any] = {
+            "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
+            "train.timesteps": experiment.train.timesteps,
+            "evaluate.likelihood": experiment.evaluate.get("likelihood"),
+        }
+        sizes |= {f"{k}.methods": [*block.methods, "iddpm"] for k, block in blocks.items() if block}
     hours = {phase: f"about {duration(count)}" for phase, count in taken.items()}
     write_text(file, text(start, sizes, hours))
     yield f"{file}: written; {pace_of(experiment, device)}"
     yield f"about {duration(sum(taken.values()))} of one thread or GPU, by that and by counts"
 
 
-def with_learned_variance(experiment: Experiment) -> dict[str, list[str]]:
-    """Return the methods of DDPM steps by dotted key, with `iddpm` added."""
-    blocks: dict[str, Any] = {
-        "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
-        "train.timesteps": experiment.train.timesteps,
-        "evaluate.likelihood": experiment.evaluate.get("likelihood"),
-    }
-    return {f"{key}.methods": [*block.methods, "iddpm"] for key, block in blocks.items() if block}
-
-
 def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
     """Return sizes by dotted key: batches that fit this machine, no more images than there are."""
     from ocm_core.doctor.cost import network_size
-    from ocm_core.doctor.machine import host_memory
+    from ocm_core.doctor.machine import host_memory, machine
 
-    memory = host_memory()
-    if device == "cuda":
-        import torch
-
-        memory = torch.cuda.get_device_properties(0).total_memory
+    memory = next(iter(machine()["gpus"].values())) if device == "cuda" else host_memory()
     splits, train = experiment.data.count_items(), experiment.train
     fits = int(SHARE * memory / max(1, network_size(experiment, "score").activations))
     most = min(fits // KEPT, splits["train"])
@@ -217,23 +172,18 @@ def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:
 
 
 def make_project() -> None:
-    """Write what does not exist yet; a checkout has everything.
-
-    dvc.yaml is the package's, without what only its checkout has: code and results.
-    """
+    """Write what does not exist yet; a checkout has everything."""
     if is_checkout():
         return
+    for folder in ("reports", "params", "profiles"):
+        Path(folder).mkdir(exist_ok=True)
+    for name, source in COPIED.items():
+        copy = shutil.copytree if (shipped() / source).is_dir() else shutil.copyfile
+        if not Path(name).exists():
+            copy(shipped() / source, name)
     phases = (shipped() / "dvc.yaml").read_text().partition("\n# What the reports leave in Git")[0]
-    texts = {**TEXTS, "dvc.yaml": phases.replace("      - ocm_core\n", "")}
-    for name in (*texts, *COPIED):
-        if Path(name).exists():
-            continue
-        if name in texts:
-            write_text(Path(name), texts[name])
-        else:
-            copy = shutil.copytree if (shipped() / name).is_dir() else shutil.copy
-            copy(shipped() / name, name)
-    Path("reports").mkdir(exist_ok=True)
+    if not Path("dvc.yaml").exists():
+        write_text(Path("dvc.yaml"), phases.replace("      - ocm_core\n", ""))
 
 
 def keep_out_of_git(paths: Iterable[Path]) -> None:
@@ -241,8 +191,6 @@ def keep_out_of_git(paths: Iterable[Path]) -> None:
     here, file = Path.cwd().resolve(), Path(".gitignore")
     wanted = [path.expanduser().resolve() for path in paths]
     inside = [f"/{path.relative_to(here).as_posix()}" for path in wanted if here in path.parents]
-    content = file.read_text() if file.exists() else ""
-    missing = [line for line in inside if line not in content.splitlines()]
-    if missing:
-        end = "" if content.endswith("\n") or not content else "\n"
-        write_text(file, f"{content}{end}" + "".join(f"{line}\n" for line in missing))
+    lines = file.read_text().splitlines() if file.exists() else []
+    if missing := [line for line in inside if line not in lines]:
+        write_text(file, "\n".join([*lines, *missing, ""]))

@@ -59,9 +59,7 @@ def look(path: Path) -> ImageSummary:
     if len(entries) < FEWEST:
         raise OcmError(f"{path}: {EXPECTED}, at least {FEWEST}, found {len(entries) or 'none'}")
     if empty := [entry.name for entry in entries if entry.size == 0]:
-        raise OcmError(
-            f"{files.where(empty[0])}: an empty file, one of {len(empty)}; remove or restore it"
-        )
+        raise OcmError(f"{files.where(empty[0])}: an empty file; remove or restore it")
     heads: list[tuple[tuple[int, int], str]] = []
     for entry in dict.fromkeys(entries[at * len(entries) // SAMPLED] for at in range(SAMPLED)):
         with (

@@ -30,18 +30,6 @@ class Start:
     side: int | None = None  # asked for; None: the model's, or what suits a small network
 
     @property
-    def latent(self) -> bool:
-        return self.model is not None and self.model.vae is not None
-
-    @property
-    def learns_variance(self) -> bool:
-        return self.model is not None and self.model.learns_variance
-
-    @property
-    def conditional(self) -> bool:
-        return self.model is not None and self.model.classes is not None
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Channels and side of the images; of a small network, the largest side that fits."""
         model, edge = self.model, self.images.shorter_edge
@@ -65,14 +53,12 @@ class Start:
         channels, side = self.shape
         if not self.images.all_are(side):
             yield f"each becomes {side}×{side}: the shorter edge is scaled, the centre cut out"
-        if self.images.grey and channels == 3:
-            yield "grey becomes colour, as the model takes it"
-        elif not self.images.grey and channels == 1:
-            yield "colour becomes grey, as the model takes it"
-        if self.conditional:
-            first = ", ".join(f"{n}: {name}" for n, name in enumerate(self.images.folders[:4]))
-            rest = ", …" if len(self.images.folders) > 4 else ""
-            yield f"classes, by sub-folder: {first}{rest}"
+        if self.images.grey != (channels == 1):
+            change = "grey becomes colour" if self.images.grey else "colour becomes grey"
+            yield f"{change}, as the model takes it"
+        if self.model and self.model.classes is not None:
+            numbered = [f"{n}: {name}" for n, name in enumerate(self.images.folders)]
+            yield f"classes, by sub-folder: {', '.join(numbered[:4] + ['…'] * (len(numbered) > 4))}"
 
 
 def text(start: Start, sizes: Mapping[str, Any] = {}, hours: Mapping[str, str] = {}) -> str:
@@ -81,23 +67,23 @@ def text(start: Start, sizes: Mapping[str, Any] = {}, hours: Mapping[str, str] =
 
 
 def _data(start: Start) -> Iterator[str]:
-    channels, side = start.shape
+    (channels, side), model = start.shape, start.model
     yield "# @package _global_"
     yield f"# Written by `ocm init`; `ocm params {start.name}` shows every parameter there is."
     yield f"# Run it: snakemake --cores 2 reports/{start.name}.html"
-    yield f"defaults: [/base: images{'' if start.model else ', /network: small_unet'}]"
+    yield f"defaults: [/base: images{'' if model else ', /network: small_unet'}]"
     yield "data:"
     yield f"  path: {_path(start.images.path)}"
     yield f"  side: {side}"
     yield f"  channels: {channels}"
     fit = "none" if start.images.all_are(side) else "center_crop"
     yield f"  fit: {fit} # or center_crop, resize, none"
-    if start.conditional:
+    if model and model.classes is not None:
         yield "  labels: folders # numbered in the order of their names; or csv, and labels_csv"
         yield f"  classes: {len(start.images.folders)}"
     if start.captions:
         yield f"  captions_csv: {_path(start.captions)}"
-    if start.captions and start.model and start.model.text:
+    if start.captions and model and model.text:
         yield "  labels: captions # a label is the number of a caption, in the order of the texts"
         yield f"  classes: {start.distinct_captions}"
     yield "  test_share: 0.1 # kept for the likelihood"
@@ -106,24 +92,22 @@ def _data(start: Start) -> Iterator[str]:
 def _rest(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
     if model := start.model:
         folder = _path(model.folder)
-        if start.latent:
+        if model.vae:
             yield f"encode: {{ latent: {{ vae: {{ origin: folder, path: {folder} }} }} }}"
         yield "schedule: { kind: model }"
         yield f"network: {{ family: diffusers, path: {folder} }}"
         yield f"head: {{ kind: {HEADS.get(model.kind, 'simple')} }}"
     elif start.shape[0] != 3:
         yield f"network: {{ config: {{ in_channels: {start.shape[0]} }} }}"
-    if start.learns_variance:
+    if model and model.learns_variance:
         options = "{ source: network, lower_end: timesteps }"
         yield f"methods: {{ iddpm: {options} }} # the variance that the model learned"
     for group, values in _tree(start, sizes).items():
         yield f"{group}:{f' # {hours[group]}' if group in hours else ''}"
         yield from (f"  {key}: {_flow(value)}" for key, value in values.items())
-    network = f"a {start.model.kind}" if start.model else "a small UNet trained here"
+    network = f"a {model.kind}" if model else "a small UNet trained here"
     summary = f"{start.images.count} images of {start.images.path.name}, and {network}."
-    yield "report:"
-    yield f"  title: {_flow(start.name)}"
-    yield f"  summary: {_flow(summary)}"
+    yield f"report:\n  title: {_flow(start.name)}\n  summary: {_flow(summary)}"
 
 
 def _tree(start: Start, sizes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -131,7 +115,7 @@ def _tree(start: Start, sizes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     tree: dict[str, dict[str, Any]] = {"train": {}, "sample": {}, "evaluate": {}}
     if start.model:
         tree["train"]["score"] = None
-    if start.latent:
+    if start.model and start.model.vae:
         tree["sample"]["clip"] = {"x0": None, "covariance": None}
         tree["sample"]["samplers"] = {s: {"clip_final_sigma": None} for s in ("ddpm", "ddim")}
         tree["train"]["timesteps"] = None

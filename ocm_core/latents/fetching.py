@@ -1,8 +1,4 @@
-"""Fetch the published autoencoders at pinned revisions, and check them.
-
-Revisions and digests are copied from public projects that pin these files; where none states a
-digest it is None.
-"""
+"""Fetch the published autoencoders at revisions that public projects pin, and check them."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ class PublishedVae:
         ]
 
 
-_ALL = (
+_PUBLISHED = (
     PublishedVae(
         name="sd-vae-ft-ema",
         repository="stabilityai/sd-vae-ft-ema",
@@ -66,7 +62,7 @@ _ALL = (
         },
     ),
 )
-VAES = {vae.name: vae for vae in _ALL}
+VAES = {vae.name: vae for vae in _PUBLISHED}
 
 
 def vae_named(name: str) -> PublishedVae:
@@ -87,33 +83,23 @@ def fetch_vae(
 ) -> VaeProvenance:
     """Copy configuration and weights to `target`, and return their provenance.
 
-    Files in `folder` are taken, others downloaded, from the folder `url` if it is given. The
-    configuration must agree with the keys `expected` by the experiment.
+    Files in `folder` are taken, others downloaded; `expected` are values of the configuration.
     """
     address, sha256 = url or vae.address, {}
     with ExitStack() as files:
         for source in vae.files:
-            path = folder / source.file
-            opened = fetched(source, path, lock, f"{address}/{source.file}")
+            opened = fetched(source, folder / source.file, lock, f"{address}/{source.file}")
             sha256[source.file] = files.enter_context(opened).sha256
         config = json.loads(json.dumps(dict(Vae.load(folder).model.config)))
         for key, value in expected.items():
             if config.get(key) != value:
-                raise OcmError(
-                    f"{folder / CONFIG}: {key} is {config.get(key)}, and the experiment expects "
-                    f"{value}; make its parameters those of the published autoencoder"
-                )
+                found = f"{key} is {config.get(key)}, and the experiment expects {value}"
+                raise OcmError(f"{folder / CONFIG}: {found}; change the experiment")
     for file in sha256:
         with replacing(target / file) as temporary:
             shutil.copyfile(folder / file, temporary)
-    return {
-        "autoencoder": vae.name,
-        "repository": vae.repository,
-        "revision": vae.revision,
-        "licence": vae.licence,
-        "url": redacted(address),
-        "sha256": sha256,
-    }
+    about = {key: getattr(vae, key) for key in ("repository", "revision", "licence")}
+    return {"autoencoder": vae.name, **about, "url": redacted(address), "sha256": sha256}
 
 
 def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
@@ -121,10 +107,7 @@ def copy_vae(folder: str, digest: str, target: Path) -> VaeProvenance:
     place = Path(folder) / "vae"
     files = [place / CONFIG, *weight_files(place)]
     if digest_of(place, files) != digest:
-        raise OcmError(
-            f"{place}: not the autoencoder that the parameters were composed with; run "
-            "`ocm params --write` to use this one, or put the other one back"
-        )
+        raise OcmError(f"{place}: changed since the run began; start it again to use this one")
     vae = Vae.load(place)
     save_folder(vae.model, target, vae.scaling_factor)
     sha256 = {file.name: sha256_of(file) for file in files}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -53,18 +53,12 @@ class Vae:
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Vae:
-        """Load a folder that holds exactly the tensors that its configuration asks for.
-
-        The weights stay memory-mapped on the CPU. On a GPU the model runs in TF32, until another
-        precision is asked for.
-        """
+        """Load a folder that holds exactly the tensors that its configuration asks for."""
         set_precision()
         for file in (folder / CONFIG, folder / WEIGHTS):
             if not file.exists():
-                raise OcmError(
-                    f"{file}: no such file; expected a folder in diffusers' format with weights in "
-                    "safetensors: a pickle (.bin) may run anything when it is opened"
-                )
+                expected = "diffusers' format, with safetensors: no pickle (.bin) is opened"
+                raise OcmError(f"{file}: no such file; expected a folder in {expected}")
         config = read_json_object(folder / CONFIG, "get it again")
         with reading(folder / WEIGHTS, "a whole safetensors file", "get it again"):
             tensors = load_file(folder / WEIGHTS)
@@ -115,12 +109,10 @@ class Vae:
 
     @staticmethod
     def _check(values: Tensor, channels: int, multiple: int) -> None:
-        ndim, (height, width) = values.ndim, values.shape[-2:]
-        if ndim != 4 or values.shape[1] != channels or height % multiple or width % multiple:
-            raise OcmError(
-                f"shape {tuple(values.shape)}: expected (n, {channels}, h, w) with h and w "
-                f"divisible by {multiple}"
-            )
+        shape, (height, width) = tuple(values.shape), values.shape[-2:]
+        if len(shape) != 4 or shape[1] != channels or height % multiple or width % multiple:
+            expected = f"(n, {channels}, h, w) with h and w divisible by {multiple}"
+            raise OcmError(f"shape {shape}: expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -155,8 +147,12 @@ class LatentEncoding:
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
         """Return the arrays to store; `rows` are the indices of the images in their split."""
-        parts = zip(*self._batches(images), strict=True)
-        mean, std = (torch.cat(part).cpu().numpy() for part in parts)
+        device, batches = self.vae.model.device, []
+        for start in range(0, len(images), self.batch_size):
+            stored = torch.tensor(images[start : start + self.batch_size])
+            levels = moved(pinned(stored, device), device).float()  # scaled on the device
+            batches.append(self.vae.encode(2 * levels / (self.image_levels - 1) - 1))
+        mean, std = (torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True))
         if self.posterior == "sample":
             for place, row in enumerate(rows):
                 source = stream(Stream.STORE_ITEM, self.seed, row)
@@ -164,23 +160,11 @@ class LatentEncoding:
                 mean[place] += std[place] * noise
         return {"x": mean, "std": std} if self.spread else {"x": mean}
 
-    def _batches(
-        self, images: UInt8[ndarray, "n c h w"]
-    ) -> Iterator[tuple[VaeLatents, VaeLatents]]:
-        """Encode on the device; grey levels travel as they are stored and are scaled there."""
-        device = self.vae.model.device
-        for start in range(0, len(images), self.batch_size):
-            stored = torch.tensor(images[start : start + self.batch_size])
-            levels = moved(pinned(stored, device), device).float()
-            yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)
-
 
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
-    """Build the model from a configuration that is checked key by key.
+    """Build the model; `where` names the file or the parameter in messages.
 
-    diffusers ignores keys that it does not know; a misspelt one would change the network silently.
-    The types of the blocks may be left out: diffusers' own default has one level only. Keys that
-    begin with _ are notes; `where` names the file or the parameter in messages.
+    diffusers ignores keys that it does not know, and its default types of blocks have one level.
     """
     if config.get("_class_name", CLASS) != CLASS:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
@@ -191,10 +175,7 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
         if key not in valid:
             raise OcmError(f"{where}: {unknown(key, valid)}")
         if key in ("latents_mean", "latents_std") and value is not None:
-            raise OcmError(
-                f"{where}: {key} is set; expected one scaling factor for all channels "
-                "(scaling_factor, shift_factor)"
-            )
+            raise OcmError(f"{where}: {key} is set; expected one scaling_factor for all channels")
     levels = len(arguments.get("block_out_channels", [None]))
     for key, block in _BLOCKS.items():
         types = arguments.setdefault(key, [block] * levels)

@@ -8,18 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import (
-    covariance_error,
-    few_steps,
-    frechet,
-    latents,
-    likelihood_table,
-    recall,
-    sampling_loop,
-)
+from benchmarks import covariance_error, few_steps, frechet, latents, likelihood_table, recall
 from benchmarks.all_heads import LABELS, HeadTraining
 from benchmarks.measuring import peak_bytes
 from benchmarks.networks import DIT_S2, drawn, small_denoiser
+from benchmarks.sampling_loop import SamplingLoop
 from benchmarks.training_step import TrainingStep
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule as schedules
@@ -54,29 +47,23 @@ def seeded() -> None:
 
 
 @pytest.mark.parametrize("build_network", [unet, dit])
-def test_published_training_step(build_network) -> None:
-    """One loss, and one gradient of the head; ours alone leaves the trunk without any."""
+def test_training_step(build_network) -> None:
+    """One loss and gradient of the head, as published; recomputing saves memory and no bit."""
     steps = TrainingStep.on(build_network, batch=3)
     ours, our_gradients = steps.ours(), gradients(steps.head)
     assert all(p.grad is None for p in steps.denoiser.network.parameters())
+    kept = peak_bytes(steps.ours)
+    gradients(steps.head)
+    enable_gradient_checkpointing(steps.denoiser.network)
+    again, again_gradients = steps.ours(), gradients(steps.head)
+    assert torch.equal(ours, again) and all(map(torch.equal, our_gradients, again_gradients))
+    assert peak_bytes(steps.ours) < kept
+    gradients(steps.head)
     theirs, their_gradients = steps.published(), gradients(steps.head)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     assert len(our_gradients) == len(their_gradients) > 0
     torch.testing.assert_close(our_gradients, their_gradients, rtol=1e-3, atol=1e-4)
     assert any(p.grad is not None for p in steps.denoiser.network.parameters())
-
-
-@pytest.mark.parametrize("build_network", [unet, dit])
-def test_recomputing_changes_memory_and_no_bit(build_network) -> None:
-    steps = TrainingStep.on(build_network, batch=3)
-    plain, plain_gradients = steps.ours(), gradients(steps.head)
-    kept = peak_bytes(steps.ours)
-    gradients(steps.head)
-    enable_gradient_checkpointing(steps.denoiser.network)
-    again, again_gradients = steps.ours(), gradients(steps.head)
-    assert torch.equal(plain, again)
-    assert all(map(torch.equal, plain_gradients, again_gradients))
-    assert peak_bytes(steps.ours) < kept
 
 
 def test_heads_together_one_by_one_and_as_published() -> None:
@@ -95,25 +82,17 @@ def test_likelihood_table_and_its_cells() -> None:
     assert together.keys() == each.keys() and len(together) == 12
     for cell, bound in together.items():
         torch.testing.assert_close(bound.terms, each[cell].terms, equal_nan=True)
-
-
-def test_timesteps_that_are_timed_are_those_of_every_method_and_length() -> None:
-    denoiser = Denoiser(small_denoiser().network, schedules.linear(100))
-    found = likelihood_table.LikelihoodTable.on(denoiser, images=2, steps=()).optimal_timesteps(5)
+    found = table.optimal_timesteps(5)
     assert {*found} == {*likelihood_table.METHODS}
     assert [len(timesteps) for timesteps in found["beta"].values()] == [1, 2, 3, 4, 5]
-
-
-def test_evaluations_are_those_of_the_issue() -> None:
-    measured = likelihood_table._evaluations()
-    counted = measured.details["evaluations"], measured.details["baseline_evaluations"]
-    assert counted == (1000, 8310)
+    counted = likelihood_table._evaluations().details
+    assert (counted["evaluations"], counted["baseline_evaluations"]) == (1000, 8310)
 
 
 def test_plain_loop_of_sampling() -> None:
     denoiser, net, shape = unet()
     able = replace(denoiser, heads={"ocm": CovarianceHead(net)})
-    cell = sampling_loop.SamplingLoop(able, shape, 2, rules.even(1000, 5))
+    cell = SamplingLoop(able, shape, 2, rules.even(1000, 5))
     normals = [torch.randn(2, *shape) for _ in range(5)]
     drawn_before = iter(normals)
     ours = cell.stage(Replay(normals))
@@ -121,12 +100,9 @@ def test_plain_loop_of_sampling() -> None:
     torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
 
 
-def test_recall_by_blocks() -> None:
+def test_recall_by_blocks_and_frechet_of_clean_fid() -> None:
     real, generated = recall.points(1, 300, 8), recall.points(2, 250, 8) * 0.8
     assert recall.by_blocks(real, generated, 2**12) == recall.at_once(real, generated)
-
-
-def test_frechet_of_clean_fid() -> None:
     real, generated = (frechet.features(seed, 300, 16) for seed in (1, 2))
     statistics = Statistics.of(real)
     theirs = frechet.theirs(statistics, generated)

@@ -15,7 +15,6 @@ from benchmarks.interface import Benchmark, Measured, Outcome
 from benchmarks.measuring import Comparison, interleaved
 from benchmarks.page import page
 from benchmarks.suite import row, run
-from ocm_core.errors import OcmError
 from ocm_core.report.render import render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +41,9 @@ def recorded() -> dict[str, dict[str, object]]:
     return json.loads(Path("reports/benchmarks.json").read_text())
 
 
-def test_record_and_exit_code(fakes, capsys) -> None:
+def test_all_are_recorded_and_only_the_named_are_replaced(fakes, capsys) -> None:
+    assert main(["goood"]) == 1 and "did you mean 'good'" in capsys.readouterr().err
+    assert not Path("reports").exists()
     assert main([]) == 1
     entries = recorded()
     assert list(entries) == ["good", "bad", "absent"]
@@ -51,11 +52,6 @@ def test_record_and_exit_code(fakes, capsys) -> None:
     assert entries["absent"]["ratio"] is None
     out = capsys.readouterr().out
     assert "does not hold" in out and "not run: no artifacts" in out
-
-
-def test_only_the_named_are_replaced(fakes, capsys) -> None:
-    main([])
-    capsys.readouterr()
     fakes["good"] = benchmark("good", Measured.exactly(0.1))
     assert main(["good", "--json"]) == 0
     entries = recorded()
@@ -66,15 +62,9 @@ def test_only_the_named_are_replaced(fakes, capsys) -> None:
     assert list(recorded()) == ["good", "absent"]
 
 
-def test_an_unknown_name_is_refused(fakes) -> None:
-    with pytest.raises(OcmError, match="good"):
-        suite.chosen(["goood"])
-    assert main(["goood"]) == 1
-    assert not Path("reports").exists()
-
-
-def test_the_page(fakes) -> None:
+def test_the_page_and_the_rows_of_the_terminal(fakes) -> None:
     found = {b.name: m for b, m in run(list(fakes.values()))}
+    assert row(fakes["good"], found["good"])[2:] == ("≤ 0.5", "0.4", "0.3 … 0.6", "holds")
     html = render(page(fakes, found))
     ids = re.findall(r'\bid="([^"]*)"', html)
     assert len(ids) == len({*ids})
@@ -87,41 +77,25 @@ def test_a_target_holds_up_to_itself(ratio: float | None, holds: bool) -> None:
     assert found.holds is holds
 
 
-def test_ratio_of_medians_and_spread_of_repeats() -> None:
-    found = Comparison([1.0, 2.0, 9.0], [4.0, 4.0, 3.0]).measured()
-    assert (found.ratio, found.low, found.high) == (0.5, 0.25, 3.0)
-
-
-def test_turns_are_taken() -> None:
+def test_turns_are_taken_and_medians_compared() -> None:
     order: list[str] = []
     interleaved(
         lambda: order.append("a"), lambda: order.append("b"), 3, clock=lambda: 1.0 * len(order)
     )
     assert order == ["a", "b"] * 4
-
-
-def test_exponent() -> None:
+    found = Comparison([1.0, 2.0, 9.0], [4.0, 4.0, 3.0]).measured()
+    assert (found.ratio, found.low, found.high) == (0.5, 0.25, 3.0)
     assert exponent([1, 2, 5, 10], [3, 12, 75, 300]) == pytest.approx(2.0)
 
 
-def test_pipelines_are_not_started_where_artifacts_are_missing(monkeypatch) -> None:
-    monkeypatch.setattr(noop, "states", lambda experiment: {"task": "missing"})
-    monkeypatch.setattr(noop.PipelineTool, "run", lambda *_: pytest.fail("started"))
-    found = noop._time(noop.TOOLS["snakemake"])
-    assert found.ratio is None and "make report" in found.details["not run"]
-
-
-def test_a_tool_with_something_to_do_is_not_timed(monkeypatch) -> None:
-    monkeypatch.setattr(noop, "states", lambda experiment: {"task": "up to date"})
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(noop.PipelineTool, "run", lambda self, *more: asked.append(more) or "1 job")
-    assert noop._time(noop.TOOLS["dvc"]).ratio is None
-    assert asked == [("--dry",)]
-
-
-def test_rows_of_the_terminal(fakes) -> None:
-    (_, found), *_ = run([fakes["good"]])
-    assert row(fakes["good"], found)[2:] == ("≤ 0.5", "0.4", "0.3 … 0.6", "holds")
+@pytest.mark.parametrize(("state", "asked"), [("missing", []), ("up to date", [("--dry",)])])
+def test_a_tool_with_something_to_do_is_not_timed(state: str, asked: list, monkeypatch) -> None:
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(noop, "states", lambda experiment: {"task": state})
+    monkeypatch.setattr(noop.PipelineTool, "run", lambda self, *more: found.append(more) or "1 job")
+    measured = noop._time(noop.TOOLS["dvc"])
+    assert measured.ratio is None and found == asked
+    assert ("make report" in measured.details["not run"]) == (state == "missing")
 
 
 def test_every_benchmark_has_its_record() -> None:

@@ -41,19 +41,16 @@ def follow(page: str, root: Path) -> list[Path]:
             continue
         path = root / block.file
         if block.language == "diff":
-            path.write_text(edited(path.read_text(), block.text, block.file))
+            lines = block.text.splitlines(keepends=True)
+            assert all(line[0] in " +-\n" for line in lines), f"{block.file}: no diff"
+            old, new = (
+                "".join(line[1:] or "\n" for line in lines if line[0] != out) for out in "+-"
+            )
+            text = path.read_text()
+            assert text.count(old) == 1, f"{block.file}: expected once: {old}"
+            path.write_text(text.replace(old, new))
         else:
             assert not path.exists(), f"{block.file} is there already; the page calls it new"
             path.write_text(block.text)
         touched.append(path)
     return list(dict.fromkeys(touched))
-
-
-def edited(text: str, diff: str, file: str) -> str:
-    lines = diff.splitlines(keepends=True)
-    assert all(line[0] in " +-\n" for line in lines), f"{file}: no diff: {diff}"
-    old, new = (
-        "".join(line[1:] or "\n" for line in lines if line[0] != left_out) for left_out in "+-"
-    )
-    assert text.count(old) == 1, f"{file}: expected once: {old}"
-    return text.replace(old, new)

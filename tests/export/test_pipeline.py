@@ -1,4 +1,4 @@
-"""A model with its heads, exported, is a pipeline of diffusers that gives our samples."""
+"""An exported model with its heads, and our scheduler in diffusers' loops, give our samples."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import torch
 from accelerate.hooks import CpuOffload
 from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
+from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.rng.noise import SampleNoise
 from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
+from tests.test_api import images
 
 SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
+HEADS = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
 ALONE = """
 import sys, torch
 from diffusers import DiffusionPipeline
@@ -38,17 +42,12 @@ print(len(images), images[0].size, len(seen), seen[0], seen[-1])
 """
 
 
-def images(count: int = 8) -> torch.Tensor:
-    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(0)) * 2 - 1
-
-
 def exported(folder: Path, name: str = "plain", **scheduler: Any) -> tuple[Denoiser, Path]:
     own, trained = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **scheduler})
     denoiser = api.wrap(own, trained)
     labels = torch.arange(8) % 5 if name == "classes" else None
-    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
-    relative = name == "attention"
-    denoiser = api.train_head(denoiser, images(), relative=relative, labels=labels, **settings)
+    given: Any = {**HEADS, "relative": name == "attention", "labels": labels}
+    denoiser = api.train_head(denoiser, images(), **given)
     given = {"scheduler": trained, "licence": "mit"}
     return denoiser, api.save_pipeline(denoiser, own, folder / "pipeline", **given)
 
@@ -80,16 +79,6 @@ def test_samples_are_ours_for_the_same_noise(
     torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
     other = api.sample(denoiser, SHAPE, "beta_tilde", steps=5, count=2, seed=3, labels=label)
     assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
-
-
-def test_a_folder_is_exported_as_it_was_loaded(tmp_path: Path) -> None:
-    DDPMPipeline(model(CONFIGS["plain"]), DDPMScheduler(**SHORT)).save_pretrained(tmp_path / "mine")
-    denoiser = api.load(str(tmp_path / "mine"))
-    folder = api.save_pipeline(denoiser, tmp_path / "mine", tmp_path / "pipeline", "beta_tilde")
-    assert "`mine` as it was" in (folder / "README.md").read_text()
-    ours = api.sample(denoiser, SHAPE, "beta_tilde", steps=4, count=2)
-    theirs = opened(folder).draw(SampleNoise(0, range(2), SHAPE), 4)
-    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
 
 
 def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
@@ -162,21 +151,20 @@ def test_heads_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    _, folder = exported(tmp_path)
-    own, trained = model(CONFIGS["plain"]), DDPMScheduler()
-    with pytest.raises(OcmError, match="pipeline: there already"):
-        api.save_pipeline(api.wrap(own, trained), own, folder, "beta", scheduler=trained)
-    with pytest.raises(OcmError, match="'ocm' has no head yet"):
-        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", scheduler=trained)
-    with pytest.raises(OcmError, match="needs its `scheduler`"):
-        api.save_pipeline(api.wrap(own, trained), own, tmp_path / "new", "beta")
-    assert not (tmp_path / "new").exists()
+    (tmp_path / "full/mine").mkdir(parents=True)
+    own, trained, new = model(CONFIGS["plain"]), DDPMScheduler(), tmp_path / "new"
+    for folder, method, given, message in (
+        (tmp_path / "full", "beta", {"scheduler": trained}, "full: there already"),
+        (new, "ocm", {"scheduler": trained}, "'ocm' has no head yet"),
+        (new, "beta", {}, "needs its `scheduler`"),
+    ):
+        with pytest.raises(OcmError, match=message):
+            api.save_pipeline(api.wrap(own, trained), own, folder, method, **given)
+    assert not new.exists()
 
 
 @pytest.mark.parametrize(("method", "scale"), [("beta_tilde", 2.0), ("iddpm", 1.0)])
-def test_a_transformer_has_guidance_and_a_learned_variance(
-    method: str, scale: float, tmp_path: Path
-) -> None:
+def test_guidance_and_a_learned_variance(method: str, scale: float, tmp_path: Path) -> None:
     own, trained = tiny_dit(), DDPMScheduler(**SHORT)
     denoiser, shape, label = api.wrap(own, trained), (4, 8, 8), torch.tensor([0, 3])
     folder = api.save_pipeline(denoiser, own, tmp_path / "dit", method, scheduler=trained)
@@ -196,6 +184,7 @@ def test_a_model_of_latents_keeps_its_autoencoder(kind: str, tmp_path: Path) -> 
         base, asked = write_dit(tmp_path / "base"), [1, 0]
         denoiser = api.load(base)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline", "beta_tilde"))
+    assert "`base` as it was" in (tmp_path / "pipeline/README.md").read_text()
     limits = ("clip_x0", "clip_covariance", "levels")
     assert [pipe.scheduler.config[key] for key in limits] == [None, None, None]
     label = pipe.prompt_labels(asked) if kind == "prompt" else torch.tensor(asked)
@@ -224,15 +213,13 @@ def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     denoiser = api.load(base, prompts=["a cat", "a dog"])
     shape, label = (4, 8, 8), torch.tensor([1, 0])
     latents = torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
-    settings = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
-    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **settings)
+    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **HEADS)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline"))
     assert 'pipe(prompt="…"' in (tmp_path / "pipeline/README.md").read_text()
     for scale in (1.0, 3.0):
         ours = api.sample(denoiser, shape, "ocm", steps=4, count=2, guidance=scale, labels=label)
-        theirs = pipe.draw(
-            SampleNoise(0, range(2), shape), 4, scale, pipe.prompt_labels(["a dog", "a cat"])
-        )
+        asked = pipe.prompt_labels(["a dog", "a cat"])
+        theirs = pipe.draw(SampleNoise(0, range(2), shape), 4, scale, asked)
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
     few = {"num_inference_steps": 2, "output_type": "latent"}
     drawn = [
@@ -251,3 +238,115 @@ def test_an_evaluation_has_the_bound_and_the_distances() -> None:
     assert found.frechet_distance > 0
     assert 0 <= found.precision <= 1 and 0 <= found.recall <= 1
     assert api.evaluate(denoiser, images(6), "delta", steps=3, sampler="ddim").bits_per_dim is None
+
+
+def loop(network: Any, scheduler: Any, shape: tuple[int, ...], steps: int, **given: Any) -> Tensor:
+    """The loop of diffusers' documentation, with the noise of our streams."""
+    noise = SampleNoise(3, range(2), shape)
+    scheduler.set_timesteps(steps)
+    x = noise.normal() * scheduler.init_noise_sigma
+    for t in scheduler.timesteps:
+        with torch.no_grad():
+            output = network(scheduler.scale_model_input(x, t), t.expand(2), **given).sample
+        last = t == scheduler.timesteps[-1]
+        drawn = None if last else noise.normal()
+        x = scheduler.step(output, t, x, variance_noise=drawn).prev_sample
+    return x
+
+
+def wrapped(name: str = "plain", **changes: Any) -> tuple[Any, DDPMScheduler, Denoiser]:
+    own, base = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **changes})
+    return own, base, api.wrap(own, base)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(("sampler", "method"), [("ddpm", "beta_tilde"), ("ddim", "delta")])
+def test_samples_of_fixed_variances(sampler: str, method: str, order: Any) -> None:
+    own, base, denoiser = wrapped()
+    how: Any = {"sampler": sampler, "order": order}
+    theirs = loop(own, api.scheduler(denoiser, base, method, **how), SHAPE, 5)
+    ours = api.sample(denoiser, SHAPE, method, steps=5, count=2, seed=3, **how)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "how"),
+    [
+        ("plain", {}, {"sampler": "ddim", "order": 2}),
+        ("plain", {}, {"timesteps": (3, 10, 30, 40)}),
+        ("attention", {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True}, {}),
+        ("classes", {"prediction_type": "sample"}, {"preset": "diverse"}),
+    ],
+)
+def test_samples_with_a_head(name: str, changes: dict[str, Any], how: Any) -> None:
+    """It reads the features of the model's own forward pass."""
+    own, base, denoiser = wrapped(name, **changes)
+    labels = torch.arange(8) % 5 if name == "classes" else None
+    denoiser = api.train_head(denoiser, images(), labels=labels, **HEADS)
+    label = torch.tensor([1, 4]) if name == "classes" else None
+    given = {} if label is None else {"class_labels": label}
+    scheduler = api.scheduler(denoiser, base, "ocm", model=own, steps=4, **how)
+    theirs = loop(own, scheduler, SHAPE, 4, **given)
+    draw: Any = {"count": 2, "seed": 3, "labels": label, "steps": 4, **how}
+    ours = api.sample(denoiser, SHAPE, "ocm", **draw)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+    if how.get("sampler") == "ddim":  # the head has its say
+        assert not torch.allclose(theirs, api.sample(denoiser, SHAPE, "delta", **draw), atol=1e-3)
+
+
+def test_a_learned_variance_needs_no_head() -> None:
+    own, base, shape = tiny_dit(), DDPMScheduler(**SHORT), (4, 8, 8)
+    denoiser, label = api.wrap(own, base), torch.tensor([0, 3])
+    theirs = loop(own, api.scheduler(denoiser, base, "iddpm"), shape, 4, class_labels=label)
+    ours = api.sample(denoiser, shape, "iddpm", steps=4, count=2, seed=3, labels=label)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
+def test_a_pipeline_of_diffusers_takes_it() -> None:
+    own, base, denoiser = wrapped()
+    pipe = DDPMPipeline(own, base)
+    pipe.set_progress_bar_config(disable=True)
+    denoiser = api.train_head(denoiser, images(), **HEADS)
+    pipe.scheduler = api.scheduler(denoiser, base, "ocm", model=pipe.unet)
+    draw: Any = {"num_inference_steps": 5, "output_type": "np"}
+    once, again, other = (
+        pipe(2, torch.Generator().manual_seed(seed), **draw).images for seed in (7, 7, 8)
+    )
+    assert once.shape == (2, 8, 8, 3)
+    assert (once == again).all() and not (once == other).all()
+
+
+def test_a_scheduler_survives_its_configuration(tmp_path: Any) -> None:
+    own, base, denoiser = wrapped()
+    scheduler = api.scheduler(denoiser, base, "delta", sampler="ddim", order=2)
+    scheduler.save_pretrained(tmp_path)
+    opened = CovarianceScheduler.from_pretrained(tmp_path)
+    assert torch.equal(loop(own, opened, SHAPE, 5), loop(own, scheduler, SHAPE, 5))
+    assert len(opened) == SHORT["num_train_timesteps"]
+    noise = torch.randn(2, *SHAPE)
+    x0, at = torch.zeros(2, *SHAPE), torch.tensor([0, 39])
+    torch.testing.assert_close(opened.add_noise(x0, noise, at), base.add_noise(x0, noise, at))
+
+
+def test_what_a_step_cannot_do_is_refused() -> None:
+    own, base, denoiser = wrapped()
+    x, t = torch.zeros(2, *SHAPE), torch.tensor(39)
+    with pytest.raises(OcmError, match="call set_timesteps first"):
+        api.scheduler(denoiser, base, "beta").step(x, t, x)
+    with pytest.raises(OcmError, match="'ocm' has no head yet"):
+        api.scheduler(denoiser, base, "ocm")
+    scheduler = api.scheduler(denoiser, base, "rademacher")
+    scheduler.set_timesteps(4)
+    with pytest.raises(OcmError, match="evaluates the network itself"):
+        scheduler.step(x, t, x)
+    headed = api.train_head(denoiser, images(), **HEADS)
+    with pytest.raises(OcmError, match="needs the pipeline's `model`"):
+        api.scheduler(headed, base, "ocm")
+    scheduler = api.scheduler(headed, base, "ocm", model=own)
+    scheduler.set_timesteps(4)
+    own(torch.cat([x, x]), t)  # as guidance has it
+    with pytest.raises(OcmError, match="features of 2 images, and the model has just evaluated 4"):
+        scheduler.step(x, t, x)
+    scheduler = api.scheduler(denoiser, base, "beta", timesteps=(3, 10, 40))
+    with pytest.raises(OcmError, match="num_inference_steps = 4: this scheduler has"):
+        scheduler.set_timesteps(4)

@@ -27,16 +27,7 @@ def shapes(count: int) -> Tensor:
 
 
 SETTINGS = OptimiserParams(
-    iterations=40,
-    batch_size=8,
-    accumulate=1,
-    learning_rate=3e-3,
-    decay="cosine",
-    weight_decay=0.0,
-    ema=0.9,
-    precision="float32",
-    seed=0,
-    checkpoint_every=15,
+    iterations=40, batch_size=8, learning_rate=3e-3, ema=0.9, seed=0, checkpoint_every=15
 )
 
 

@@ -48,7 +48,7 @@ def prediction(tag, row, t, dtype):
         None, schedule.build(case["schedule"], case["N"]), heads=heads, moments=moments
     )
     times = torch.full((len(x),), t)
-    return Prediction(denoiser, x, times, None, TrunkFeatures(x, x), eps, None)
+    return Prediction(x, times, eps, None, denoiser, None, TrunkFeatures(x, x))
 
 
 def cases():

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -94,17 +94,22 @@ class ReverseStep:
 StepCovariance = Callable[[ReverseStep], Covariance]
 
 
-@dataclass(frozen=True)
-class Profile:
-    """How pages describe a method, and the line that it has in every chart."""
+class Line(NamedTuple):
+    """The line of a method in every chart."""
 
-    about: str  # a line of words
-    equation: str = ""
-    group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
     hue: str = "purple"  # a colour of the pages' palette
     marker: str = "star"
     dash: str = "solid"
     width: float = 1.8
+
+
+class Profile(NamedTuple):
+    """How pages describe and draw a method."""
+
+    about: str  # a line of words
+    equation: str = ""
+    line: Line = Line()
+    group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
 
 
 class CovarianceMethod(BaseModel, ABC):
@@ -114,7 +119,7 @@ class CovarianceMethod(BaseModel, ABC):
 
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
-    profile: ClassVar[Profile] = Profile("a covariance method of your own", dash="dot")
+    profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Line(dash="dot"))
     label: str
 
     @property

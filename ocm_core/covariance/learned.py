@@ -143,25 +143,18 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
     def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
             target = self.target(batch)
-        error = self.c(batch.prediction) - target
-        return sum_dims((error / self._unit(batch.prediction)) ** 2)
+        error, baseline = self.c(batch.prediction) - target, self._baseline(batch.prediction)
+        if baseline is not None:
+            unit = cast(CovarianceHead, batch.prediction.denoiser.heads[self.label]).unit
+            own = self.unit(baseline) if unit == "own" else baseline.sqrt()
+            error = error if unit == "one" else error / own
+        return sum_dims(error**2)
 
     def unit(self, baseline: Tensor) -> Tensor:
         """How the target's standard deviation given x_t grows with c̄_t, for a perfect score."""
         return baseline
 
-    def _unit(self, prediction: Prediction) -> Tensor | float:
-        """Return the unit of errors that the head has."""
-        baseline = self._baseline(prediction)
-        if baseline is None:
-            return 1.0
-        unit = cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit
-        if unit == "own":
-            return self.unit(baseline)
-        return baseline.sqrt() if unit == "root" else 1.0
-
     def _baseline(self, prediction: Prediction) -> Tensor | None:
         table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)
-        if table is None:
-            return None
-        return prediction.at(table, f"the baseline of head '{self.label}'")
+        what = f"the baseline of head '{self.label}'"
+        return None if table is None else prediction.at(table, what)

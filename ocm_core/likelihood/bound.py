@@ -49,8 +49,7 @@ _DDPM = Ddpm()
 def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
     """KL(q(x_t|x_0) ‖ N(0, I)) at the last timestep t; b_t - 1 = -ᾱ_t is taken as such."""
     alpha_bar, b = schedule.marginal(end)
-    constant = -alpha_bar - log(b)
-    return 0.5 * sum_dims(alpha_bar * x0**2 + constant)
+    return 0.5 * sum_dims(alpha_bar * x0**2 + (-alpha_bar - log(b)))
 
 
 def decoder_term(
@@ -102,41 +101,29 @@ class Likelihood:
         """Evaluate the network once, at x_t ~ q(x_t | x_0), for the terms of any steps from t."""
         x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
-        covariances = {
-            name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
-        }
+        asked = self.methods.items()
+        covariances = {name: m.step_covariance(prediction, noise) for name, m in asked}
 
         def terms(transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
             """Return the term of one step for the methods `names`; they share its mean."""
             steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
             mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
             if transition.s == 0:
-                return {
-                    name: decoder_term(step, covariances[name], mean, x0, self.decoder)
-                    for name, step in steps.items()
-                }
+                seen = mean, x0, self.decoder
+                return {n: decoder_term(step, covariances[n], *seen) for n, step in steps.items()}
             # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
             difference = _DDPM.mean(transition, prediction.x, x0, prediction.eps) - mean
-            return {
-                name: covariances[name](step).divergence(transition.beta_tilde, difference)
-                for name, step in steps.items()
-            }
+            gap = transition.beta_tilde, difference
+            return {n: covariances[n](step).divergence(*gap) for n, step in steps.items()}
 
         return terms
 
     def bounds(
-        self,
-        timesteps: Mapping[str, Timesteps],
-        x0: Batch,
-        noise_at: NoiseAt,
-        label: Labels = None,
-        progress: Progress[int] = iter,
-    ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
+        self, timesteps: Mapping[str, Timesteps], x0: Batch, noise_at: NoiseAt, label: Labels = None
+    ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
         """Return the bounds of all timesteps with all methods: see `bounds_on`."""
-        cases = {
-            (rule, name): visited for rule, visited in timesteps.items() for name in self.methods
-        }
-        return self.bounds_on(cases, x0, noise_at, label, progress)
+        cases = {(rule, m): visited for rule, visited in timesteps.items() for m in self.methods}
+        return self.bounds_on(cases, x0, noise_at, label)
 
     @torch.no_grad()
     def bounds_on(
@@ -184,10 +171,8 @@ class Likelihood:
         """
         schedule, times = self.model.schedule, (0, *sorted(set(grid)))
         ends = [prior_term(schedule, x0, t).double().mean() for t in times[1:]]
-        costs = {
-            name: x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
-            for name in self.methods
-        }
+        square = x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
+        costs = {name: square.clone() for name in self.methods}
         counters = {name: ClipCounter() for name in self.methods}
         for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
             seen = self.evaluate(x0, t, noise, label, counters)
@@ -213,9 +198,7 @@ def _visits(
 ) -> dict[int, dict[Transition, Places]]:
     """t → the steps that leave from it → which row of which bounds they fill."""
     visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
-    ascending = {
-        timesteps: transitions(schedule, timesteps)[::-1] for timesteps in {*cases.values()}
-    }
+    ascending = {visited: transitions(schedule, visited)[::-1] for visited in {*cases.values()}}
     for case, timesteps in cases.items():
         if not timesteps:
             raise OcmError(f"timesteps '{case[0]}' are empty")

@@ -31,19 +31,10 @@ from ocm_core.schema.experiment import Experiment, SolverParams
 from ocm_core.shapes import Batch, Labels
 
 SCHEDULERS = (
-    "DDIMScheduler",
-    "DDPMScheduler",
-    "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler",
-    "DPMSolverSinglestepScheduler",
-    "EulerAncestralDiscreteScheduler",
-    "EulerDiscreteScheduler",
-    "HeunDiscreteScheduler",
-    "KDPM2AncestralDiscreteScheduler",
-    "KDPM2DiscreteScheduler",
-    "LMSDiscreteScheduler",
-    "PNDMScheduler",
-    "UniPCMultistepScheduler",
+    *("DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler"),
+    *("DPMSolverSinglestepScheduler", "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler"),
+    *("HeunDiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler"),
+    *("LMSDiscreteScheduler", "PNDMScheduler", "UniPCMultistepScheduler"),
 )
 _BETAS = ("num_train_timesteps", "trained_betas", "beta_schedule", "beta_start", "beta_end")
 _NOT_OPTIONS = {
@@ -89,9 +80,7 @@ class DiffusersSolver:
         """Raise an error if something does not fit, by a rehearsal with a network that says 0."""
         self._check_names()
         noise = SampleNoise(0, range(1), shape, use=NoiseFor.TIMING)
-        zero: Any = SimpleNamespace(
-            schedule=self.schedule, predict=lambda x, *_: SimpleNamespace(eps=torch.zeros_like(x))
-        )
+        zero: Any = SimpleNamespace(predict=lambda x, *_: SimpleNamespace(eps=torch.zeros_like(x)))
         try:
             drawn = replace(self, guidance=UNGUIDED).draw(zero, noise).x
         except OcmError:
@@ -105,12 +94,12 @@ class DiffusersSolver:
             )
 
     def _check_names(self) -> None:
+        if self.scheduler not in SCHEDULERS and hasattr(schedulers, self.scheduler):
+            raise OcmError(
+                f"scheduler: {self.scheduler} of diffusers is not for networks that predict "
+                f"the noise of a schedule of betas; use one of {', '.join(SCHEDULERS)}"
+            )
         if self.scheduler not in SCHEDULERS:
-            if hasattr(schedulers, self.scheduler):
-                raise OcmError(
-                    f"scheduler: {self.scheduler} of diffusers is not for networks that predict "
-                    f"the noise of a schedule of betas; use one of {', '.join(SCHEDULERS)}"
-                )
             raise OcmError(f"scheduler: {unknown(self.scheduler, SCHEDULERS)}")
         for key in self.options:
             if key in _NOT_OPTIONS:
@@ -123,8 +112,7 @@ class DiffusersSolver:
     @property
     def _set(self) -> Any:
         """Return a new scheduler, set to make exactly `nfe` evaluations."""
-        fewer = (n for n in range(self.nfe, 0, -1) if self._count(n) <= self.nfe)
-        steps = next(fewer, 0)
+        steps = next((n for n in range(self.nfe, 0, -1) if self._count(n) <= self.nfe), 0)
         if self._count(steps) != self.nfe:
             near = [count for n in (steps, steps + 1) if (count := self._count(n))]
             raise OcmError(
@@ -171,15 +159,9 @@ def of_experiment(
     experiment: Experiment, sampler: SolverParams, nfe: int, guidance: float
 ) -> DiffusersSolver:
     """Return the solver of an experiment, with its schedule, limit and way of guidance."""
-    how = experiment.sample.guidance
-    return DiffusersSolver(
-        sampler.scheduler,
-        sampler.options,
-        schedules.of_experiment(experiment),
-        nfe,
-        experiment.sample.clip.x0,
-        Guidance(guidance, how.guided_channels, how.covariance),
-    )
+    sample, schedule = experiment.sample, schedules.of_experiment(experiment)
+    how = Guidance(guidance, sample.guidance.guided_channels, sample.guidance.covariance)
+    return DiffusersSolver(sampler.scheduler, sampler.options, schedule, nfe, sample.clip.x0, how)
 
 
 class _NoiseOfStreams(TorchFunctionMode):

@@ -143,8 +143,7 @@ class Recipe:
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
                 watch(t, x)
-            prediction = predict(guided, [self.method], x, t, label)
-            x = stepper.step(prediction, t, noise)
+            x = stepper.step(predict(guided, [self.method], x, t, label), t, noise)
             if change is not None:
                 x = change(number, t, x)
         return Sampled(x, stepper.counter)
@@ -213,12 +212,11 @@ def of_cell(
         module = import_module("ocm_core.sampling.diffusers_solver")
         solver: AnyRecipe = module.of_experiment(experiment, sampler, cell.nfe, cell.guidance)
         return solver
-    params: RecipeParams
-    if isinstance(sampler, PresetParams):
-        presets = import_module("ocm_core.sampling.presets").PRESETS
-        params = presets[sampler.name].recipe(cell.nfe)
-    else:
-        params = sampler
+    params: RecipeParams = (
+        import_module("ocm_core.sampling.presets").PRESETS[sampler.name].recipe(cell.nfe)
+        if isinstance(sampler, PresetParams)
+        else sampler
+    )
     return of_experiment(experiment, params, cell.method, cell.nfe, cell.guidance, optimal)
 
 

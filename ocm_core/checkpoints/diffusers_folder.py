@@ -21,7 +21,7 @@ from safetensors import safe_open
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.networks.config import Blocks, Channels, check_diffusers_sizes, read_known
+from ocm_core.networks.config import Blocks, Channels, DiffusersSizes, read_known
 from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
 from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, SchedulerSchedule
@@ -104,9 +104,11 @@ def describe(folder: str | Path) -> ModelDescription:
         raise OcmError(
             f"{place / CONFIG}: describes a {kind}; expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
         )
-    sizes = check_diffusers_sizes(config, place / CONFIG)
-    scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
-    vae = folder / "vae" / CONFIG
+    sizes = read_known(DiffusersSizes, config, place / CONFIG)
+    scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
+    scheduler = read_json_object(scheduler_file, SAVE_AGAIN)
+    check_scheduler(scheduler, scheduler_file)
+    vae, null_class = folder / "vae" / CONFIG, config.get("num_embeds_ada_norm")
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
         raise OcmError(
@@ -123,7 +125,7 @@ def describe(folder: str | Path) -> ModelDescription:
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
         prediction=scheduler.get("prediction_type", "epsilon"),
-        scheduler_file=_scheduler_file(folder),
+        scheduler_file=scheduler_file,
         schedule=schedule_keys(scheduler),
         parameters=sum(_values(file) for file in weight_files(place)),
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
@@ -145,18 +147,6 @@ def _first(folder: Path, parts: Iterable[str], file: str) -> Path:
     )
 
 
-def _scheduler_file(folder: Path) -> Path:
-    return _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
-
-
-def read_scheduler_config(folder: Path) -> dict[str, Any]:
-    """Read the noise schedule of training and the prediction from a scheduler of any class."""
-    file = _scheduler_file(folder)
-    config = read_json_object(file, SAVE_AGAIN)
-    check_scheduler(config, file)
-    return config
-
-
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:
     """Refuse a scheduler without betas, or of a prediction or variance that is not supported."""
     name, predicted = config.get("_class_name"), config.get("prediction_type", "epsilon")
@@ -171,10 +161,8 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
         raise OcmError(
             f"{where}: prediction_type: {predicted!r}; expected one of {', '.join(PREDICTIONS)}"
         )
-    if config.get("variance_type") == "learned":
-        raise OcmError(
-            f"{where}: variance_type: 'learned'; expected 'learned_range' or a fixed one"
-        )
+    if (variance := config.get("variance_type")) == "learned":
+        raise OcmError(f"{where}: variance_type: {variance!r}; expected 'learned_range' or fixed")
     steps = config.get("num_train_timesteps", 1000)
     if not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
         raise OcmError(

@@ -87,12 +87,9 @@ def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tens
     return v * high + (1.0 - v) * low
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4)  # the same arrays each time: the schedule keeps them on the device
 def _adjacent(schedule: Schedule) -> tuple[TimeTable, TimeTable, TimeTable]:
-    """Return β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t.
-
-    They are the same arrays each time: the schedule keeps them on the device.
-    """
+    """Return β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t."""
     betas, b = schedule.betas[1:], schedule.b
     tilde = betas * b[:-1] / b[1:]
     tilde[0] = tilde[1]

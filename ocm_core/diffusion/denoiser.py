@@ -153,11 +153,8 @@ class Denoiser:
     forward: Forward = forward
 
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
-        """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps.
-
-        A tensor of timesteps is taken as it is: to look into it is to wait for the device.
-        """
-        if not isinstance(t, Tensor):
+        """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
+        if not isinstance(t, Tensor):  # to look into a tensor is to wait for the device
             if not 1 <= t < self.schedule.steps + 1:
                 raise OcmError(
                     f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
@@ -185,10 +182,7 @@ class Denoiser:
 def executed(
     denoiser: Denoiser, *, precision: Precision, channels_last: bool, compiled: bool
 ) -> Denoiser:
-    """Return the denoiser with a precision, memory layout and compilation; only rounding changes.
-
-    Its network is changed in place; heads stay as they are.
-    """
+    """Return the denoiser with another execution of its network: only rounding changes."""
     if channels_last:
         denoiser.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     run = torch.compile(forward) if compiled else forward

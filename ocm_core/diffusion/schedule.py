@@ -131,10 +131,7 @@ def of_experiment(experiment: Experiment) -> Schedule:
 
 
 def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
-    """Return the schedule of parameters; diffusers is imported only for its own schedules.
-
-    Of these the last timestep is left out where it is pure noise.
-    """
+    """Return the schedule of parameters; diffusers' own end before a timestep of pure noise."""
     if params.kind != "scheduler":
         return build(params.kind, params.steps)
     from diffusers.schedulers.scheduling_ddpm import DDPMScheduler

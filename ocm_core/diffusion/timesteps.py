@@ -13,16 +13,7 @@ from numpy import ndarray
 
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
-from ocm_core.schema.timesteps import (
-    DitTimesteps,
-    EvenTimesteps,
-    FixedTimestepsParams,
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    QuadraticTimesteps,
-    TimestepsParams,
-)
+from ocm_core.schema import timesteps as rules
 
 Timesteps = tuple[int, ...]
 TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → timesteps
@@ -60,7 +51,7 @@ def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> 
 
 
 def build(
-    params: TimestepsParams,
+    params: rules.TimestepsParams,
     schedule: Schedule,
     nfe: int,
     method: str = "",
@@ -91,21 +82,21 @@ def _check(steps: int, nfe: int) -> None:
 
 
 def _of_kind(
-    params: TimestepsParams, steps: int, nfe: int, method: str, optimal: TimestepsByMethod
+    params: rules.TimestepsParams, steps: int, nfe: int, method: str, optimal: TimestepsByMethod
 ) -> Timesteps:
     _check(steps, nfe)
     match params:
-        case EvenTimesteps():
+        case rules.EvenTimesteps():
             return even(steps, nfe)
-        case QuadraticTimesteps():
+        case rules.QuadraticTimesteps():
             return quadratic(steps, nfe)
-        case DitTimesteps():
+        case rules.DitTimesteps():
             return dit(steps, nfe)
-        case PowerTimesteps():
+        case rules.PowerTimesteps():
             return power(steps, nfe, params.exponent, params.first)
-        case ListedTimesteps():
+        case rules.ListedTimesteps():
             by_nfe, name = {len(v): tuple(v) for v in params.values}, "listed timesteps"
-        case OptimalTimesteps():
+        case rules.OptimalTimesteps():
             label = params.of or method
             by_nfe, name = dict(optimal.get(label, {})), f"optimal timesteps of '{label}'"
     if nfe not in by_nfe:
@@ -175,7 +166,7 @@ def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:
     )
 
 
-def grid(params: FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
+def grid(params: rules.FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
     """Return the timesteps that optimal ones are chosen from: those of a rule, and 1 and T."""
     timesteps = {1, *_of_kind(params, schedule.steps, points, "", {}), schedule.steps}
     return tuple(sorted(timesteps - {0}))

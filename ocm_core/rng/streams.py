@@ -91,10 +91,7 @@ def stream(
 
 
 def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
-    """Return the generator of a data set's permutation or modes.
-
-    The seed is hashed by NumPy into 128 bits of key, as the first data sets were divided.
-    """
+    """Return a data set's generator; NumPy hashes the seed, as the first data sets were divided."""
     counter = [0, 0, 0, _checked("split", split, 2**64 - 1)]
     bits = np.random.Philox(_checked("seed", seed, LARGEST_SEED), counter=counter)
     return np.random.Generator(bits)

@@ -134,11 +134,8 @@ class DiffusersSolver:
 
     @cached_property
     def _unset(self) -> Any:
-        """Return the scheduler before its timesteps are set: some take a second to make.
-
-        It clamps x̂_0 to ±1 if it can; Euler, KDPM2, LMS and PNDM cannot. Dynamic thresholding
-        divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
-        """
+        """Return the scheduler before its timesteps are set: some take a second to make."""
+        # x̂_0 is clamped to ±1 where that is an option: not of Euler, KDPM2, LMS and PNDM
         clamps, limits = self.x0 is not None, dict[str, Any]()
         if "clip_sample" in self._parameters:
             limits = {"clip_sample": clamps, "clip_sample_range": 1.0}
@@ -165,10 +162,7 @@ def of_experiment(
 
 
 class _NoiseOfStreams(TorchFunctionMode):
-    """Inside, torch.randn is the noise of our streams: schedulers draw from nothing else.
-
-    Some take noise as an argument of `step`, some a generator, some neither; all make that call.
-    """
+    """Inside, torch.randn is the noise of our streams: every scheduler draws by that call alone."""
 
     def __init__(self, noise: Noise) -> None:
         super().__init__()

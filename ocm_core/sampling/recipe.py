@@ -203,10 +203,7 @@ def of_experiment(
 def of_cell(
     experiment: Experiment, cell: Cell, optimal: TimestepsByMethod = NO_TIMESTEPS
 ) -> AnyRecipe:
-    """Return the recipe of one cell of an experiment's grid of samples.
-
-    Presets and solvers are imported where they are used: they are no sources of other samplers.
-    """
+    """Return the recipe of a cell; presets and solvers are imported only where they are used."""
     sampler = experiment.sample.samplers[cell.sampler]
     if isinstance(sampler, SolverParams):
         module = import_module("ocm_core.sampling.diffusers_solver")

@@ -87,9 +87,9 @@ class SampleGenerator:
     batch_size: int
     shape: tuple[int, ...]  # of a sample: a point, an image or latents
     image_shape: tuple[int, ...] | None  # None: samples are points and no images
-    levels: int  # grey levels of the images
     to_images: Decode
     attributes: Mapping[str, Any]
+    levels: int = 256  # grey levels of the images
 
     def __post_init__(self) -> None:
         label = self.request.label

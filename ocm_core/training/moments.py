@@ -95,10 +95,7 @@ def estimate(
     keep: Callable[[Moments], None] = lambda _: None,
     rank: Rank = Rank(),  # noqa: B008 - frozen
 ) -> Moments:
-    """Estimate the tables from noisy items; `begun` is continued, and handed to `keep` on the way.
-
-    Of several processes each fills in its own timesteps.
-    """
+    """Estimate the tables of noisy items; `begun` is continued, and handed to `keep` on the way."""
     moments = begun or Moments.empty(denoiser.schedule.steps)
     fresh: dict[int, Entries] = {}
 

@@ -4,8 +4,6 @@ After the digests, the restricted unpickler opens the file, its layout is undone
 dtypes and values are compared with what the network expects.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

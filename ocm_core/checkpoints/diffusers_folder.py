@@ -4,8 +4,6 @@ Parts may have folders of their own (`unet/`, `scheduler/`, …), or all files l
 first published models. Nothing is loaded: configurations and headers of weights say everything.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -105,10 +103,8 @@ def describe(folder: str | Path) -> ModelDescription:
             f"{place / CONFIG}: describes a {kind}; expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
         )
     sizes = read_known(DiffusersSizes, config, place / CONFIG)
-    scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
-    scheduler = read_json_object(scheduler_file, SAVE_AGAIN)
-    check_scheduler(scheduler, scheduler_file)
-    vae, null_class = folder / "vae" / CONFIG, config.get("num_embeds_ada_norm")
+    scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
+    vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
         raise OcmError(
@@ -125,7 +121,7 @@ def describe(folder: str | Path) -> ModelDescription:
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
         prediction=scheduler.get("prediction_type", "epsilon"),
-        scheduler_file=scheduler_file,
+        scheduler_file=_scheduler_file(folder),
         schedule=schedule_keys(scheduler),
         parameters=sum(_values(file) for file in weight_files(place)),
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
@@ -145,6 +141,17 @@ def _first(folder: Path, parts: Iterable[str], file: str) -> Path:
         " save_pretrained of a pipeline (DDPMPipeline, DiTPipeline, StableDiffusionPipeline), or of"
         " a model and its scheduler"
     )
+
+
+def _scheduler_file(folder: Path) -> Path:
+    return _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
+
+
+def read_scheduler_config(folder: Path) -> dict[str, Any]:
+    """Read the noise schedule of training and the prediction from a scheduler of any class."""
+    config = read_json_object(_scheduler_file(folder), SAVE_AGAIN)
+    check_scheduler(config, _scheduler_file(folder))
+    return config
 
 
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:

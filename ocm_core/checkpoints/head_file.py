@@ -4,8 +4,6 @@ Tensors have the name of their method as a prefix. Link functions (from the raw 
 covariance) and the digest of the model's weights are metadata; shapes tell the kind of head.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ v within 0 … 1; adjacent steps hardly constrain it at large t, and a long jump
 `clamp`.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import log
 from typing import Literal
@@ -61,17 +59,15 @@ class Method(LearnedMethod):
         if self.source == "head":
             return prediction.combine(lambda branch: branch.head(self.label))
         if prediction.learned_variance is None:
-            raise OcmError(
-                f"methods.{self.label}.source: the network has no learned variance; use `head`"
-            )
+            key = f"methods.{self.label}.source"
+            raise OcmError(f"{key}: the network has no learned variance; use `head`")
         return prediction.learned_variance
 
     def loss(self, batch: TrainingBatch) -> Float[Tensor, " batch"]:
         """The bound's term at an adjacent step t → t-1, the mean held fixed."""
         prediction, schedule = batch.prediction, batch.prediction.denoiser.schedule
-        low, high, a = (
-            schedule.at(table, prediction.t, prediction.x) for table in _adjacent(schedule)
-        )
+        t, x = prediction.t, prediction.x
+        low, high, a = (schedule.at(table, t, x) for table in _adjacent(schedule))
         log_variance = _interpolate(self._raw(prediction), low.log(), high.log())
         alpha_bar, b = prediction.marginal
         x0_hat = predict_x0(prediction.x.detach(), prediction.eps.detach(), alpha_bar, b)

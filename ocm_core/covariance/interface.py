@@ -4,8 +4,6 @@ A method looks once at a prediction (`step_covariance`) and answers with a funct
 t → s to the covariance of that step, a `Covariance` (`diffusion/gaussian.py`): diagonal or not.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -198,8 +196,6 @@ def predict(
 
 def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:
     """Raise an error if a method has no covariance for the steps of a kernel."""
-    if not method.defined_for(kernel.name):
+    if not method.defined_for(name := kernel.name):
         only = ", ".join(sorted(method.kernels or ())) or "solvers of diffusers"
-        raise OcmError(
-            f"method '{method.label}' is not defined for {kernel.name}; it is for {only}"
-        )
+        raise OcmError(f"method '{method.label}' is not defined for {name}; it is for {only}")

@@ -8,8 +8,6 @@ a score that is known or preconditioned the target's noise goes with c̄_t (`own
 plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,10 +47,8 @@ class TrainingBatch:
     def diagonal(self, probes: int) -> Batch:
         """mean_m v_m ⊙ (Jᵀ v_m) over the first so many probes, unbiased for diag J."""
         if probes > len(self.probes):
-            raise ValueError(
-                f"{probes} probes asked for and {len(self.probes)} drawn:"
-                " a method says by `training_probes` how many its loss reads"
-            )
+            said = f"{probes} probes asked for and {len(self.probes)} drawn"
+            raise ValueError(f"{said}: a method's `training_probes` says how many its loss reads")
         for v in self.probes[len(self._products) : probes]:
             self._products.append(v * self.prediction.vjp(v))
         return sum(self._products[:probes], torch.zeros_like(self.prediction.x)) / probes

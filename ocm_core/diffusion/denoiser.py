@@ -81,7 +81,7 @@ class Prediction(AnyPrediction):
                 f"method '{name}' needs a trained head and this model has {known}; "
                 "train it (stage `heads`) or name a method that needs none"
             )
-        # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
+        # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient;
         # in x's precision: a head is no part of the trunk's autocast
         features = (part.detach().contiguous().to(self.x.dtype) for part in self.features)
         output: Tensor = heads[name](TrunkFeatures(*features))
@@ -96,11 +96,8 @@ class Prediction(AnyPrediction):
         """Return `table[t]`, shaped to multiply the batch."""
         if table is None:
             raise OcmError(f"{what} is missing: run the stage that makes it")
-        if (found := len(table) - 1) != (steps := self.denoiser.schedule.steps):
-            raise OcmError(
-                f"{what} has {found} timesteps, the schedule {steps}: it was made for another"
-                " schedule"
-            )
+        if (found := len(table) - 1) != (end := self.denoiser.schedule.steps):
+            raise OcmError(f"{what} has {found} timesteps, the schedule {end}: made for another")
         return table.to(self.x)[self.t].view(-1, *(1,) * (self.x.ndim - 1))
 
     @property
@@ -155,10 +152,8 @@ class Denoiser:
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
         """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
         if not isinstance(t, Tensor):  # to look into a tensor is to wait for the device
-            if not 1 <= t < self.schedule.steps + 1:
-                raise OcmError(
-                    f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
-                )
+            if not 1 <= t < (end := self.schedule.steps) + 1:
+                raise OcmError(f"timestep {t} is outside the schedule: expected 1 … {end}")
             t = torch.full((len(x),), t, device=x.device)
         elif t.shape != (len(x),):
             raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")

@@ -4,8 +4,6 @@ The Jacobian is linear in ε̂, so c mixes as ε̂ does; using the conditional c
 sensible choice. The published DiT sampler guides the first three channels only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Which timesteps are visited with a given number of steps K: ascending, without the leading 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, repeat

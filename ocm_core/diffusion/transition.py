@@ -1,7 +1,5 @@
 """The scalars of one reverse step t → s, from which kernels are built."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf, log
 

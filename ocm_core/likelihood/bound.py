@@ -5,8 +5,6 @@ where the last timestep τ_K is T or below. Each term depends on x_t ~ q(x_t|x_0
 pass per (x_0, t) serves every method, every head and all timesteps rules that visit t.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +70,7 @@ class Bound:
 
     @property
     def bits_per_dim(self) -> Float64[Tensor, "part batch"]:
-        """Decoder, steps and prior, whose sum is the bound on bits per dimension of an image.
-
-        For continuous data they are those of a density in the data's units.
-        """
+        """Decoder, steps and prior, whose sum is the bound; for continuous data of a density."""
         nats = self.terms.double()
         parts = torch.stack([nats[0], nats[1:-1].sum(0), nats[-1]])
         return parts / (self.dimension * log(2.0))
@@ -119,11 +114,16 @@ class Likelihood:
         return terms
 
     def bounds(
-        self, timesteps: Mapping[str, Timesteps], x0: Batch, noise_at: NoiseAt, label: Labels = None
+        self,
+        timesteps: Mapping[str, Timesteps],
+        x0: Batch,
+        noise_at: NoiseAt,
+        label: Labels = None,
+        progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
         """Return the bounds of all timesteps with all methods: see `bounds_on`."""
         cases = {(rule, m): visited for rule, visited in timesteps.items() for m in self.methods}
-        return self.bounds_on(cases, x0, noise_at, label)
+        return self.bounds_on(cases, x0, noise_at, label, progress)
 
     @torch.no_grad()
     def bounds_on(
@@ -134,10 +134,7 @@ class Likelihood:
         label: Labels = None,
         progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
-        """Return (timesteps rule, method) → bound, and the clamped entries of C by method.
-
-        `noise_at(t)` draws x_t: the same draw serves all timesteps that include t.
-        """
+        """Return (rule, method) → bound, and the clamped entries of C; `noise_at(t)` draws x_t."""
         schedule = self.model.schedule
         visits = _visits(schedule, cases)
         counters = {name: ClipCounter() for name in self.methods}

@@ -5,8 +5,6 @@ standard error is √((n - 1)/n Σ dᵢ²), and that of a difference of two sets
 difference: noise that they share cancels (`ocm_core/results/replicates.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -40,8 +38,7 @@ def left_out(
 ) -> dict[str, PerBlock]:
     """Return each measure without each block: rows `seed0/without3` of the table of results.
 
-    `values` are those of the whole set, named by the caller in the order of `MEASURES`. Each is
-    moved by the deviation of its block. Precision and recall are of the first `manifold_images`.
+    `values` are the whole set's, in the order of `MEASURES`, each moved by its block's deviation.
     """
     check_points(points, "generated", 2 * blocks)
     few = points[:manifold_images]

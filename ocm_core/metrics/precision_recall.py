@@ -31,11 +31,7 @@ class PrecisionRecall(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifold:
-    """A set and its squared radii, to be compared with any number of others, block by block.
-
-    Distances are computed in the type of `centre`, whatever the points are stored in, from points
-    that are centred: so cancellation stays small.
-    """
+    """A set and its squared radii; distances are of centred points, in the type of `centre`."""
 
     points: Points
     radii: Float[Tensor, " n"]

@@ -5,8 +5,6 @@ the key, purpose and part are the upper words of the counter, and drawing moves 
 streams that differ in any of the five never meet; tests/core/test_streams.py tries.
 """
 
-from __future__ import annotations
-
 from enum import Enum, unique
 from zlib import crc32
 

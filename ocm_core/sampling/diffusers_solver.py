@@ -6,15 +6,13 @@ the network gets the fraction, as in diffusers. `nfe` counts evaluations of the 
 2n - 1 of them in n steps, and numbers that a scheduler cannot make are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from diffusers import schedulers
@@ -54,11 +52,7 @@ class DiffusersSolver:
     nfe: int
     x0: float | None = None
     guidance: Guidance = UNGUIDED
-
-    @property
-    def draws(self) -> int:
-        """Return 1: some schedulers draw nothing on their way."""
-        return 1
+    draws: ClassVar[int] = 1  # some schedulers draw nothing on their way
 
     @torch.no_grad()
     def draw(
@@ -89,9 +83,8 @@ class DiffusersSolver:
             reason = " ".join(str(error).split())
             raise OcmError(f"options: {self.scheduler} fails with them: {reason}") from None
         if not drawn.isfinite().all():
-            raise OcmError(
-                f"grids: {self.scheduler} leaves the finite numbers in {self.nfe} evaluations"
-            )
+            what = f"{self.scheduler} leaves the finite numbers in {self.nfe} evaluations"
+            raise OcmError(f"grids: {what}")
 
     def _check_names(self) -> None:
         if self.scheduler not in SCHEDULERS and hasattr(schedulers, self.scheduler):

@@ -1,10 +1,4 @@
-"""Samples by the networks of an experiment, as the stage `sample` draws them.
-
-Any number of steps and any seed can be chosen; for those of the experiment itself, the samples are
-the same as its own.
-"""
-
-from __future__ import annotations
+"""Samples by the networks of an experiment; its own cells are as its stage `sample` draws them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Samples by a model that diffusers wrote, with a file of heads, by means of `ocm_core/api.py`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import cast

@@ -5,8 +5,6 @@ least bound. Each entry holds from its number of evaluations on, up to the next.
 training images of `digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

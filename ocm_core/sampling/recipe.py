@@ -1,9 +1,7 @@
 """A recipe for samples: timesteps, kernel, covariance method, order, limits and guidance.
 
-Everything that samples draws by a recipe. It is made from parameters (`Recipe.from_params`,
-`of_experiment`, `of_cell`); a scheduler of diffusers is a recipe as well (`diffusers_solver.py`).
-As published, the last step shows the mean only, and at the step into τ_1 the standard deviation may
-be limited to a few grey levels.
+A scheduler of diffusers is a recipe as well (`diffusers_solver.py`). As published, the last step
+shows the mean only, and at the step into τ_1 σ may be limited to a few grey levels.
 """
 
 from __future__ import annotations
@@ -106,11 +104,7 @@ class Recipe:
         guidance: Guidance = UNGUIDED,
         optimal: TimestepsByMethod = NO_TIMESTEPS,
     ) -> Recipe:
-        """Return the recipe of some parameters for `nfe` evaluations of the network.
-
-        `levels` are the grey levels of the data, None for latents and points; `optimal` are the
-        timesteps that the stage `timesteps` has computed.
-        """
+        """Return the recipe of parameters; `levels` of grey are None for latents and points."""
         limit = params.clip_final_sigma
         sigma = None if limit is None or levels is None else pixel_sigma_limit(limit, levels)
         return cls(
@@ -150,10 +144,7 @@ class Recipe:
 
 
 class Stepper:
-    """The steps of one batch of samples, from the noisiest timestep down.
-
-    It counts what was clamped, and remembers the predictions that a multistep mean needs.
-    """
+    """The steps of a batch of samples, from the noisiest one down, and a count of the clamped."""
 
     def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
         self.recipe, self.counter = recipe, ClipCounter()

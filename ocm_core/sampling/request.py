@@ -1,10 +1,7 @@
 """Samples on request: the options of `ocm sample`, a model with a recipe, and the files it writes.
 
-The store of samples is like those of the stage `sample`; latents have one of decoded images beside
-it, and images a grid. An interrupted run is resumed: stores are completed, the grid comes last.
+An interrupted run is resumed: stores are completed, the grid of images comes last.
 """
-
-from __future__ import annotations
 
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Batches of noisy data to fit to, as a function of (seed, iteration)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 

@@ -1,12 +1,8 @@
 """The one training loop: AdamW, moving average, accumulation, exact resume, one or many processes.
 
-Everything random is a function of (seed, iteration), so that the state is what the optimiser holds
-and no more: a run killed at any moment continues to the same bytes. Losses are smoothed and watched
-for divergence on the device; nothing of it is read before somebody looks, so that no iteration
-waits for another.
+Everything random is a function of (seed, iteration): a run killed at any moment continues to the
+same bytes. Losses are smoothed and watched on the device, and read only when somebody looks.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -75,10 +71,7 @@ def fit(
     progress: Progress[int] = iter,
     after_each: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
-    """Train to the end, from the checkpoint in `folder` if there is one.
-
-    `after_each` sees the state of every iteration, also once more those since the checkpoint.
-    """
+    """Train to the end, from the checkpoint in `folder` if any; `after_each` sees each state."""
     rank = current_rank()
     set_precision(settings.precision)
     state = TrainingState.start(objective.networks, settings)

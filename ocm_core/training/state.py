@@ -1,8 +1,4 @@
-"""The state of a training run: weights, moving average, optimiser and loss curve.
-
-Saved as one file that proves itself (`io/state_file.py`). The curve (smoothed losses along the
-iterations) outlives the run as a small JSON file.
-"""
+"""The state of a training run, saved as one file that proves itself, and its curve of losses."""
 
 from __future__ import annotations
 

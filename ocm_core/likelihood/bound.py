@@ -96,20 +96,25 @@ class Likelihood:
         """Evaluate the network once, at x_t ~ q(x_t | x_0), for the terms of any steps from t."""
         x = q_sample(x0, noise.normal(), *self.model.schedule.marginal(t))
         prediction = predict(self.model, self.methods.values(), x, t, label)
-        asked = self.methods.items()
-        covariances = {name: m.step_covariance(prediction, noise) for name, m in asked}
+        covariances = {
+            name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
+        }
 
         def terms(transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
             """Return the term of one step for the methods `names`; they share its mean."""
             steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
             mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
             if transition.s == 0:
-                seen = mean, x0, self.decoder
-                return {n: decoder_term(step, covariances[n], *seen) for n, step in steps.items()}
+                return {
+                    name: decoder_term(step, covariances[name], mean, x0, self.decoder)
+                    for name, step in steps.items()
+                }
             # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
             difference = _DDPM.mean(transition, prediction.x, x0, prediction.eps) - mean
-            gap = transition.beta_tilde, difference
-            return {n: covariances[n](step).divergence(*gap) for n, step in steps.items()}
+            return {
+                name: covariances[name](step).divergence(transition.beta_tilde, difference)
+                for name, step in steps.items()
+            }
 
         return terms
 

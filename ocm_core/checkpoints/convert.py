@@ -4,8 +4,6 @@ After the digests, the restricted unpickler opens the file, its layout is undone
 dtypes and values are compared with what the network expects.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,10 +42,7 @@ def fetch(
     target: Path | None = None,
     sha256: str | None = None,  # the digest that the file must have, if the caller knows it
 ) -> CheckpointProvenance:
-    """Write the weights to `target`, and return their provenance.
-
-    A file in `folder` is taken, otherwise it is downloaded; the provenance is the same.
-    """
+    """Write the weights of the file in `folder`, or of a download; return their provenance."""
     if file is None and url is None:
         there = (source.file for source in checkpoint.sources if (folder / source.file).exists())
         file = next(there, None)
@@ -131,10 +126,9 @@ def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:
 
 
 def _described(content: object) -> str:
+    kind, entries = type(content).__name__, list[str]()
     if isinstance(content, Mapping):
-        keys = [str(key) for key in content]
-        return f"a dict of {len(keys)}: {', '.join(keys[:SHOWN])}"
-    if isinstance(content, list | tuple):
-        kinds = [type(item).__name__ for item in content[:SHOWN]]
-        return f"a {type(content).__name__} of {len(content)}: {', '.join(kinds)}"
-    return f"a {type(content).__name__}"
+        kind, entries = "dict", [str(key) for key in content]
+    elif isinstance(content, list | tuple):
+        entries = [type(item).__name__ for item in content]
+    return f"a {kind} of {len(entries)}: {', '.join(entries[:SHOWN])}" if entries else f"a {kind}"

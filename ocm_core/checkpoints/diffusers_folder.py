@@ -4,8 +4,6 @@ Parts may have folders of their own (`unet/`, `scheduler/`, …), or all files l
 first published models. Nothing is loaded: configurations and headers of weights say everything.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -21,7 +19,7 @@ from safetensors import safe_open
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.networks.config import Blocks, Channels, check_diffusers_sizes, read_known
+from ocm_core.networks.config import Blocks, Channels, DiffusersSizes, read_known
 from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
 from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, SchedulerSchedule
@@ -104,7 +102,7 @@ def describe(folder: str | Path) -> ModelDescription:
         raise OcmError(
             f"{place / CONFIG}: describes a {kind}; expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
         )
-    sizes = check_diffusers_sizes(config, place / CONFIG)
+    sizes = read_known(DiffusersSizes, config, place / CONFIG)
     scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
@@ -151,9 +149,8 @@ def _scheduler_file(folder: Path) -> Path:
 
 def read_scheduler_config(folder: Path) -> dict[str, Any]:
     """Read the noise schedule of training and the prediction from a scheduler of any class."""
-    file = _scheduler_file(folder)
-    config = read_json_object(file, SAVE_AGAIN)
-    check_scheduler(config, file)
+    config = read_json_object(_scheduler_file(folder), SAVE_AGAIN)
+    check_scheduler(config, _scheduler_file(folder))
     return config
 
 
@@ -171,10 +168,8 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
         raise OcmError(
             f"{where}: prediction_type: {predicted!r}; expected one of {', '.join(PREDICTIONS)}"
         )
-    if config.get("variance_type") == "learned":
-        raise OcmError(
-            f"{where}: variance_type: 'learned'; expected 'learned_range' or a fixed one"
-        )
+    if (variance := config.get("variance_type")) == "learned":
+        raise OcmError(f"{where}: variance_type: {variance!r}; expected 'learned_range' or fixed")
     steps = config.get("num_train_timesteps", 1000)
     if not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
         raise OcmError(

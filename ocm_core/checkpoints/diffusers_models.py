@@ -78,13 +78,9 @@ class TextEncoder:
     @torch.no_grad()
     def __call__(self, prompts: Sequence[str]) -> PromptEmbeddings:
         """Embed each prompt, padded or cut to the length that the model was trained with."""
-        words = self.tokenizer(
-            list(prompts),
-            padding="max_length",
-            max_length=self.tokenizer.model_max_length,
-            truncation=True,
-            return_tensors="pt",
-        )
+        how = {"padding": "max_length", "truncation": True, "return_tensors": "pt"}
+        how["max_length"] = self.tokenizer.model_max_length
+        words = self.tokenizer(list(prompts), **how)
         used = getattr(self.model.config, "use_attention_mask", None)
         mask = words["attention_mask"].to(self.model.device) if used else None
         tokens, most = words["input_ids"], self.model.config.vocab_size
@@ -110,16 +106,11 @@ def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **opt
             for key in opened.keys():  # noqa: SIM118  # not a dict
                 refuse_not_finite({f"{file}: {key}": opened.get_tensor(key)})
     refuse_larger(empty, place)
-    variant = files[0].name.removeprefix(stem).removesuffix(".safetensors").strip(".") or None
+    named = files[0].name.removeprefix(stem).removesuffix(".safetensors").strip(".") or None
+    options["variant"] = named if len(files) == 1 else None
+    options |= dict.fromkeys(("use_safetensors", "local_files_only", "output_loading_info"), True)
     with reading(place, f"a {type(empty).__name__}", SAVE_AGAIN):
-        model, report = empty.from_pretrained(
-            place,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-            variant=variant if len(files) == 1 else None,
-            **options,
-        )
+        model, report = empty.from_pretrained(place, **options)
         if may_have_more:  # older text encoders hold tables that are computed now
             report = {what: report[what] for what in ("missing_keys", "mismatched_keys")}
         if problems := [f"{what}: {list(keys)[:3]}" for what, keys in report.items() if keys]:

@@ -4,8 +4,6 @@ Tensors have the name of their method as a prefix. Link functions (from the raw 
 covariance) and the digest of the model's weights are metadata; shapes tell the kind of head.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -84,11 +82,11 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
         prefix = f"{label}.{_NET}"
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         baseline = tensors.get(f"{label}.{_BASELINE}")  # c̄_t for t = 0 … T
-        expected = (denoiser.schedule.steps + 1,)
-        fits = baseline is None or (baseline.shape == expected and baseline.is_floating_point())
+        times = denoiser.schedule.steps + 1
+        fits = baseline is None or (baseline.shape == (times,) and baseline.is_floating_point())
         if baseline is not None and not fits:
             raise OcmError(
-                f"{path}: expected a baseline for each of {expected[0]} timesteps, found"
+                f"{path}: expected a baseline for each of {times} timesteps, found"
                 f" {baseline.dtype} of shape {tuple(baseline.shape)}: the file was written for"
                 " another schedule"
             )

@@ -4,8 +4,6 @@ Addresses and digests are copied from the pages named beside them; what no page 
 several sources the first is downloaded, unless another's file is in `checkpoints/<name>/` already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

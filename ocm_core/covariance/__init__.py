@@ -5,8 +5,6 @@ c, with C = (b_t / ᾱ_t) c the diagonal of Cov[x_0 | x_t]. To add one, write `<
 class `Method` and name it in an experiment; docs/adding.md shows an example.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
@@ -32,12 +30,10 @@ def build(kind: str, label: str | None = None, **options: Any) -> CovarianceMeth
     try:
         return cls(label=label or kind, **options)
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"]))
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
         valid = ", ".join(sorted(set(cls.model_fields) - {"label"})) or "none"
-        raise OcmError(
-            f"covariance method {kind!r}: {key}: {problem['msg'].lower()}; its options are: {valid}"
-        ) from None
+        raise OcmError(f"covariance method {kind!r}: {said}; its options are: {valid}") from None
 
 
 def build_all(methods: Mapping[str, MethodParams]) -> dict[str, CovarianceMethod]:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Need, PosteriorMethod, Profile
+from ocm_core.covariance.interface import Line, Need, PosteriorMethod, Profile
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -10,9 +10,7 @@ class Method(PosteriorMethod):
     profile = Profile(
         "one number per t, from the mean square of the predicted noise",
         "c = 1 - E‖ε̂‖²/d",
-        hue="orange",
-        marker="triangle-down",
-        dash="dashdot",
+        line=Line("orange", "triangle-down", "dashdot"),
     )
 
     @property

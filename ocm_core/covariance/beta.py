@@ -1,16 +1,14 @@
 """Σ = b_{s:t}: the largest sensible choice, exact where the data are white noise."""
 
-from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "the variance of the forward step",
         "Σ = 1 - ᾱₜ/ᾱₛ",
+        line=Line("grey", "x", "dot"),
         group="Fixed",
-        hue="grey",
-        marker="x",
-        dash="dot",
     )
     kernels = frozenset({"ddpm"})
 

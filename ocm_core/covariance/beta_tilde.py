@@ -1,16 +1,14 @@
 """Σ = β̃_{s:t}: the smallest sensible choice, exact where the data are one point."""
 
-from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "the variance of the forward step's reversal, x₀ being known",
         "Σ = β̃",
+        line=Line("grey", "diamond-open", "dash"),
         group="Fixed",
-        hue="grey",
-        marker="diamond-open",
-        dash="dash",
     )
     kernels = frozenset({"ddpm"})
 

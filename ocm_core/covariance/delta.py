@@ -1,16 +1,14 @@
 """C = 0: x_0 is taken to be known. With η = 0 this is the usual, noiseless DDIM."""
 
-from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "none: x₀ is taken to be known",
         "c = 0",
+        line=Line("grey", "triangle-up-open", "dashdot"),
         group="Fixed",
-        hue="grey",
-        marker="triangle-up-open",
-        dash="dashdot",
     )
     kernels = frozenset({"ddim"})
 

@@ -7,8 +7,6 @@ v within 0 … 1; adjacent steps hardly constrain it at large t, and a long jump
 `clamp`.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import log
 from typing import Literal
@@ -18,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ocm_core.covariance.interface import Need, Profile, ReverseStep, StepCovariance
+from ocm_core.covariance.interface import Line, Need, Profile, ReverseStep, StepCovariance
 from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import Diagonal, gaussian_kl, sum_dims
@@ -32,9 +30,7 @@ class Method(LearnedMethod):
     profile = Profile(
         "a head between beta and beta_tilde, fitted to the likelihood bound",
         "log Σ = v log(1 - ᾱₜ/ᾱₛ) + (1 - v) log β̃",
-        hue="purple",
-        marker="triangle-up",
-        dash="dash",
+        line=Line("purple", "triangle-up", "dash"),
     )
     kernels = frozenset({"ddpm"})
     source: Literal["head", "network"] = "head"
@@ -63,17 +59,15 @@ class Method(LearnedMethod):
         if self.source == "head":
             return prediction.combine(lambda branch: branch.head(self.label))
         if prediction.learned_variance is None:
-            raise OcmError(
-                f"methods.{self.label}.source: the network has no learned variance; use `head`"
-            )
+            key = f"methods.{self.label}.source"
+            raise OcmError(f"{key}: the network has no learned variance; use `head`")
         return prediction.learned_variance
 
     def loss(self, batch: TrainingBatch) -> Float[Tensor, " batch"]:
         """The bound's term at an adjacent step t → t-1, the mean held fixed."""
         prediction, schedule = batch.prediction, batch.prediction.denoiser.schedule
-        low, high, a = (
-            schedule.at(table, prediction.t, prediction.x) for table in _adjacent(schedule)
-        )
+        t, x = prediction.t, prediction.x
+        low, high, a = (schedule.at(table, t, x) for table in _adjacent(schedule))
         log_variance = _interpolate(self._raw(prediction), low.log(), high.log())
         alpha_bar, b = prediction.marginal
         x0_hat = predict_x0(prediction.x.detach(), prediction.eps.detach(), alpha_bar, b)
@@ -89,12 +83,9 @@ def _interpolate(raw: Tensor, low: Tensor | float, high: Tensor | float) -> Tens
     return v * high + (1.0 - v) * low
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4)  # the same arrays each time: the schedule keeps them on the device
 def _adjacent(schedule: Schedule) -> tuple[TimeTable, TimeTable, TimeTable]:
-    """Return β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t.
-
-    They are the same arrays each time: the schedule keeps them on the device.
-    """
+    """Return β̃_t (at t = 1 the first positive one), β_t and a_t = √ᾱ_{t-1} β_t / b_t."""
     betas, b = schedule.betas[1:], schedule.b
     tilde = betas * b[:-1] / b[1:]
     tilde[0] = tilde[1]

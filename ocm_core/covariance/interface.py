@@ -4,13 +4,11 @@ A method looks once at a prediction (`step_covariance`) and answers with a funct
 t → s to the covariance of that step, a `Covariance` (`diffusion/gaussian.py`): diagonal or not.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -94,17 +92,22 @@ class ReverseStep:
 StepCovariance = Callable[[ReverseStep], Covariance]
 
 
-@dataclass(frozen=True)
-class Profile:
-    """How pages describe a method, and the line that it has in every chart."""
+class Line(NamedTuple):
+    """The line of a method in every chart."""
 
-    about: str  # a line of words
-    equation: str = ""
-    group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
     hue: str = "purple"  # a colour of the pages' palette
     marker: str = "star"
     dash: str = "solid"
     width: float = 1.8
+
+
+class Profile(NamedTuple):
+    """How pages describe and draw a method."""
+
+    about: str  # a line of words
+    equation: str = ""
+    line: Line = Line()
+    group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
 
 
 class CovarianceMethod(BaseModel, ABC):
@@ -114,7 +117,7 @@ class CovarianceMethod(BaseModel, ABC):
 
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
-    profile: ClassVar[Profile] = Profile("a covariance method of your own", dash="dot")
+    profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Line(dash="dot"))
     label: str
 
     @property
@@ -193,8 +196,6 @@ def predict(
 
 def check_defined(method: CovarianceMethod, kernel: Kernel) -> None:
     """Raise an error if a method has no covariance for the steps of a kernel."""
-    if not method.defined_for(kernel.name):
+    if not method.defined_for(name := kernel.name):
         only = ", ".join(sorted(method.kernels or ())) or "solvers of diffusers"
-        raise OcmError(
-            f"method '{method.label}' is not defined for {kernel.name}; it is for {only}"
-        )
+        raise OcmError(f"method '{method.label}' is not defined for {name}; it is for {only}")

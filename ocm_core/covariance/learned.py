@@ -8,8 +8,6 @@ a score that is known or preconditioned the target's noise goes with c̄_t (`own
 plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,10 +47,8 @@ class TrainingBatch:
     def diagonal(self, probes: int) -> Batch:
         """mean_m v_m ⊙ (Jᵀ v_m) over the first so many probes, unbiased for diag J."""
         if probes > len(self.probes):
-            raise ValueError(
-                f"{probes} probes asked for and {len(self.probes)} drawn:"
-                " a method says by `training_probes` how many its loss reads"
-            )
+            said = f"{probes} probes asked for and {len(self.probes)} drawn"
+            raise ValueError(f"{said}: a method's `training_probes` says how many its loss reads")
         for v in self.probes[len(self._products) : probes]:
             self._products.append(v * self.prediction.vjp(v))
         return sum(self._products[:probes], torch.zeros_like(self.prediction.x)) / probes
@@ -143,25 +139,18 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
     def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
             target = self.target(batch)
-        error = self.c(batch.prediction) - target
-        return sum_dims((error / self._unit(batch.prediction)) ** 2)
+        error, baseline = self.c(batch.prediction) - target, self._baseline(batch.prediction)
+        if baseline is not None:
+            unit = cast(CovarianceHead, batch.prediction.denoiser.heads[self.label]).unit
+            own = self.unit(baseline) if unit == "own" else baseline.sqrt()
+            error = error if unit == "one" else error / own
+        return sum_dims(error**2)
 
     def unit(self, baseline: Tensor) -> Tensor:
         """How the target's standard deviation given x_t grows with c̄_t, for a perfect score."""
         return baseline
 
-    def _unit(self, prediction: Prediction) -> Tensor | float:
-        """Return the unit of errors that the head has."""
-        baseline = self._baseline(prediction)
-        if baseline is None:
-            return 1.0
-        unit = cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit
-        if unit == "own":
-            return self.unit(baseline)
-        return baseline.sqrt() if unit == "root" else 1.0
-
     def _baseline(self, prediction: Prediction) -> Tensor | None:
         table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)
-        if table is None:
-            return None
-        return prediction.at(table, f"the baseline of head '{self.label}'")
+        what = f"the baseline of head '{self.label}'"
+        return None if table is None else prediction.at(table, what)

@@ -1,15 +1,13 @@
 """No covariance of ours: the noise of a solver of diffusers, if it draws any, is its own."""
 
-from ocm_core.covariance.interface import FixedMethod, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "none: a solver of diffusers, whose noise is its own if it draws any",
+        line=Line("ink", "star-open", width=1.3),
         group="Fixed",
-        hue="ink",
-        marker="star-open",
-        width=1.3,
     )
     kernels = frozenset()
     fixed_variance = False  # there is none of ours

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ocm_core.covariance.interface import (
     CovarianceMethod,
+    Line,
     Profile,
     StepCovariance,
     c_from_jacobian,
@@ -23,10 +24,8 @@ class Method(CovarianceMethod):
     profile = Profile(
         "random probes of the score's Jacobian, at every step",
         "c = 1 - √bₜ (v₁ ⊙ Jᵀv₁ + … + v_M ⊙ Jᵀv_M)/M",
+        line=Line("sky", "cross", width=1.1),
         group="Probed while sampling",
-        hue="sky",
-        marker="cross",
-        width=1.1,
     )
     probes: Annotated[int, Field(ge=1)] = 1
 
@@ -45,11 +44,8 @@ def probed(prediction: AnyPrediction, noise: Noise, count: int) -> Tensor:
 
 
 def hutchinson(prediction: Prediction, probes: Sequence[Batch]) -> Batch:
-    """c = 1 - √b_t · mean_m v_m ⊙ (Jᵀ v_m), unbiased for 1 - √b_t diag J when v is ±1.
-
-    With more probes than dimensions it is cheaper to form J once; the numbers are the same.
-    """
-    if len(probes) > dimension(prediction.x):
+    """c = 1 - √b_t · mean_m v_m ⊙ (Jᵀ v_m), unbiased for 1 - √b_t diag J when v is ±1."""
+    if len(probes) > dimension(prediction.x):  # cheaper to form J once; the numbers are the same
         stacked = torch.stack([v.flatten(1) for v in probes], dim=1)
         products = (stacked * (stacked @ prediction.jacobian())).mean(1).view_as(prediction.x)
     else:

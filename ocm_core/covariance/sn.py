@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Profile
+from ocm_core.covariance.interface import Line, Profile
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
@@ -11,8 +11,7 @@ class Method(RegressionMethod):
     profile = Profile(
         "a head fitted to the squared noise, less the squared prediction",
         "c = g(xₜ) - ε̂², g ≈ E[ε² | xₜ]",
-        hue="blue",
-        marker="square",
+        line=Line("blue", "square"),
     )
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

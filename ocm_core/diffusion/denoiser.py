@@ -7,6 +7,7 @@ with the Jacobian J of ε̂. A network that was trained on another Gaussian path
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -36,18 +37,16 @@ class TimeConvention:
         return (t - self.shift).to(torch.float32) * self.scale
 
 
-class AnyPrediction(Protocol):
-    """A prediction, guided or not."""
+@dataclass(frozen=True)
+class AnyPrediction(ABC):
+    """A prediction at (x_t, t), guided or not."""
 
-    @property
-    def x(self) -> Batch: ...
-    @property
-    def t(self) -> Times: ...
-    @property
-    def eps(self) -> Batch: ...
-    @property
-    def learned_variance(self) -> Batch | None: ...
+    x: Batch
+    t: Times
+    eps: Batch
+    learned_variance: Batch | None
 
+    @abstractmethod
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
         """Evaluate a quantity that is linear in the score, as guidance mixes it."""
 
@@ -63,16 +62,12 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(AnyPrediction):
     """The output of one network at (x_t, t)."""
 
     denoiser: Denoiser
-    x: Batch
-    t: Times
     label: Labels
     features: TrunkFeatures
-    eps: Batch
-    learned_variance: Batch | None
 
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
         return c(self)
@@ -86,12 +81,10 @@ class Prediction:
                 f"method '{name}' needs a trained head and this model has {known}; "
                 "train it (stage `heads`) or name a method that needs none"
             )
-        # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient
+        # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient;
         # in x's precision: a head is no part of the trunk's autocast
-        features = TrunkFeatures(
-            *(part.detach().contiguous().to(self.x.dtype) for part in self.features)
-        )
-        output: Tensor = heads[name](features)
+        features = (part.detach().contiguous().to(self.x.dtype) for part in self.features)
+        output: Tensor = heads[name](TrunkFeatures(*features))
         if output.shape != self.x.shape:
             raise OcmError(
                 f"head '{name}' gives {tuple(output.shape[1:])} where the network's input has "
@@ -103,11 +96,8 @@ class Prediction:
         """Return `table[t]`, shaped to multiply the batch."""
         if table is None:
             raise OcmError(f"{what} is missing: run the stage that makes it")
-        if len(table) != self.denoiser.schedule.steps + 1:
-            raise OcmError(
-                f"{what} has {len(table) - 1} timesteps, the schedule "
-                f"{self.denoiser.schedule.steps}: it was made for another schedule"
-            )
+        if (found := len(table) - 1) != (end := self.denoiser.schedule.steps):
+            raise OcmError(f"{what} has {found} timesteps, the schedule {end}: made for another")
         return table.to(self.x)[self.t].view(-1, *(1,) * (self.x.ndim - 1))
 
     @property
@@ -160,20 +150,15 @@ class Denoiser:
     forward: Forward = forward
 
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
-        """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps.
-
-        A tensor of timesteps is taken as it is: to look into it is to wait for the device.
-        """
-        if not isinstance(t, Tensor):
-            if not 1 <= t < self.schedule.steps + 1:
-                raise OcmError(
-                    f"timestep {t} is outside the schedule: expected 1 … {self.schedule.steps}"
-                )
+        """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
+        if not isinstance(t, Tensor):  # to look into a tensor is to wait for the device
+            if not 1 <= t < (end := self.schedule.steps) + 1:
+                raise OcmError(f"timestep {t} is outside the schedule: expected 1 … {end}")
             t = torch.full((len(x),), t, device=x.device)
         elif t.shape != (len(x),):
             raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
         features, eps, learned = self.evaluate(x, t, label)
-        return Prediction(self, x, t, label, features, eps, learned)
+        return Prediction(x, t, eps, learned, self, label, features)
 
     def evaluate(
         self, x: Batch, t: Times, label: Labels
@@ -192,10 +177,7 @@ class Denoiser:
 def executed(
     denoiser: Denoiser, *, precision: Precision, channels_last: bool, compiled: bool
 ) -> Denoiser:
-    """Return the denoiser with a precision, memory layout and compilation; only rounding changes.
-
-    Its network is changed in place; heads stay as they are.
-    """
+    """Return the denoiser with another execution of its network: only rounding changes."""
     if channels_last:
         denoiser.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     run = torch.compile(forward) if compiled else forward

@@ -31,10 +31,7 @@ def dimension(x: Batch) -> int:
 
 
 def gaussian_kl(log_q: Tensor | float, log_p: Tensor, scaled: Tensor) -> Tensor:
-    """KL(q ‖ p) of two Gaussians, element by element, from the logarithms of their variances.
-
-    `scaled` is E_q[(x - μ_p)²] / σ_p².
-    """
+    """KL(q ‖ p) by element, from the log variances; `scaled` is E_q[(x - μ_p)²] / σ_p²."""
     return 0.5 * (log_p - log_q + scaled - 1.0)
 
 

@@ -4,8 +4,6 @@ The Jacobian is linear in ε̂, so c mixes as ε̂ does; using the conditional c
 sensible choice. The published DiT sampler guides the first three channels only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ocm_core.diffusion.denoiser import Denoiser, Model, Prediction
+from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser, Model, Prediction
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
@@ -36,53 +34,32 @@ class Guidance:
             raise OcmError(f"guidance {self.scale} needs a network with a null class; use 1.0")
         return GuidedDenoiser(model, self, null)
 
-    def weight(self, x: Batch) -> Tensor:
-        """Return w on the guided channels, 1 (the conditional value) on the others."""
-        weight = x.new_full((1, x.shape[1], *(1,) * (x.ndim - 2)), self.scale)
+    def mix(self, unconditional: Tensor, conditional: Tensor, x: Batch) -> Tensor:
+        """Mix element by element; a matrix (batch, D, D) row by row, as ε̂'s Jacobian mixes."""
+        weight = x.new_full((1, *x.shape[1:]), self.scale)
         if self.channels is not None:
-            weight[:, self.channels :] = 1.0
-        return weight
+            weight[:, self.channels :] = 1.0  # the conditional value
+        rows = weight.flatten(1).unsqueeze(-1)
+        is_matrix = unconditional.shape[1:] == (rows.shape[1], rows.shape[1])
+        return unconditional + (rows if is_matrix else weight) * (conditional - unconditional)
 
 
 UNGUIDED = Guidance()
 
 
 @dataclass(frozen=True)
-class GuidedPrediction:
+class GuidedPrediction(AnyPrediction):
     """A prediction with the label and one without, mixed."""
 
     conditional: Prediction
     unconditional: Prediction
     guidance: Guidance
 
-    @property
-    def x(self) -> Batch:
-        return self.conditional.x
-
-    @property
-    def t(self) -> Times:
-        return self.conditional.t
-
-    @property
-    def eps(self) -> Batch:
-        return self._mix(self.unconditional.eps, self.conditional.eps)
-
-    @property
-    def learned_variance(self) -> Batch | None:
-        return self.conditional.learned_variance
-
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
         conditional = c(self.conditional)
         if self.guidance.covariance == "conditional":
             return conditional
-        return self._mix(c(self.unconditional), conditional)
-
-    def _mix(self, unconditional: Tensor, conditional: Tensor) -> Tensor:
-        """Element by element; of a matrix (batch, D, D), row by row, as ε̂'s Jacobian mixes."""
-        weight = self.guidance.weight(self.x).expand(1, *self.x.shape[1:])
-        rows = weight.flatten(1).unsqueeze(-1)
-        is_matrix = unconditional.shape[1:] == (rows.shape[1], rows.shape[1])
-        return unconditional + (rows if is_matrix else weight) * (conditional - unconditional)
+        return self.guidance.mix(c(self.unconditional), conditional, self.x)
 
 
 @dataclass(frozen=True)
@@ -101,23 +78,22 @@ class GuidedDenoiser:
         if label is None:
             raise OcmError("guidance needs class labels: pass `label`, or sample without guidance")
         x = x.detach()  # each branch makes its own graph: products pass through half of the batch
-        both = self.denoiser.predict(
-            torch.cat([x, x]),
-            torch.cat([t, t]) if isinstance(t, Tensor) else t,
-            torch.cat([label, torch.full_like(label, self.null_label)]),
+        labels = torch.cat([label, torch.full_like(label, self.null_label)])
+        times = torch.cat([t, t]) if isinstance(t, Tensor) else t
+        both = self.denoiser.predict(torch.cat([x, x]), times, labels)
+        learned = both.learned_variance
+        conditional, unconditional = (
+            Prediction(
+                both.x[rows],
+                both.t[rows],
+                both.eps[rows],
+                None if learned is None else learned[rows],
+                both.denoiser,
+                labels[rows],
+                TrunkFeatures(*(part[rows] for part in both.features)),
+            )
+            for rows in (slice(None, len(x)), slice(len(x), None))
         )
-        first, second = slice(None, len(x)), slice(len(x), None)
-        return GuidedPrediction(_part(both, first), _part(both, second), self.guidance)
-
-
-def _part(both: Prediction, rows: slice) -> Prediction:
-    learned = both.learned_variance
-    return Prediction(
-        denoiser=both.denoiser,
-        x=both.x[rows],
-        t=both.t[rows],
-        label=None if both.label is None else both.label[rows],
-        features=TrunkFeatures(*(part[rows] for part in both.features)),
-        eps=both.eps[rows],
-        learned_variance=None if learned is None else learned[rows],
-    )
+        eps = self.guidance.mix(unconditional.eps, conditional.eps, x)
+        seen = conditional.x, conditional.t, eps, conditional.learned_variance
+        return GuidedPrediction(*seen, conditional, unconditional, self.guidance)

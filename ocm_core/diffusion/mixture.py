@@ -4,8 +4,6 @@ With s² = ᾱ σ² + b, the noisy marginal is Σ_k N(√ᾱ μ_k, s² I) / n. G
 x_0 has mean m_k = μ_k + (√ᾱ σ² / s²)(x_t - √ᾱ μ_k) and covariance (σ² b / s²) I.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

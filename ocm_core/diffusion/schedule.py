@@ -131,27 +131,21 @@ def of_experiment(experiment: Experiment) -> Schedule:
 
 
 def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
-    """Return the schedule of parameters; diffusers is imported only for its own schedules."""
-    if params.kind == "scheduler":
-        return Schedule(np.append(0.0, _betas_of_diffusers(params)))
-    return build(params.kind, params.steps)
-
-
-def _betas_of_diffusers(params: SchedulerSchedule) -> Float64[ndarray, " t"]:
-    """Return β_1 … β_T; without the last timestep where that is pure noise."""
+    """Return the schedule of parameters; diffusers' own end before a timestep of pure noise."""
+    if params.kind != "scheduler":
+        return build(params.kind, params.steps)
     from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
     arguments = params.model_dump(exclude={"kind", "steps"})
     made_on = torch.device("cpu")  # whatever the default: networks are counted on `meta`
     expected, remedy = "a schedule that diffusers can make", "check the scheduler's configuration"
     with reading("schedule", expected, remedy), made_on:
-        made = DDPMScheduler(
-            num_train_timesteps=params.steps + params.rescale_betas_zero_snr, **arguments
-        )
+        steps = params.steps + params.rescale_betas_zero_snr
+        made = DDPMScheduler(num_train_timesteps=steps, **arguments)
         found: Float64[ndarray, " t"] = made.betas.double().numpy()[: params.steps]
         if len(found) != params.steps:
             raise ValueError(f"{len(found)} betas for {params.steps} timesteps")
-    return found
+    return Schedule(np.append(0.0, found))
 
 
 def build(kind: str, steps: int) -> Schedule:

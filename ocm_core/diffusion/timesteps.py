@@ -1,7 +1,5 @@
 """Which timesteps are visited with a given number of steps K: ascending, without the leading 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, repeat
@@ -13,16 +11,7 @@ from numpy import ndarray
 
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError
-from ocm_core.schema.timesteps import (
-    DitTimesteps,
-    EvenTimesteps,
-    FixedTimestepsParams,
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    QuadraticTimesteps,
-    TimestepsParams,
-)
+from ocm_core.schema import timesteps as rules
 
 Timesteps = tuple[int, ...]
 TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → timesteps
@@ -30,21 +19,18 @@ TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → ti
 
 def even(steps: int, nfe: int) -> Timesteps:
     """Return 1, 1 + r, …, T with r = (T-1)/(K-1), rounded half to even as published."""
-    _check(steps, nfe)
-    return (steps,) if nfe == 1 else tuple(_strides(1.0, steps, nfe))
+    return _strides(1.0, steps, nfe) if nfe != 1 else (steps,)
 
 
 def quadratic(steps: int, nfe: int) -> Timesteps:
     """Return DDIM's squares of an even grid up to √(0.8 T): dense near the data, ending below T."""
-    _check(steps, nfe)
     grid = np.linspace(0, np.sqrt(steps * 0.8), nfe) ** 2
     return tuple(int(t) + 1 for t in grid)
 
 
 def dit(steps: int, nfe: int) -> Timesteps:
     """Return DiT's (and OpenAI's) respacing: an even stride over 0 … T-1, shifted by 1."""
-    _check(steps, nfe)
-    return (1,) if nfe == 1 else tuple(t + 1 for t in _strides(0.0, steps, nfe))
+    return tuple(t + 1 for t in _strides(0.0, steps, nfe)) if nfe != 1 else (1,)
 
 
 def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> Timesteps:
@@ -53,7 +39,6 @@ def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> 
     A `first` below 1 is a share of T. Without it, g is even from 0, which is left out: with p = 1
     these are, to within one, the timesteps of diffusers' solvers.
     """
-    _check(steps, nfe)
     if first is not None and not first < steps:
         raise OcmError(f"power timesteps from {first}: expected a timestep below T = {steps}")
     if nfe == 1:
@@ -64,14 +49,14 @@ def power(steps: int, nfe: int, exponent: float, first: float | None = None) -> 
 
 
 def build(
-    params: TimestepsParams,
+    params: rules.TimestepsParams,
     schedule: Schedule,
     nfe: int,
     method: str = "",
     optimal: TimestepsByMethod = MappingProxyType({}),
 ) -> Timesteps:
     """Return the `nfe` timesteps of a rule; `optimal` are those that were computed for `method`."""
-    timesteps = _of_kind(params, schedule, nfe, method, optimal)
+    timesteps = _of_kind(params, schedule.steps, nfe, method, optimal)
     if any(later <= earlier for earlier, later in pairwise((0, *timesteps))):
         raise OcmError(
             f"{params.kind} timesteps: {nfe} of T = {schedule.steps} visit one twice, or 0; take "
@@ -82,10 +67,11 @@ def build(
     return timesteps
 
 
-def _strides(start: float, steps: int, nfe: int) -> Iterator[int]:
-    """Yield rounded places; they are accumulated, not multiplied, as decides the published ties."""
+def _strides(start: float, steps: int, nfe: int) -> Timesteps:
+    """Return rounded places; they are accumulated, as decides the published ties."""
+    _check(steps, nfe)
     stride = (steps - 1) / (nfe - 1)
-    return map(round, accumulate(repeat(stride, nfe - 1), initial=start))
+    return tuple(map(round, accumulate(repeat(stride, nfe - 1), initial=start)))
 
 
 def _check(steps: int, nfe: int) -> None:
@@ -94,27 +80,23 @@ def _check(steps: int, nfe: int) -> None:
 
 
 def _of_kind(
-    params: TimestepsParams, schedule: Schedule, nfe: int, method: str, optimal: TimestepsByMethod
+    params: rules.TimestepsParams, steps: int, nfe: int, method: str, optimal: TimestepsByMethod
 ) -> Timesteps:
-    steps = schedule.steps
+    _check(steps, nfe)
     match params:
-        case EvenTimesteps():
+        case rules.EvenTimesteps():
             return even(steps, nfe)
-        case QuadraticTimesteps():
+        case rules.QuadraticTimesteps():
             return quadratic(steps, nfe)
-        case DitTimesteps():
+        case rules.DitTimesteps():
             return dit(steps, nfe)
-        case PowerTimesteps():
+        case rules.PowerTimesteps():
             return power(steps, nfe, params.exponent, params.first)
-        case ListedTimesteps():
-            listed = {len(values): tuple(values) for values in params.values}
-            return _of_length(nfe, listed, "listed timesteps")
-        case OptimalTimesteps():
+        case rules.ListedTimesteps():
+            by_nfe, name = {len(v): tuple(v) for v in params.values}, "listed timesteps"
+        case rules.OptimalTimesteps():
             label = params.of or method
-            return _of_length(nfe, optimal.get(label, {}), f"optimal timesteps of '{label}'")
-
-
-def _of_length(nfe: int, by_nfe: Mapping[int, Timesteps], name: str) -> Timesteps:
+            by_nfe, name = dict(optimal.get(label, {})), f"optimal timesteps of '{label}'"
     if nfe not in by_nfe:
         available = ", ".join(map(str, sorted(by_nfe))) or "none"
         raise OcmError(f"{name}: none with {nfe} steps; available numbers of steps: {available}")
@@ -182,9 +164,9 @@ def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:
     )
 
 
-def grid(params: FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
+def grid(params: rules.FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
     """Return the timesteps that optimal ones are chosen from: those of a rule, and 1 and T."""
-    timesteps = {1, *_of_kind(params, schedule, points, "", {}), schedule.steps}
+    timesteps = {1, *_of_kind(params, schedule.steps, points, "", {}), schedule.steps}
     return tuple(sorted(timesteps - {0}))
 
 

@@ -1,7 +1,5 @@
 """The scalars of one reverse step t → s, from which kernels are built."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf, log
 
@@ -20,8 +18,8 @@ class Transition:
     s: int
     t: int
     alpha_bar_s: float
-    alpha_bar_t: float
     b_s: float
+    alpha_bar_t: float
     b_t: float
     alpha_bar_st: float
     b_st: float
@@ -54,19 +52,9 @@ def transitions(schedule: Schedule, timesteps: Timesteps) -> list[Transition]:
 def transition(schedule: Schedule, s: int, t: int, timesteps: Timesteps = (1, 2)) -> Transition:
     """Return the step t → s of `timesteps`, whose first two matter at s = 0 alone."""
     schedule.check(t, s)
-    (alpha_bar_s, b_s), (alpha_bar_t, b_t) = schedule.marginal(s), schedule.marginal(t)
     alpha_bar_st, b_st = schedule.skips_to(t)
+    skip = float(alpha_bar_st[s]), float(b_st[s])
     full_start = schedule.beta_tilde(1, 2)
     timesteps_start = schedule.beta_tilde(*timesteps[:2]) if len(timesteps) > 1 else full_start
-    return Transition(
-        s=s,
-        t=t,
-        alpha_bar_s=alpha_bar_s,
-        alpha_bar_t=alpha_bar_t,
-        b_s=b_s,
-        b_t=b_t,
-        alpha_bar_st=float(alpha_bar_st[s]),
-        b_st=float(b_st[s]),
-        beta_tilde_schedule_start=full_start,
-        beta_tilde_timesteps_start=timesteps_start,
-    )
+    marginals = *schedule.marginal(s), *schedule.marginal(t)
+    return Transition(s, t, *marginals, *skip, full_start, timesteps_start)

@@ -150,7 +150,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         features = TrunkFeatures(x, x) if self._tap is None else self._tap.take(len(x))
         absent = cast(ScoreNetwork, None)  # the pipeline has it
         denoiser = Denoiser(absent, self.schedule, TIME, self._heads, forward=_refuse)
-        return Prediction(denoiser, x, times, None, features, predicted, learned)
+        return Prediction(x, times, predicted, learned, denoiser, None, features)
 
     def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         """Return x_t = √ᾱ_t x_0 + √b_t ε."""

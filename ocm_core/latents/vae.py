@@ -25,7 +25,7 @@ from torch import Tensor
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.atomic import replacing, write_text
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.networks.config import check_diffusers_sizes
+from ocm_core.networks.config import DiffusersSizes, read_known
 from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_finite
 from ocm_core.precision import set_precision
 from ocm_core.prefetch import moved, pinned
@@ -168,7 +168,7 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
     """
     if config.get("_class_name", CLASS) != CLASS:
         raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
-    check_diffusers_sizes(config, where)
+    read_known(DiffusersSizes, config, where)
     arguments = {key: value for key, value in config.items() if not key.startswith("_")}
     valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
     for key, value in arguments.items():

@@ -5,8 +5,6 @@ where the last timestep τ_K is T or below. Each term depends on x_t ~ q(x_t|x_0
 pass per (x_0, t) serves every method, every head and all timesteps rules that visit t.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,8 +47,7 @@ _DDPM = Ddpm()
 def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
     """KL(q(x_t|x_0) ‖ N(0, I)) at the last timestep t; b_t - 1 = -ᾱ_t is taken as such."""
     alpha_bar, b = schedule.marginal(end)
-    constant = -alpha_bar - log(b)
-    return 0.5 * sum_dims(alpha_bar * x0**2 + constant)
+    return 0.5 * sum_dims(alpha_bar * x0**2 + (-alpha_bar - log(b)))
 
 
 def decoder_term(
@@ -73,10 +70,7 @@ class Bound:
 
     @property
     def bits_per_dim(self) -> Float64[Tensor, "part batch"]:
-        """Decoder, steps and prior, whose sum is the bound on bits per dimension of an image.
-
-        For continuous data they are those of a density in the data's units.
-        """
+        """Decoder, steps and prior, whose sum is the bound; for continuous data of a density."""
         nats = self.terms.double()
         parts = torch.stack([nats[0], nats[1:-1].sum(0), nats[-1]])
         return parts / (self.dimension * log(2.0))
@@ -131,11 +125,9 @@ class Likelihood:
         noise_at: NoiseAt,
         label: Labels = None,
         progress: Progress[int] = iter,
-    ) -> tuple[dict[tuple[str, str], Bound], dict[str, Counter[str]]]:
+    ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
         """Return the bounds of all timesteps with all methods: see `bounds_on`."""
-        cases = {
-            (rule, name): visited for rule, visited in timesteps.items() for name in self.methods
-        }
+        cases = {(rule, m): visited for rule, visited in timesteps.items() for m in self.methods}
         return self.bounds_on(cases, x0, noise_at, label, progress)
 
     @torch.no_grad()
@@ -147,10 +139,7 @@ class Likelihood:
         label: Labels = None,
         progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
-        """Return (timesteps rule, method) → bound, and the clamped entries of C by method.
-
-        `noise_at(t)` draws x_t: the same draw serves all timesteps that include t.
-        """
+        """Return (rule, method) → bound, and the clamped entries of C; `noise_at(t)` draws x_t."""
         schedule = self.model.schedule
         visits = _visits(schedule, cases)
         counters = {name: ClipCounter() for name in self.methods}
@@ -184,10 +173,8 @@ class Likelihood:
         """
         schedule, times = self.model.schedule, (0, *sorted(set(grid)))
         ends = [prior_term(schedule, x0, t).double().mean() for t in times[1:]]
-        costs = {
-            name: x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
-            for name in self.methods
-        }
+        square = x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
+        costs = {name: square.clone() for name in self.methods}
         counters = {name: ClipCounter() for name in self.methods}
         for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
             seen = self.evaluate(x0, t, noise, label, counters)
@@ -213,9 +200,7 @@ def _visits(
 ) -> dict[int, dict[Transition, Places]]:
     """t → the steps that leave from it → which row of which bounds they fill."""
     visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
-    ascending = {
-        timesteps: transitions(schedule, timesteps)[::-1] for timesteps in {*cases.values()}
-    }
+    ascending = {visited: transitions(schedule, visited)[::-1] for visited in {*cases.values()}}
     for case, timesteps in cases.items():
         if not timesteps:
             raise OcmError(f"timesteps '{case[0]}' are empty")

@@ -1,9 +1,4 @@
-"""Distances between sets of vectors: Fréchet (FID), kernel (KID), MMD, precision and recall.
-
-Here stand the checks that they share.
-"""
-
-from __future__ import annotations
+"""Distances between sets of vectors (Fréchet, kernel, MMD, precision and recall); shared checks."""
 
 import torch
 

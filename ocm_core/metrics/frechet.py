@@ -50,11 +50,7 @@ class Statistics:
 
     @classmethod
     def over(cls, batches: Iterable[Points]) -> Statistics:
-        """Return the statistics of a set that comes in pieces and is never held as a whole.
-
-        The pieces' sums of squares are taken about their own means and then joined, so that nothing
-        cancels whatever the size of the mean.
-        """
+        """Return the statistics of a set in pieces, each about its own mean: nothing cancels."""
         count, mean, scatter = 0, torch.zeros(()), torch.zeros(())
         for batch in batches:
             check_points(batch, "features", 1)
@@ -110,9 +106,8 @@ class Statistics:
             return other.factor.T @ self.covariance @ other.factor
         from scipy.linalg import lapack
 
-        product, failed = lapack.dsygst(
-            self.covariance.numpy(), other.cholesky.numpy(), itype=2, lower=1
-        )
+        matrices = self.covariance.numpy(), other.cholesky.numpy()
+        product, failed = lapack.dsygst(*matrices, itype=2, lower=1)
         assert not failed, "LAPACK's dsygst was called in a wrong way"
         return torch.from_numpy(product)
 
@@ -129,8 +124,7 @@ def frechet_distance(*, real: Statistics, generated: Statistics | Points) -> flo
     """The distance from statistics to statistics, or to features.
 
     At most as many features as dimensions make a singular covariance, which is never formed: the
-    centred features themselves are its factor. This costs O(n²d) and loses no digits. More features
-    are made into statistics first. Both ways give the same number.
+    centred features are its factor, at O(n²d) and without loss of digits.
     """
     if isinstance(generated, Statistics):
         mean, covariance_trace = generated.mean, generated.covariance.trace()

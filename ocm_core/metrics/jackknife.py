@@ -5,8 +5,6 @@ standard error is √((n - 1)/n Σ dᵢ²), and that of a difference of two sets
 difference: noise that they share cancels (`ocm_core/results/replicates.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -40,8 +38,7 @@ def left_out(
 ) -> dict[str, PerBlock]:
     """Return each measure without each block: rows `seed0/without3` of the table of results.
 
-    `values` are those of the whole set, named by the caller in the order of `MEASURES`. Each is
-    moved by the deviation of its block. Precision and recall are of the first `manifold_images`.
+    `values` are the whole set's, in the order of `MEASURES`, each moved by its block's deviation.
     """
     check_points(points, "generated", 2 * blocks)
     few = points[:manifold_images]
@@ -67,10 +64,7 @@ def frechet_without(real: Statistics, points: Points, blocks: int) -> PerBlock:
 
 
 def kernel_without(real: Points, points: Points, blocks: int) -> PerBlock:
-    """Return the unbiased kernel distance without each block, up to a constant.
-
-    The constant is what all real points have among themselves.
-    """
+    """Return the unbiased kernel distance without each block, less the real points' own term."""
     x, parts = points.double(), blocks_of(len(points), blocks)
     sums = torch.stack([torch.stack([kernel(x[a], x[b]).sum() for b in parts]) for a in parts])
     squares = (x[part].square().sum(1) for part in parts)
@@ -106,10 +100,7 @@ def manifold_without(
 def _radii_without(
     y: Points, norms: Float[Tensor, " n"], parts: list[slice], neighbours: int
 ) -> Float[Tensor, "block n"]:
-    """Return squared distances to the k-th nearest other point that is not left out.
-
-    What is left out itself reaches nowhere.
-    """
+    """Return squared distances to the k-th nearest other point left in; -∞ for those left out."""
     radii = y.new_empty(len(parts), len(y))
     for rows in _rows(len(y)):
         squares = squared_distances(y[rows], norms[rows], y, norms)

@@ -4,8 +4,6 @@ The squared maximum mean discrepancy under k(x, y) = (x·y / d + 1)³, by the un
 may be negative. As usual it is averaged over random subsets, because it is quadratic in their size.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import NamedTuple
 

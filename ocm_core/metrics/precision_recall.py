@@ -31,11 +31,7 @@ class PrecisionRecall(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifold:
-    """A set and its squared radii, to be compared with any number of others, block by block.
-
-    Distances are computed in the type of `centre`, whatever the points are stored in, from points
-    that are centred: so cancellation stays small.
-    """
+    """A set and its squared radii; distances are of centred points, in the type of `centre`."""
 
     points: Points
     radii: Float[Tensor, " n"]
@@ -84,19 +80,12 @@ class Manifold:
 
 
 def precision_recall(*, real: Manifold, generated: Manifold) -> PrecisionRecall:
-    """Both from one sweep over the distances between the sets, as the real side computes them."""
-    check_same_space(real.points.shape[1], generated.points.shape[1])
-    return PrecisionRecall(*map(share, _inside(real, generated)))
-
-
-def _inside(
-    real: Manifold, generated: Manifold
-) -> tuple[Bool[Tensor, " generated"], Bool[Tensor, " real"]]:
-    """Return which generated points the real manifold holds, and the other way round.
+    """Both from one sweep over the distances between the sets, as the real side computes them.
 
     Distances are shortened by what cancellation leaves of them: ties are inside, whatever the
     blocks, and float64 is far below any gap between neighbours.
     """
+    check_same_space(real.points.shape[1], generated.points.shape[1])
     inside_real = torch.zeros_like(generated.radii, dtype=torch.bool)
     inside_generated = torch.zeros_like(real.radii, dtype=torch.bool)
     rounding = 4 * torch.finfo(real.centre.dtype).eps * sqrt(len(real.centre))
@@ -108,7 +97,7 @@ def _inside(
             squares = squared_distances(x, x_norms[row], y, y_norms[column])
             inside_real[column] |= (squares <= real.radii[row, None]).any(0)
             inside_generated[row] |= (squares <= generated.radii[column]).any(1)
-    return inside_real, inside_generated
+    return PrecisionRecall(share(inside_real), share(inside_generated))
 
 
 def _radii(of: Manifold, neighbours: int) -> Float[Tensor, " n"]:

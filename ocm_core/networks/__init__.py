@@ -74,10 +74,7 @@ def empty_parameters() -> Iterator[None]:
 
 
 def enable_gradient_checkpointing(network: nn.Module) -> None:
-    """Recompute the blocks of the network from now on, whenever a gradient passes through it.
-
-    Only the inputs of blocks are kept, and one block's activations at a time: the same bits.
-    """
+    """Recompute blocks from now on when a gradient passes, instead of keeping activations."""
     checkpointed = list(blocks(network))
     if not checkpointed:
         raise OcmError(

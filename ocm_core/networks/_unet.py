@@ -18,46 +18,30 @@ from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
+from ocm_core.networks import config as sizes
 from ocm_core.networks._layers import CutNetwork, time_mlp, zeroed
-from ocm_core.networks.config import (
-    BlocksPerLevel,
-    Channels,
-    Levels,
-    Multiplier,
-    Probability,
-    Small,
-    check_multiple,
-)
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 BLOCK_LAYERS = ("norm_in", "conv_in", "embed", "norm_out", "conv_out", "shortcut")
-SMALL_UNET = Small(
-    side=16,
-    config={
-        "base_channels": 8,
-        "channel_multipliers": [1, 2],
-        "blocks_per_level": 1,
-        "attention_levels": [1],
-        "norm_groups": 4,
-    },
-)
+_SMALL_LEVELS = {"channel_multipliers": [1, 2], "blocks_per_level": 1, "attention_levels": [1]}
+SMALL_UNET = sizes.Small(16, {"base_channels": 8, **_SMALL_LEVELS, "norm_groups": 4})
 
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
     """The sizes of a UNet."""
 
-    in_channels: Channels
+    in_channels: sizes.Channels
     base_channels: Annotated[int, Field(ge=4, le=2**12, multiple_of=2)]
-    channel_multipliers: Annotated[tuple[Multiplier, ...], Levels]  # finest first
-    blocks_per_level: BlocksPerLevel
+    channel_multipliers: Annotated[tuple[sizes.Multiplier, ...], sizes.Levels]  # finest first
+    blocks_per_level: sizes.BlocksPerLevel
     attention_levels: tuple[int, ...]  # level i works at 2^-i of the resolution
-    dropout: Probability = 0.0
+    dropout: sizes.Probability = 0.0
     norm_groups: PositiveInt = 32
     learns_variance: bool = False
 
     def __post_init__(self) -> None:
-        check_multiple("base_channels", self.base_channels, "norm_groups", self.norm_groups)
+        sizes.check_multiple("base_channels", self.base_channels, "norm_groups", self.norm_groups)
         if not set(self.attention_levels) <= set(range(self.levels)):
             raise OcmError(
                 f"attention_levels={list(self.attention_levels)}: channel_multipliers gives"

@@ -34,7 +34,7 @@ class Small(NamedTuple):
 
 @dataclass(frozen=True)
 class DiffusersSizes:
-    """The sizes that decide how long it takes to build a UNet or an autoencoder of diffusers."""
+    """The sizes of a UNet or an autoencoder of diffusers, to be checked before it is built."""
 
     block_out_channels: Annotated[tuple[Channels, ...], Levels] = (1,)
     layers_per_block: BlocksPerLevel = 1
@@ -48,11 +48,6 @@ class DiffusersSizes:
         size = self.sample_size
         sides = (size, size) if isinstance(size, int) else size
         return sides and (self.in_channels, *sides)
-
-
-def check_diffusers_sizes(config: Mapping[str, Any], where: object) -> DiffusersSizes:
-    """Check the sizes before anything is built; missing keys have diffusers' small defaults."""
-    return read_known(DiffusersSizes, config, where)
 
 
 def read_config(kind: type[AnyConfig], values: Mapping[str, Any], family: str) -> AnyConfig:

@@ -8,8 +8,6 @@ linear and exact, so the Jacobian follows by itself:
   with x_t = √(r²ᾱ + b) x'_t and the same ε̂.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

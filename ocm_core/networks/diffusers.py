@@ -4,8 +4,6 @@ A model that takes text has its prompts as labels: a label is the row of a table
 last row is the empty prompt's, which stands for "no label".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, cast
@@ -58,10 +56,8 @@ class DiffusersNetwork(CutNetwork):
         """Yield what is wrong with the configuration, and what is expected."""
         inputs, outputs = model.config["in_channels"], model.config["out_channels"]
         if outputs not in (None, inputs, 2 * inputs):
-            yield (
-                f"out_channels={outputs}; expected in_channels={inputs}, or {2 * inputs} with a"
-                " learned variance"
-            )
+            allowed = f"in_channels={inputs}, or {2 * inputs} with a learned variance"
+            yield f"out_channels={outputs}; expected {allowed}"
 
 
 def build(config: Mapping[str, Any], null_class: int | None = None) -> ScoreNetwork:

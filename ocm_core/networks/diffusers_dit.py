@@ -4,8 +4,6 @@ The model's own blocks are run; the split before the last layer is where a head 
 behind the last class stands for "no label".
 """
 
-from __future__ import annotations
-
 from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 from torch import Tensor
 

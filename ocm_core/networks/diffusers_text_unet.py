@@ -3,8 +3,6 @@
 Its labels are rows of a table of embeddings (`Prompts` in diffusers.py), which it has to be given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor, nn

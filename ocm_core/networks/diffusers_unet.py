@@ -36,10 +36,8 @@ class DiffusersUNet(DiffusersNetwork):
         self.trunk: Any = copy(model)
         self.trunk._modules = model._modules | {name: nn.Identity() for name in last}
         self.output = OutputLayer(model.conv_norm_out, model.conv_out)
-        self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()} | {
-            "output.norm": "conv_norm_out",
-            "output.conv": "conv_out",
-        }
+        self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()}
+        self.published_names |= {"output.norm": "conv_norm_out", "output.conv": "conv_out"}
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         factor = 2 ** (len(self.config["block_out_channels"]) - 1)
@@ -58,15 +56,10 @@ class DiffusersUNet(DiffusersNetwork):
 
     def context(self, x: Images, label: Labels) -> Tensor | None:
         """Return what the model is told beside the time: here its classes, checked on a CPU."""
-        label = self.labels(x, label)
-        known = self.classes
-        # on a GPU, looking at the labels would wait for the device
-        if (
-            label is not None
-            and known
-            and label.is_cpu
-            and not 0 <= label.min() <= label.max() < known
-        ):
+        label, known = self.labels(x, label), self.classes
+        if label is None or not known or not label.is_cpu:  # to look at a GPU is to wait for it
+            return label
+        if not 0 <= label.min() <= label.max() < known:
             raise OcmError(
                 f"labels {label.tolist()!r:.100}: this UNet2DModel has the classes 0 to {known - 1}"
                 " (num_class_embeds); pass a label of these for every image"

@@ -14,6 +14,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.networks import config as sizes
 from ocm_core.networks._layers import (
     CutNetwork,
     Layer,
@@ -24,19 +25,10 @@ from ocm_core.networks._layers import (
     time_mlp,
     zeroed,
 )
-from ocm_core.networks.config import (
-    Blocks,
-    Channels,
-    Classes,
-    Probability,
-    Side,
-    Small,
-    check_multiple,
-)
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 _SMALL_SIZES = {"image_size": 8, "width": 32, "depth": 2, "attention_heads": 4, "num_classes": 3}
-SMALL = Small(8, _SMALL_SIZES)
+SMALL = sizes.Small(8, _SMALL_SIZES)
 TIME_ENCODING_WIDTH = 256
 
 
@@ -44,20 +36,20 @@ TIME_ENCODING_WIDTH = 256
 class Config:
     """The sizes of a diffusion transformer."""
 
-    image_size: Side
-    patch_size: Side
-    in_channels: Channels
+    image_size: sizes.Side
+    patch_size: sizes.Side
+    in_channels: sizes.Channels
     width: Annotated[int, Field(gt=0, le=2**14, multiple_of=4)]  # sine, cosine of two axes
-    depth: Blocks
+    depth: sizes.Blocks
     attention_heads: PositiveInt
-    num_classes: Classes
+    num_classes: sizes.Classes
     mlp_ratio: Annotated[float, Field(gt=0, le=64)] = 4.0
-    label_dropout: Probability = 0.1  # 0: no null class
+    label_dropout: sizes.Probability = 0.1  # 0: no null class
     learns_variance: bool = False
 
     def __post_init__(self) -> None:
-        check_multiple("image_size", self.image_size, "patch_size", self.patch_size)
-        check_multiple("width", self.width, "attention_heads", self.attention_heads)
+        sizes.check_multiple("image_size", self.image_size, "patch_size", self.patch_size)
+        sizes.check_multiple("width", self.width, "attention_heads", self.attention_heads)
 
 
 class SelfAttention(nn.Module):

@@ -5,7 +5,7 @@ from a path below it (a child, a parameter, or a dotted path) to the published p
 stay as they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -43,7 +43,12 @@ def import_published(module: nn.Module, found: Mapping[str, Tensor]) -> dict[str
         },
     }
     if any(kinds.values()):
-        problems = "; ".join(f"{kind}: {_first_few(keys)}" for kind, keys in kinds.items() if keys)
+        problems = "; ".join(
+            f"{kind}: {', '.join(sorted(keys)[:SHOWN])}"
+            + (f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else "")
+            for kind, keys in kinds.items()
+            if keys
+        )
         raise OcmError(
             f"published weights do not fit {type(module).__name__}: {problems};"
             " check that the file and the network configuration belong together"
@@ -84,9 +89,3 @@ def _published(module: nn.Module, key: str) -> str:
     ours, rest = ".".join(parts[:cut]), ".".join(parts[cut:])
     theirs = names.get(ours, ours)
     return f"{theirs}.{_published(module.get_submodule(ours), rest)}" if rest else theirs
-
-
-def _first_few(keys: Iterable[str]) -> str:
-    ordered = sorted(keys)
-    more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
-    return ", ".join(ordered[:SHOWN]) + more

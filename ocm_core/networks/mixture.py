@@ -1,7 +1,5 @@
 """The exact score of a Gaussian mixture, as a network without parameters."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ocm_core.datasets.mixture import MixtureData

@@ -6,8 +6,6 @@ has 1 - √b J = c_g, so an error of F shifts c in proportion to c itself, even 
 1e-4. Inputs are at unit scale, and the noise level enters as log(b_t / ᾱ_t) / 2.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import ClassVar, Literal
 
@@ -21,6 +19,8 @@ from ocm_core.errors import OcmError
 from ocm_core.networks._layers import table_at, zeroed
 from ocm_core.schema.experiment import MlpNetworkParams
 from ocm_core.shapes import PerPoint, Points
+
+Condition = Literal["none", "gaussian"]
 
 
 class NoiseLevels(nn.Module):
@@ -111,12 +111,7 @@ class MlpScore(PlaneNetwork):
     """A score network with or without Gaussian preconditioning."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        variance: float,
-        width: int,
-        depth: int,
-        precondition: Literal["none", "gaussian"],
+        self, schedule: Schedule, variance: float, width: int, depth: int, precondition: Condition
     ) -> None:
         super().__init__(NoiseLevels(schedule, variance))
         self.net = Mlp(self.levels, self.dimension, width, depth)

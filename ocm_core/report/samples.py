@@ -115,7 +115,7 @@ def _plane(
     shown = []
     for m, method in study.methods.items():
         panels = {
-            nfe: panel(f"nfe {nfe}", here[m, nfe], reach, method.known.profile.hue)
+            nfe: panel(f"nfe {nfe}", here[m, nfe], reach, method.known.profile.line.hue)
             for nfe in nfes
             if (m, nfe) in here
         }

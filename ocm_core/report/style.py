@@ -125,7 +125,7 @@ def method_styles(methods: Mapping[str, Method]) -> dict[str, LineStyle]:
 def _own_style(method: Method, methods: Mapping[str, Method]) -> LineStyle:
     """Return the style of the kind; a relative head is thinner beside one of the papers' form."""
     look = method.known.profile
-    base = LineStyle(look.group, look.hue, look.marker, look.dash, look.width)
+    base = LineStyle(look.group, *look.line)
     if not method.is_relative:
         return base
     beside = any(m.kind == method.kind and not m.is_relative for m in methods.values())

@@ -1,10 +1,4 @@
-"""The random numbers of one training batch, a function of (seed, iteration, row) alone.
-
-Nothing has to be remembered for an exact resume, and a batch is the same whatever the number of
-processes and of micro-batches: each draws its own rows, and no others.
-"""
-
-from __future__ import annotations
+"""The random numbers of one training batch, a function of (seed, iteration, row) alone."""
 
 from functools import cached_property, lru_cache
 

@@ -1,11 +1,7 @@
-"""Noise for samples, a stream per sample index.
+"""Noise for samples: the numbers of sample i are the same in any batch, process and device.
 
-Sample i draws the same numbers whatever the batch it sits in, the number of processes, the device
-or the step at which a job was restarted. Normal draws and ±1 probes come from streams of their own,
-so that two covariance methods see the same noise.
+Normal draws and ±1 probes have streams of their own: two covariance methods see the same noise.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -78,11 +74,7 @@ class SampleNoise:
 
 
 class _Blocks:
-    """The draws of one purpose; of those that are announced, the next block is always on its way.
-
-    Further ones are drawn when they are asked for, each block twice the last: few draws waste
-    little, many cost few calls.
-    """
+    """The draws of one purpose: announced ones are drawn ahead, others in blocks that double."""
 
     def __init__(self, noise: SampleNoise, purpose: Stream, values: DrawValues, draws: int) -> None:
         self.shape, self.device = (len(noise.indices), *noise.shape), noise.device
@@ -133,8 +125,7 @@ def _normals(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 def _signs(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     # each step uses whole 32-bit words, so that blocks of steps concatenate
-    words = -(-shape[1] // 32)
-    bits = np.unpackbits(
-        source.integers(0, 2**32, size=(shape[0], words), dtype=np.uint32).view(np.uint8), axis=1
-    )
+    size = shape[0], -(-shape[1] // 32)
+    words = source.integers(0, 2**32, size=size, dtype=np.uint32)
+    bits = np.unpackbits(words.view(np.uint8), axis=1)
     return bits[:, : shape[1]].astype(np.float32) * 2 - 1

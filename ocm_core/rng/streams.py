@@ -5,8 +5,6 @@ the key, purpose and part are the upper words of the counter, and drawing moves 
 streams that differ in any of the five never meet; tests/core/test_streams.py tries.
 """
 
-from __future__ import annotations
-
 from enum import Enum, unique
 from zlib import crc32
 
@@ -91,10 +89,7 @@ def stream(
 
 
 def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
-    """Return the generator of a data set's permutation or modes.
-
-    The seed is hashed by NumPy into 128 bits of key, as the first data sets were divided.
-    """
+    """Return a data set's generator; NumPy hashes the seed, as the first data sets were divided."""
     counter = [0, 0, 0, _checked("split", split, 2**64 - 1)]
     bits = np.random.Philox(_checked("seed", seed, LARGEST_SEED), counter=counter)
     return np.random.Generator(bits)

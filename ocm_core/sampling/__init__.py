@@ -1,13 +1,4 @@
-"""Sampling: recipes, and `ocm sample`.
-
-- `recipe`: what a recipe is, how it is made from parameters, and how it is drawn.
-- `order`: the mean of a step from one or several predictions.
-- `presets`: recipes with names, by the number of network evaluations.
-- `diffusers_solver`: schedulers of diffusers as recipes.
-- `request`, `from_experiment`, `from_folder`: samples on request.
-"""
-
-from __future__ import annotations
+"""Sampling: recipes (`recipe`, `order`, `presets`, `diffusers_solver`), and `ocm sample`."""
 
 from importlib import import_module
 

@@ -6,15 +6,13 @@ the network gets the fraction, as in diffusers. `nfe` counts evaluations of the 
 2n - 1 of them in n steps, and numbers that a scheduler cannot make are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from diffusers import schedulers
@@ -31,19 +29,10 @@ from ocm_core.schema.experiment import Experiment, SolverParams
 from ocm_core.shapes import Batch, Labels
 
 SCHEDULERS = (
-    "DDIMScheduler",
-    "DDPMScheduler",
-    "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler",
-    "DPMSolverSinglestepScheduler",
-    "EulerAncestralDiscreteScheduler",
-    "EulerDiscreteScheduler",
-    "HeunDiscreteScheduler",
-    "KDPM2AncestralDiscreteScheduler",
-    "KDPM2DiscreteScheduler",
-    "LMSDiscreteScheduler",
-    "PNDMScheduler",
-    "UniPCMultistepScheduler",
+    *("DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler"),
+    *("DPMSolverSinglestepScheduler", "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler"),
+    *("HeunDiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler"),
+    *("LMSDiscreteScheduler", "PNDMScheduler", "UniPCMultistepScheduler"),
 )
 _BETAS = ("num_train_timesteps", "trained_betas", "beta_schedule", "beta_start", "beta_end")
 _NOT_OPTIONS = {
@@ -63,11 +52,7 @@ class DiffusersSolver:
     nfe: int
     x0: float | None = None
     guidance: Guidance = UNGUIDED
-
-    @property
-    def draws(self) -> int:
-        """Return 1: some schedulers draw nothing on their way."""
-        return 1
+    draws: ClassVar[int] = 1  # some schedulers draw nothing on their way
 
     @torch.no_grad()
     def draw(
@@ -89,9 +74,7 @@ class DiffusersSolver:
         """Raise an error if something does not fit, by a rehearsal with a network that says 0."""
         self._check_names()
         noise = SampleNoise(0, range(1), shape, use=NoiseFor.TIMING)
-        zero: Any = SimpleNamespace(
-            schedule=self.schedule, predict=lambda x, *_: SimpleNamespace(eps=torch.zeros_like(x))
-        )
+        zero: Any = SimpleNamespace(predict=lambda x, *_: SimpleNamespace(eps=torch.zeros_like(x)))
         try:
             drawn = replace(self, guidance=UNGUIDED).draw(zero, noise).x
         except OcmError:
@@ -100,17 +83,16 @@ class DiffusersSolver:
             reason = " ".join(str(error).split())
             raise OcmError(f"options: {self.scheduler} fails with them: {reason}") from None
         if not drawn.isfinite().all():
-            raise OcmError(
-                f"grids: {self.scheduler} leaves the finite numbers in {self.nfe} evaluations"
-            )
+            what = f"{self.scheduler} leaves the finite numbers in {self.nfe} evaluations"
+            raise OcmError(f"grids: {what}")
 
     def _check_names(self) -> None:
+        if self.scheduler not in SCHEDULERS and hasattr(schedulers, self.scheduler):
+            raise OcmError(
+                f"scheduler: {self.scheduler} of diffusers is not for networks that predict "
+                f"the noise of a schedule of betas; use one of {', '.join(SCHEDULERS)}"
+            )
         if self.scheduler not in SCHEDULERS:
-            if hasattr(schedulers, self.scheduler):
-                raise OcmError(
-                    f"scheduler: {self.scheduler} of diffusers is not for networks that predict "
-                    f"the noise of a schedule of betas; use one of {', '.join(SCHEDULERS)}"
-                )
             raise OcmError(f"scheduler: {unknown(self.scheduler, SCHEDULERS)}")
         for key in self.options:
             if key in _NOT_OPTIONS:
@@ -123,8 +105,7 @@ class DiffusersSolver:
     @property
     def _set(self) -> Any:
         """Return a new scheduler, set to make exactly `nfe` evaluations."""
-        fewer = (n for n in range(self.nfe, 0, -1) if self._count(n) <= self.nfe)
-        steps = next(fewer, 0)
+        steps = next((n for n in range(self.nfe, 0, -1) if self._count(n) <= self.nfe), 0)
         if self._count(steps) != self.nfe:
             near = [count for n in (steps, steps + 1) if (count := self._count(n))]
             raise OcmError(
@@ -146,11 +127,8 @@ class DiffusersSolver:
 
     @cached_property
     def _unset(self) -> Any:
-        """Return the scheduler before its timesteps are set: some take a second to make.
-
-        It clamps x̂_0 to ±1 if it can; Euler, KDPM2, LMS and PNDM cannot. Dynamic thresholding
-        divides by a quantile of |x̂_0| between 1 and `sample_max_value`.
-        """
+        """Return the scheduler before its timesteps are set: some take a second to make."""
+        # x̂_0 is clamped to ±1 where that is an option: not of Euler, KDPM2, LMS and PNDM
         clamps, limits = self.x0 is not None, dict[str, Any]()
         if "clip_sample" in self._parameters:
             limits = {"clip_sample": clamps, "clip_sample_range": 1.0}
@@ -171,22 +149,13 @@ def of_experiment(
     experiment: Experiment, sampler: SolverParams, nfe: int, guidance: float
 ) -> DiffusersSolver:
     """Return the solver of an experiment, with its schedule, limit and way of guidance."""
-    how = experiment.sample.guidance
-    return DiffusersSolver(
-        sampler.scheduler,
-        sampler.options,
-        schedules.of_experiment(experiment),
-        nfe,
-        experiment.sample.clip.x0,
-        Guidance(guidance, how.guided_channels, how.covariance),
-    )
+    sample, schedule = experiment.sample, schedules.of_experiment(experiment)
+    how = Guidance(guidance, sample.guidance.guided_channels, sample.guidance.covariance)
+    return DiffusersSolver(sampler.scheduler, sampler.options, schedule, nfe, sample.clip.x0, how)
 
 
 class _NoiseOfStreams(TorchFunctionMode):
-    """Inside, torch.randn is the noise of our streams: schedulers draw from nothing else.
-
-    Some take noise as an argument of `step`, some a generator, some neither; all make that call.
-    """
+    """Inside, torch.randn is the noise of our streams: every scheduler draws by that call alone."""
 
     def __init__(self, noise: Noise) -> None:
         super().__init__()

@@ -1,10 +1,4 @@
-"""Samples by the networks of an experiment, as the stage `sample` draws them.
-
-Any number of steps and any seed can be chosen; for those of the experiment itself, the samples are
-the same as its own.
-"""
-
-from __future__ import annotations
+"""Samples by the networks of an experiment; its own cells are as its stage `sample` draws them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +35,41 @@ from ocm_core.stages.vae import TrainedVae
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     """Return a generator by the artifacts of an experiment, which must be up to date."""
     with prepared(name, request) as inputs:
-        return _generator(inputs, request)
+        one = inputs.experiment
+        (cell,) = cells(one)
+        execution = one.sample.execution.model_dump()
+        denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
+        if request.prompt is not None:
+            request = replace(request, label=_prompted(inputs, denoiser, request))
+        sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
+        chosen = {key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")}
+        digests = {
+            f"{task}/{file}": record.sha256
+            for task, folder in inputs.folders.items()
+            for file, record in Artifact(folder).manifest.files.items()
+            if file.endswith((".safetensors", ".npz"))
+        }
+        return SampleGenerator(
+            name=f"{one.name}-{store_name(cell)}{request.suffix}",
+            request=request,
+            recipe=of_cell(one, cell, optimal_timesteps(inputs, cell.score)),
+            denoiser=denoiser,
+            device=inputs.device,
+            classes=one.data.classes,
+            batch_size=one.sample.batch_size,
+            shape=one.shape,
+            image_shape=None if one.data.levels is None else one.data.shape,
+            levels=one.data.levels or 0,
+            to_images=decoder(inputs),
+            attributes={
+                "experiment": one.name,
+                **chosen,
+                "sampler": {"name": cell.sampler, **sampler},
+                "label": request.label,
+                "prompt": request.prompt,
+                "digests": digests,
+            },
+        )
 
 
 @contextmanager
@@ -56,42 +84,6 @@ def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
     yield replace(open_inputs(graph, tasks, request.device), experiment=one)
 
 
-def _generator(inputs: Inputs, request: SampleRequest) -> SampleGenerator:
-    one = inputs.experiment
-    (cell,) = cells(one)
-    execution = one.sample.execution.model_dump()
-    denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
-    if request.prompt is not None:
-        request = replace(request, label=_prompted(inputs, denoiser, request.prompt, request.label))
-    sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
-    return SampleGenerator(
-        name=f"{one.name}-{store_name(cell)}{request.suffix}",
-        request=request,
-        recipe=of_cell(one, cell, optimal_timesteps(inputs, cell.score)),
-        denoiser=denoiser,
-        device=inputs.device,
-        classes=one.data.classes,
-        batch_size=one.sample.batch_size,
-        shape=one.shape,
-        image_shape=None if one.data.levels is None else one.data.shape,
-        levels=one.data.levels or 0,
-        to_images=decoder(inputs),
-        attributes={
-            "experiment": one.name,
-            **{key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")},
-            "sampler": {"name": cell.sampler, **sampler},
-            "label": request.label,
-            "prompt": request.prompt,
-            "digests": {
-                f"{task}/{file}": record.sha256
-                for task, folder in inputs.folders.items()
-                for file, record in Artifact(folder).manifest.files.items()
-                if file.endswith((".safetensors", ".npz"))
-            },
-        },
-    )
-
-
 def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:
     """Return the experiment with this request as all that it samples, checked as usual."""
     scores = experiment.network.scores
@@ -103,12 +95,11 @@ def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment
         sampler = altered(sampler, order=request.order, timesteps=request.timesteps)
     elif request.order or request.timesteps:
         raise OcmError(f"--order and --timesteps: {label} is a solver of diffusers and has its own")
+    method = _method(experiment, request, sampler)
+    grids = [{"nfe": [request.steps], "guidance": [request.guidance]}]
+    chosen = sampler.model_dump() | {"methods": [method], "grids": grids}
     tree: dict[str, Any] = experiment.model_dump()
     tree["network"]["scores"] = [score]
-    chosen = sampler.model_dump() | {
-        "methods": [_method(experiment, request, sampler)],
-        "grids": [{"nfe": [request.steps], "guidance": [request.guidance]}],
-    }
     tree["sample"] |= {"samplers": {label: chosen}, "seeds": [request.seed], "split": []}
     one = validate(tree, f"ocm sample {experiment.name}")
     if problems := [*combinations.problems(one), *undefined_methods(one)]:
@@ -154,14 +145,14 @@ def _method(
     return wanted
 
 
-def _prompted(inputs: Inputs, denoiser: Denoiser, prompt: str, label: int | None) -> int:
+def _prompted(inputs: Inputs, denoiser: Denoiser, request: SampleRequest) -> int:
     """Let the network read a prompt instead of the experiment's captions; return its label."""
     text = text_of(inputs.experiment)
     if text is None:
         raise OcmError(f"--prompt: the network of {inputs.experiment.name} takes no text")
-    if label is not None:
+    if request.label is not None:
         raise OcmError("--label and --prompt: a label is the number of a caption; give one of them")
     network = unconverted(denoiser.network)
-    network.prompts = Prompts(open_encoder(text, inputs.device)([prompt, ""]))
+    network.prompts = Prompts(open_encoder(text, inputs.device)([request.prompt or "", ""]))
     network.null_label = denoiser.network.null_label = 1
     return 0

@@ -1,7 +1,5 @@
 """Samples by a model that diffusers wrote, with a file of heads, by means of `ocm_core/api.py`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -64,7 +62,11 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         scale, to_images = vae.downsampling, partial(_decoded, vae)
         image_shape = vae.model.config["out_channels"], scale * height, scale * width
     name, kernel = folder.resolve().name, recipe.kernel.name
-    weights = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}
+    files = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}
+    if heads is not None:
+        files["heads"] = heads
+    keys = ("order", "timesteps", "covariance_scale", "final_sigma")
+    chosen = {key: getattr(recipe, key) for key in keys} | {"timesteps": [*recipe.timesteps]}
     return SampleGenerator(
         name=f"{name}-{request.preset or kernel}-{method}-nfe{request.steps}{request.suffix}",
         request=request,
@@ -75,26 +77,15 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         batch_size=BATCH,
         shape=shape,
         image_shape=image_shape,
-        levels=256,
         to_images=to_images,
         attributes={
             "model": name,
             "method": method,
             "steps": request.steps,
             "seed": request.seed,
-            "sampler": {
-                "kind": kernel,
-                **recipe.kernel.model_dump(),
-                "order": recipe.order,
-                "timesteps": [*recipe.timesteps],
-                "covariance_scale": recipe.covariance_scale,
-                "final_sigma": recipe.final_sigma,
-            },
+            "sampler": {"kind": kernel, **recipe.kernel.model_dump(), **chosen},
             "label": request.label,
-            "digests": {
-                file: sha256_of(path)
-                for file, path in {**weights, **({"heads": heads} if heads else {})}.items()
-            },
+            "digests": {file: sha256_of(path) for file, path in files.items()},
         },
     )
 

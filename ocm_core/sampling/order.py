@@ -13,8 +13,6 @@ et al., 2023): x_s moves to where the step with D' would have ended, D' the mean
 through x̂_0 at u, t and s, weighted as the ODE has it. With `delta` and DDIM it is UniPC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import expm1, isinf

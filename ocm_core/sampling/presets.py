@@ -5,22 +5,15 @@ least bound. Each entry holds from its number of evaluations on, up to the next.
 training images of `digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ocm_core.errors import OcmError, unknown
+from ocm_core.schema import timesteps as rules
 from ocm_core.schema.experiment import PresetName, RecipeParams
-from ocm_core.schema.timesteps import (
-    EvenTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    TimestepsParams,
-)
 
 
-def _recipe(kind: str, timesteps: TimestepsParams, **changes: object) -> RecipeParams:
+def _recipe(kind: str, timesteps: rules.TimestepsParams, **changes: object) -> RecipeParams:
     return RecipeParams.model_validate({"kind": kind, "timesteps": timesteps, **changes})
 
 
@@ -37,29 +30,29 @@ class Preset:
         return self.recipes[max(reached, default=min(self.recipes))]
 
 
-PUBLISHED = Preset("ocm", {1: _recipe("ddpm", EvenTimesteps(), clip_final_sigma=1.0)})
+PUBLISHED = Preset("ocm", {1: _recipe("ddpm", rules.EvenTimesteps(), clip_final_sigma=1.0)})
 _END = 0.07  # of T, where few steps had better end: from there on x̂_0 is shown as it is
 
 PRESETS: dict[PresetName, Preset] = {
     "quality": Preset(
         "delta",
         {
-            1: _recipe("ddim", PowerTimesteps(exponent=2.0, first=_END), order=3),
-            6: _recipe("ddim", PowerTimesteps(exponent=1.5, first=_END), order=3),
-            9: _recipe("ddim", PowerTimesteps(exponent=1.25, first=_END), order=3),
-            13: _recipe("ddim", PowerTimesteps(exponent=1.0, first=_END), order=3),
-            40: _recipe("ddim", PowerTimesteps(exponent=1.0), order=3),
+            1: _recipe("ddim", rules.PowerTimesteps(exponent=2.0, first=_END), order=3),
+            6: _recipe("ddim", rules.PowerTimesteps(exponent=1.5, first=_END), order=3),
+            9: _recipe("ddim", rules.PowerTimesteps(exponent=1.25, first=_END), order=3),
+            13: _recipe("ddim", rules.PowerTimesteps(exponent=1.0, first=_END), order=3),
+            40: _recipe("ddim", rules.PowerTimesteps(exponent=1.0), order=3),
         },
     ),
     "diverse": Preset(
         "ocm",
         {
-            1: _recipe("ddim", PowerTimesteps(exponent=1.5), order=2),
-            9: _recipe("ddim", PowerTimesteps(exponent=1.5)),
-            60: _recipe("ddim", PowerTimesteps(exponent=1.0)),
+            1: _recipe("ddim", rules.PowerTimesteps(exponent=1.5), order=2),
+            9: _recipe("ddim", rules.PowerTimesteps(exponent=1.5)),
+            60: _recipe("ddim", rules.PowerTimesteps(exponent=1.0)),
         },
     ),
-    "likelihood": Preset("ocm", {1: _recipe("ddpm", OptimalTimesteps())}),
+    "likelihood": Preset("ocm", {1: _recipe("ddpm", rules.OptimalTimesteps())}),
 }
 
 
@@ -74,7 +67,7 @@ def altered(
     recipe: RecipeParams,
     kernel: str | None = None,
     order: int | None = None,
-    timesteps: TimestepsParams | None = None,
+    timesteps: rules.TimestepsParams | None = None,
 ) -> RecipeParams:
     """Return the recipe with another kernel, order or timesteps, where they are given."""
     if order not in (None, 1, 2, 3):

@@ -1,9 +1,7 @@
 """A recipe for samples: timesteps, kernel, covariance method, order, limits and guidance.
 
-Everything that samples draws by a recipe. It is made from parameters (`Recipe.from_params`,
-`of_experiment`, `of_cell`); a scheduler of diffusers is a recipe as well (`diffusers_solver.py`).
-As published, the last step shows the mean only, and at the step into τ_1 the standard deviation may
-be limited to a few grey levels.
+A scheduler of diffusers is a recipe as well (`diffusers_solver.py`). As published, the last step
+shows the mean only, and at the step into τ_1 σ may be limited to a few grey levels.
 """
 
 from __future__ import annotations
@@ -106,11 +104,7 @@ class Recipe:
         guidance: Guidance = UNGUIDED,
         optimal: TimestepsByMethod = NO_TIMESTEPS,
     ) -> Recipe:
-        """Return the recipe of some parameters for `nfe` evaluations of the network.
-
-        `levels` are the grey levels of the data, None for latents and points; `optimal` are the
-        timesteps that the stage `timesteps` has computed.
-        """
+        """Return the recipe of parameters; `levels` of grey are None for latents and points."""
         limit = params.clip_final_sigma
         sigma = None if limit is None or levels is None else pixel_sigma_limit(limit, levels)
         return cls(
@@ -143,18 +137,14 @@ class Recipe:
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
                 watch(t, x)
-            prediction = predict(guided, [self.method], x, t, label)
-            x = stepper.step(prediction, t, noise)
+            x = stepper.step(predict(guided, [self.method], x, t, label), t, noise)
             if change is not None:
                 x = change(number, t, x)
         return Sampled(x, stepper.counter)
 
 
 class Stepper:
-    """The steps of one batch of samples, from the noisiest timestep down.
-
-    It counts what was clamped, and remembers the predictions that a multistep mean needs.
-    """
+    """The steps of a batch of samples, from the noisiest one down, and a count of the clamped."""
 
     def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
         self.recipe, self.counter = recipe, ClipCounter()
@@ -204,21 +194,17 @@ def of_experiment(
 def of_cell(
     experiment: Experiment, cell: Cell, optimal: TimestepsByMethod = NO_TIMESTEPS
 ) -> AnyRecipe:
-    """Return the recipe of one cell of an experiment's grid of samples.
-
-    Presets and solvers are imported where they are used: they are no sources of other samplers.
-    """
+    """Return the recipe of a cell; presets and solvers are imported only where they are used."""
     sampler = experiment.sample.samplers[cell.sampler]
     if isinstance(sampler, SolverParams):
         module = import_module("ocm_core.sampling.diffusers_solver")
         solver: AnyRecipe = module.of_experiment(experiment, sampler, cell.nfe, cell.guidance)
         return solver
-    params: RecipeParams
-    if isinstance(sampler, PresetParams):
-        presets = import_module("ocm_core.sampling.presets").PRESETS
-        params = presets[sampler.name].recipe(cell.nfe)
-    else:
-        params = sampler
+    params: RecipeParams = (
+        import_module("ocm_core.sampling.presets").PRESETS[sampler.name].recipe(cell.nfe)
+        if isinstance(sampler, PresetParams)
+        else sampler
+    )
     return of_experiment(experiment, params, cell.method, cell.nfe, cell.guidance, optimal)
 
 

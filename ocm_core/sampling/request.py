@@ -1,10 +1,7 @@
 """Samples on request: the options of `ocm sample`, a model with a recipe, and the files it writes.
 
-The store of samples is like those of the stage `sample`; latents have one of decoded images beside
-it, and images a grid. An interrupted run is resumed: stores are completed, the grid comes last.
+An interrupted run is resumed: stores are completed, the grid of images comes last.
 """
-
-from __future__ import annotations
 
 import re
 import shutil
@@ -87,9 +84,9 @@ class SampleGenerator:
     batch_size: int
     shape: tuple[int, ...]  # of a sample: a point, an image or latents
     image_shape: tuple[int, ...] | None  # None: samples are points and no images
-    levels: int  # grey levels of the images
     to_images: Decode
     attributes: Mapping[str, Any]
+    levels: int = 256  # grey levels of the images
 
     def __post_init__(self) -> None:
         label = self.request.label
@@ -104,9 +101,8 @@ class SampleGenerator:
         labels = class_labels(self.denoiser, self.classes, seed, rows, device)
         if labels is not None and self.request.label is not None:
             labels = torch.full_like(labels, self.request.label)
-        draw = partial(draw_rows, device=device, watch=watch)
-        x = draw(self.recipe, self.denoiser, self.shape, rows, seed, labels).x
-        values = {"x": x.cpu().numpy()}
+        what = self.recipe, self.denoiser, self.shape, rows, seed, labels
+        values = {"x": draw_rows(*what, device=device, watch=watch).x.cpu().numpy()}
         return values if labels is None else {**values, "label": labels.cpu().numpy()}
 
 
@@ -142,7 +138,13 @@ def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> 
     layout = partial(StoreLayout, items=range(count), chunk=batch, shard=batch)
     labelled = generator.denoiser.network.conditional
     plan = layout(shape=generator.shape, dtype="float32", labelled=labelled)
-    _write_samples(generator, files.samples, plan)
+    writer.begin(files.samples, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
+    missing = writer.missing(files.samples, plan)
+    total, silent = len(missing) * generator.request.steps, not sys.stderr.isatty()
+    with tqdm(total=total, desc="sampling", unit="step", disable=silent, leave=False) as bar:
+        draw = partial(generator.draw, watch=lambda *_: bar.update())
+        writer.write_shards(files.samples, plan, missing, draw)
+    writer.verify(files.samples, plan)
     if image_shape is not None and files.grid is not None:
         drawn = CellSamples(open_split([folder], generator.name), first=0, count=count, clamped=0.0)
         images = SampleImages(drawn, generator.to_images, generator.levels)
@@ -158,14 +160,3 @@ def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> 
     for path in files.all:
         remove_records(path)
     return files
-
-
-def _write_samples(generator: SampleGenerator, path: Path, plan: StoreLayout) -> None:
-    writer.begin(path, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
-    missing = writer.missing(path, plan)
-    total, silent = len(missing) * generator.request.steps, not sys.stderr.isatty()
-    with tqdm(total=total, desc="sampling", unit="step", disable=silent, leave=False) as bar:
-        writer.write_shards(
-            path, plan, missing, lambda rows: generator.draw(rows, lambda *_: bar.update())
-        )
-    writer.verify(path, plan)

@@ -24,7 +24,7 @@ from ocm_core.schema.experiment import DiffusersNetworkParams, ImageNetworkParam
 from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.store.reader import open_items
-from ocm_core.training.batches import DroppedLabels, Items, Unlabelled
+from ocm_core.training.batches import DroppedLabels, Items
 from ocm_core.training.state import TrainingState, save_curve
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -151,9 +151,7 @@ class TrainingSet:
 
     def for_network(self, network: ScoreNetwork) -> Items:
         """Return the items as this network is trained: unlabelled, or with some labels dropped."""
-        if network.conditional:
-            return DroppedLabels(self.items, network)
-        return Unlabelled(self.items)
+        return DroppedLabels(self.items, network)
 
 
 def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:

@@ -4,8 +4,6 @@ The latter is told by as many evaluations as some hundred training steps have: a
 dense where the means bend, and straight lines between them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -59,8 +57,5 @@ def target_means(
                 found[label].append(method.target(batch).detach().double().flatten(1))
         for label, targets in found.items():
             means[label].append(float(torch.cat(targets).mean()))
-    every = np.arange(schedule.steps + 1)
-    return {
-        label: torch.from_numpy(np.interp(every, [0, *times], known))
-        for label, known in means.items()
-    }
+    every, grid = np.arange(schedule.steps + 1), [0, *times]
+    return {k: torch.from_numpy(np.interp(every, grid, known)) for k, known in means.items()}

@@ -1,7 +1,5 @@
 """Batches of noisy data to fit to, as a function of (seed, iteration)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -36,25 +34,17 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class Unlabelled:
-    """The same items without labels, for a network that takes none."""
-
-    items: Items
-
-    def batch(self, rng: BatchRng) -> tuple[Batch, None]:
-        return self.items.batch(rng)[0], None
-
-
-@dataclass(frozen=True)
 class DroppedLabels:
-    """The same items, with labels replaced by the null class as often as a network wants."""
+    """The same items as a network takes them: unlabelled, or some with the null class as label."""
 
     items: Items
     network: ScoreNetwork
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
         x0, labels = self.items.batch(rng)
-        if labels is None or self.network.null_label is None:
+        if labels is None or not self.network.conditional:
+            return x0, None
+        if self.network.null_label is None:
             return x0, labels
         null = torch.full_like(labels, self.network.null_label)
         return x0, torch.where(rng.uniforms() < self.network.label_dropout, null, labels)

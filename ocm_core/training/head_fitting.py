@@ -4,8 +4,6 @@ Heads share no parameters, and all read the same draws, so that training several
 training each alone, while one pass of the trunk and one product per probe serve them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

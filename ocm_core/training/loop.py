@@ -1,16 +1,12 @@
 """The one training loop: AdamW, moving average, accumulation, exact resume, one or many processes.
 
-Everything random is a function of (seed, iteration), so that the state is what the optimiser holds
-and no more: a run killed at any moment continues to the same bytes. Losses are smoothed and watched
-for divergence on the device; nothing of it is read before somebody looks, so that no iteration
-waits for another.
+Everything random is a function of (seed, iteration): a run killed at any moment continues to the
+same bytes. Losses are smoothed and watched on the device, and read only when somebody looks.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -75,17 +71,20 @@ def fit(
     progress: Progress[int] = iter,
     after_each: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
-    """Train to the end, from the checkpoint in `folder` if there is one.
-
-    `after_each` sees the state of every iteration, also once more those since the checkpoint.
-    """
+    """Train to the end, from the checkpoint in `folder` if any; `after_each` sees each state."""
     rank = current_rank()
     set_precision(settings.precision)
     state = TrainingState.start(objective.networks, settings)
     state.resume(folder)
     watch = DivergenceMonitor(state, folder, device)
+    batches = (
+        BatchRng(settings.seed, iteration, settings.batch_size, rows=rows)
+        for iteration in range(state.iteration, settings.iterations)
+        for rows in rank.rows(settings.batch_size, settings.accumulate)
+    )
+    ahead = prefetch(lambda rng: (rng, pinned(objective.draw(rng), device)), batches)
     try:
-        with closing(_draws(objective, settings, state.iteration, rank, device)) as draws:
+        with closing(ahead) as draws:
             for iteration in progress(range(state.iteration, settings.iterations)):
                 watch.see(iteration, _step(objective, settings, state, draws, rank, device))
                 state.update_average(settings.ema)
@@ -107,18 +106,6 @@ def fit(
     return state
 
 
-def _draws(
-    objective: Objective[Draws], settings: OptimiserParams, first: int, rank: Rank, device: str
-) -> Generator[tuple[BatchRng, Draws]]:
-    """This process's micro-batches from the iteration `first` on, each made ahead of its use."""
-    batches = (
-        BatchRng(settings.seed, iteration, settings.batch_size, rows=rows)
-        for iteration in range(first, settings.iterations)
-        for rows in rank.rows(settings.batch_size, settings.accumulate)
-    )
-    return prefetch(lambda rng: (rng, pinned(objective.draw(rng), device)), batches)
-
-
 def _step(
     objective: Objective[Draws],
     settings: OptimiserParams,
@@ -137,7 +124,7 @@ def _step(
         torch.autograd.backward(total)
         for name, loss in losses.items():
             totals[name] += loss.detach().sum() / settings.batch_size
-    gradients = (p.grad for p in state.parameters() if p.grad is not None)
+    gradients = (p.grad for p in state.parameters.values() if p.grad is not None)
     rank.total([*totals.values(), *gradients])
     for group in state.optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.iteration)
@@ -165,9 +152,8 @@ class DivergenceMonitor:
         loss = torch.stack([losses[name] for name in self.names]).to(self.bad_loss)
         before = loss if self.smoothed is None else self.smoothed
         self.smoothed = _SMOOTHING * before + (1 - _SMOOTHING) * loss
-        self.lowest = torch.minimum(
-            self.smoothed if self.lowest is None else self.lowest, self.smoothed
-        )
+        lowest = self.smoothed if self.lowest is None else self.lowest
+        self.lowest = torch.minimum(lowest, self.smoothed)
         limit = self.lowest + _DIVERGED * self.lowest.abs().clamp(min=1.0)
         bad = ~torch.isfinite(loss) | (self.smoothed > limit)
         first = bad & (self.bad_iteration < 0)
@@ -180,12 +166,10 @@ class DivergenceMonitor:
             return
         seen = (self.bad_iteration, self.bad_loss, self.smoothed, self.lowest)
         at, loss, smoothed, lowest = torch.stack(seen).tolist()
-        bad = [place for place, iteration in enumerate(at) if iteration >= 0]
-        if bad:
-            worst = min(bad, key=at.__getitem__)
+        if bad := [place for place, iteration in enumerate(at) if iteration >= 0]:
+            worst, saved = min(bad, key=at.__getitem__), saved_at(self.folder)
             finite = math.isfinite(loss[worst])
             what = f"grew {_DIVERGED:.0f}-fold" if finite else "is not a finite number"
-            saved = saved_at(self.folder)
             good = f"{state_file(self.folder)} (iteration {saved})" if saved else "none yet"
             raise OcmError(
                 f"training of '{self.names[worst]}' diverged at iteration {int(at[worst])}: "

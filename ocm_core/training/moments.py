@@ -68,14 +68,9 @@ class Moments:
 
 @torch.no_grad()
 def estimate_at(
-    denoiser: Denoiser,
-    t: int,
-    x0: Batch,
-    eps: Batch,
-    label: Labels = None,
-    batch_size: int | None = None,
+    denoiser: Denoiser, t: int, x0: Batch, eps: Batch, label: Labels = None, batch_size: int = 0
 ) -> Entries:
-    """Estimate the entries at t from images x_0 and noise, `batch_size` of them at a time."""
+    """Estimate the entries at t from images x_0 and noise, `batch_size` (0: all) at a time."""
     x = q_sample(x0, eps, *denoiser.schedule.marginal(t))
     size, squares = batch_size or len(x), []
     for first in range(0, len(x), size):
@@ -84,11 +79,9 @@ def estimate_at(
         squares.append((predicted.double() ** 2).flatten(1).mean(1))
     gamma = torch.cat(squares)
     one_minus_gamma = (eps.double() ** 2).flatten(1).mean(1) - gamma
-    return torch.stack([*_mean_and_error(gamma), *_mean_and_error(one_minus_gamma)])
-
-
-def _mean_and_error(values: Float64[Tensor, " image"]) -> tuple[Tensor, Tensor]:
-    return values.mean(), values.std() / sqrt(len(values))
+    tables = gamma, one_minus_gamma
+    entries = [(values.mean(), values.std() / sqrt(len(values))) for values in tables]
+    return torch.stack([entry for pair in entries for entry in pair])
 
 
 def estimate(
@@ -102,10 +95,7 @@ def estimate(
     keep: Callable[[Moments], None] = lambda _: None,
     rank: Rank = Rank(),  # noqa: B008 - frozen
 ) -> Moments:
-    """Estimate the tables from noisy items; `begun` is continued, and handed to `keep` on the way.
-
-    Of several processes each fills in its own timesteps.
-    """
+    """Estimate the tables of noisy items; `begun` is continued, and handed to `keep` on the way."""
     moments = begun or Moments.empty(denoiser.schedule.steps)
     fresh: dict[int, Entries] = {}
 

@@ -5,8 +5,6 @@ the variational bound's term in bits, which moves the variance and leaves the me
 The bound has T such terms, and one at a random t stands for all; OpenAI weighs it by T / 1000.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log

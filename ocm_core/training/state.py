@@ -1,13 +1,9 @@
-"""The state of a training run: weights, moving average, optimiser and loss curve.
-
-Saved as one file that proves itself (`io/state_file.py`). The curve (smoothed losses along the
-iterations) outlives the run as a small JSON file.
-"""
+"""The state of a training run, saved as one file that proves itself, and its curve of losses."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +27,7 @@ class TrainingState:
     """Everything that an interrupted run resumes from."""
 
     networks: Mapping[str, nn.Module]
+    parameters: Mapping[str, nn.Parameter]  # the trainable ones, under the name of their network
     optimiser: AdamW
     average: dict[str, Tensor]
     iteration: int = 0
@@ -40,25 +37,27 @@ class TrainingState:
 
     @classmethod
     def start(cls, networks: Mapping[str, nn.Module], settings: OptimiserParams) -> TrainingState:
-        named = dict(_named_parameters(networks))
-        optimiser = AdamW(
-            named.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        return cls(networks, optimiser, {name: p.detach().clone() for name, p in named.items()})
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        return (parameter for _, parameter in _named_parameters(self.networks))
+        parameters = {
+            f"{label}.{name}": parameter
+            for label, network in networks.items()
+            for name, parameter in network.named_parameters()
+            if parameter.requires_grad
+        }
+        rate, decay = settings.learning_rate, settings.weight_decay
+        optimiser = AdamW(parameters.values(), lr=rate, weight_decay=decay)
+        average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        return cls(networks, parameters, optimiser, average)
 
     @torch.no_grad()
     def update_average(self, rate: float) -> None:
         """ema ← rate · ema + (1 - rate) · weights."""
-        for name, parameter in _named_parameters(self.networks):
+        for name, parameter in self.parameters.items():
             self.average[name].lerp_(parameter, 1.0 - rate)
 
     @torch.no_grad()
     def use_average(self) -> None:
         """Put the moving average in the place of the weights."""
-        for name, parameter in _named_parameters(self.networks):
+        for name, parameter in self.parameters.items():
             parameter.copy_(self.average[name])
 
     def save(self, folder: Path) -> None:
@@ -71,11 +70,11 @@ class TrainingState:
         found = load_state(state_file(folder))
         if found is None:
             return
-        for parameter in self.parameters():
+        for parameter in self.parameters.values():
             moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = {"step": torch.tensor(0.0), **moments}
-        expected = self._tensors()
-        if _shapes(found.tensors) != _shapes(expected):
+        expected, saved = self._tensors(), found.tensors.items()
+        if {k: v.shape for k, v in expected.items()} != {k: v.shape for k, v in saved}:
             raise OcmError(
                 f"{state_file(folder)}: holds other networks than the ones to be trained; "
                 "delete it to start anew"
@@ -88,7 +87,7 @@ class TrainingState:
     def _tensors(self) -> dict[str, Tensor]:
         """Everything that training changes, by name; the tensors themselves, not copies."""
         found = {f"average/{name}": tensor for name, tensor in self.average.items()}
-        for name, parameter in _named_parameters(self.networks):
+        for name, parameter in self.parameters.items():
             found[f"weights/{name}"] = parameter.detach()
             for key, value in self.optimiser.state[parameter].items():
                 found[f"{key}/{name}"] = value
@@ -104,18 +103,6 @@ def saved_at(folder: Path) -> int | None:
     """The iteration of the checkpoint in `folder`, if there is one."""
     found = load_state(state_file(folder))
     return None if found is None else int(found.facts["iteration"])
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
-
-
-def _named_parameters(networks: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield the trainable ones, under the name of their network."""
-    for label, network in networks.items():
-        for name, parameter in network.named_parameters():
-            if parameter.requires_grad:
-                yield f"{label}.{name}", parameter
 
 
 def save_curve(folder: Path, curve: Sequence[dict[str, float]]) -> None:

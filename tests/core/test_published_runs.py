@@ -81,7 +81,7 @@ def golden_steps(tag, precision, kernel, clip):
         said = {name: Constant(get(f"second_{name}", row).to(dtype)) for name in HEADS}
         heads = {name: CovarianceHead(head) for name, head in said.items()}
         model, times = Denoiser(None, levels, heads=heads, moments=table), torch.full((len(x),), t)
-        seen = Prediction(model, x, times, None, TrunkFeatures(x, x), eps, None)
+        seen = Prediction(x, times, eps, None, model, None, TrunkFeatures(x, x))
         yield row, seen, ReverseStep(transition(levels, s, t), KERNELS[kernel], CLIPS[clip])
 
 

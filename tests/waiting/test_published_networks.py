@@ -3,7 +3,6 @@
 On the meta device (`benchmarks/synchronisations.py`): it costs neither memory nor arithmetic.
 """
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -25,13 +24,14 @@ from ocm_core.diffusion.transition import transition
 from ocm_core.distributed import Rank
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.params.compose import compose
+from ocm_core.rng.batches import BatchRng
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import Experiment, OptimiserParams
 from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import new_head
 from ocm_core.training.batches import DroppedLabels, InMemory, Items
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import DivergenceMonitor, Objective, _draws, _step
+from ocm_core.training.loop import DivergenceMonitor, Objective, _step
 from ocm_core.training.moments import estimate_at
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
@@ -156,11 +156,13 @@ def _train(objective: Objective, folder: Path) -> None:
     """What `fit` does in an iteration; at the second, the optimiser and all tables are there."""
     state = TrainingState.start(objective.networks, SETTINGS)
     watch = DivergenceMonitor(state, folder, "meta")
-    with closing(_draws(objective, SETTINGS, 0, Rank(), "meta")) as draws:
-        for iteration in range(2):
-            with Synchronisations() as waits:
-                watch.see(iteration, _step(objective, SETTINGS, state, draws, Rank(), "meta"))
-                state.update_average(SETTINGS.ema)
+    parts = Rank().rows(SETTINGS.batch_size, SETTINGS.accumulate)
+    batches = [BatchRng(7, i, SETTINGS.batch_size, rows=rows) for i in range(2) for rows in parts]
+    draws = iter([(rng, objective.draw(rng)) for rng in batches])
+    for iteration in range(2):
+        with Synchronisations() as waits:
+            watch.see(iteration, _step(objective, SETTINGS, state, draws, Rank(), "meta"))
+            state.update_average(SETTINGS.ema)
     assert watch.smoothed is not None and watch.smoothed.device == META
     assert waits.found == []
 

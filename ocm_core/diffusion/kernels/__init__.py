@@ -6,8 +6,6 @@ the variance `floor + gain · C`, where C is the diagonal of Cov[x_0 | x_t]. To 
 fields are options, which further keys of the sampler set.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from abc import ABC, abstractmethod
 from importlib import import_module
@@ -58,7 +56,6 @@ def build(kind: str, **options: Any) -> Kernel:
         return cls(**options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key, valid = ".".join(map(str, first["loc"])), ", ".join(cls.model_fields) or "none"
-        raise OcmError(
-            f"{key}: {first['msg'].lower()}; the options of {kind} are: {valid}"
-        ) from None
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+        valid = ", ".join(cls.model_fields) or "none"
+        raise OcmError(f"{said}; the options of {kind} are: {valid}") from None

@@ -1,7 +1,5 @@
 """DDIM: steps that keep the marginals of the forward process, with η times its noise."""
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """DDPM: the posterior q(x_s | x_t, x_0) of the forward process."""
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import ClassVar
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -114,8 +114,8 @@ def refuse_other_formats(path: Path, remedy: str) -> None:
         raise OcmError(f"{path}: expected a PyTorch file, found {head!r} at its head; {remedy}")
 
 
-def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:
-    """Load tensors in plain containers and the classes `allowed`, memory-mapped if possible.
+def open_restricted(path: Path, remedy: str) -> object:
+    """Load tensors in plain containers, memory-mapped if possible.
 
     A pickle can run any program when it is opened. What the restricted unpickler refuses is an
     error; there is no option to load it anyway.
@@ -124,7 +124,7 @@ def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> ob
 
     refuse_other_formats(path, remedy)
     try:
-        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about pickle protocols: not our choice
             return torch.load(path, weights_only=True, map_location="cpu", mmap=is_zipfile(path))
     except UnpicklingError as error:

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from numpy import ndarray
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import check_space, room_for, write_bytes
 from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_key, recorded_key
-from ocm_core.prefetch import WriteBehind
+from ocm_core.prefetch import in_background
 from ocm_core.progress import Progress
 from ocm_core.store.layout import StoreLayout
 
@@ -67,11 +68,17 @@ def write_shards(
     Processes that share a store each take their own.
     """
     remaining = plan.bytes_of(shards)
-    with WriteBehind() as behind:
+    last: Future[Any] = in_background(int)  # nothing yet
+    try:
         for shard in progress(list(shards)):
             check_space(path, remaining)  # each time: other writers share the disk
-            behind.write(_write_shard, path, plan, shard, read_shard(shard), remaining)
+            values = read_shard(shard)
+            last.result()
+            last = in_background(_write_shard, path, plan, shard, values, remaining)
             remaining -= plan.bytes_of([shard])
+        last.result()
+    finally:
+        wait([last])  # what was read is written, whatever stopped the rest
 
 
 def verify(path: Path, plan: StoreLayout) -> None:

@@ -1,8 +1,8 @@
 """The layout of a store, known before it is written: variables, chunks, shards, exact bytes.
 
 A chunk is the unit of reading, a shard the unit of writing, resuming and hashing: one file each of
-`x` (and `std`, `label`), and of `index`, the item's place in its split, which names it for ever.
-Nothing is compressed: latents and photographs hardly shrink, and so sizes are known beforehand.
+`x` (and `std`, `label`), and of `index`, the item's place in its split. Nothing is compressed:
+latents and photographs hardly shrink, and so sizes are known beforehand.
 """
 
 from __future__ import annotations
@@ -53,13 +53,9 @@ class StoreLayout:
         if self.chunk < 1 or self.shard % self.chunk:
             raise OcmError(f"{self}: expected a shard of whole chunks")
         if self.items.start % self.shard or self.items.step != 1:
-            raise OcmError(
-                f"{self}: expected items that begin at a multiple of shard = {self.shard}"
-            )
+            raise OcmError(f"{self}: expected items that begin at a multiple of its shards")
         if (self.dtype == "uint8") != (self.levels is not None) or (self.levels and self.spread):
-            raise OcmError(
-                f"{self}: expected grey levels for uint8 pixels only, and no spread of pixels"
-            )
+            raise OcmError(f"{self}: expected levels for uint8 only, and no spread of pixels")
 
     @property
     def variables(self) -> dict[str, Variable]:

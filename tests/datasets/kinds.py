@@ -25,10 +25,6 @@ SYNSETS = [(1, WNIDS[1], 0), (2, WNIDS[2], 0), (3, WNIDS[0], 0), (4, "n00000001"
 TRUTH = [2, 1, 3, 3]
 
 
-def write_nothing(folder: Path) -> None:
-    pass
-
-
 CIFAR10 = [files.cifar_record(i, files.pixels(i, 32, 32)) for i in range(10)]
 
 
@@ -124,6 +120,9 @@ class Kind:
     block: DataParams
     write: Callable[[Path], None]
     sizes: tuple[int, int]
+
+
+def write_nothing(folder: Path) -> None: ...
 
 
 def kind(name: str, sizes: tuple[int, int], write: object = write_nothing, **given: object) -> Kind:

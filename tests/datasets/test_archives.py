@@ -63,16 +63,14 @@ def test_a_file_put_by_hand_or_downloaded_is_taken_and_recorded(archives: Path, 
 
 
 def test_a_file_that_needs_an_account(archives: Path, path: Path) -> None:
-    with pytest.raises(OcmError) as error:
+    said = "no such file, and no direct address is known; fetch it by hand from https://some.page,"
+    with pytest.raises(OcmError, match=rf"{path}: {said} and put it at {path} .terms: be kind"):
         locate(SOME, archives)
-    assert str(error.value) == (
-        f"{path}: no such file, and no direct address is known; fetch it by hand from"
-        f" https://some.page, and put it at {path} (terms: be kind)"
-    )
     assert not archives.exists()
 
 
 PAGE = b"\n<!DOCTYPE html><title>Google Drive - Quota exceeded</title>"
+OTHER = FileRecord("0" * 64, 5)
 REFUSED = {
     "md5": (replace(SOME, md5="1" * 32), BODY, "expected md5 1{32}, found "),
     "sha256": (replace(SOME, sha256="1" * 64), BODY, "expected sha256 1{64}, found "),
@@ -87,9 +85,8 @@ def test_another_file_than_the_published_one(what: str, archives: Path, path: Pa
     """By download and by hand: the same message, the download removed, the user's file kept."""
     archive, body, match = REFUSED[what]
     lock = archives.parent / "datasets.lock.json"
-    if what == "record":
-        fetch.Lock(lock).record("some/some.zip", FileRecord("0" * 64, 5))
-    before = lock.read_bytes() if lock.exists() else None
+    fetch.Lock(lock).record(f"some/{'some' if what == 'record' else 'other'}.zip", OTHER)
+    before = lock.read_bytes()
     with serve(Served(body)) as server:
         archive = replace(archive, url=server.url)
         with pytest.raises(OcmError, match=match) as downloaded:
@@ -99,7 +96,7 @@ def test_another_file_than_the_published_one(what: str, archives: Path, path: Pa
     with pytest.raises(OcmError, match=match) as by_hand:
         locate(archive, archives)
     assert names(path.parent) == [path.name]
-    assert (lock.read_bytes() if lock.exists() else None) == before
+    assert lock.read_bytes() == before
     assert str(by_hand.value) == str(downloaded.value)
     assert str(by_hand.value).startswith(f"{path}: ") and archive.remedy(path) in str(by_hand.value)
 

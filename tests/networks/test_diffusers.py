@@ -21,7 +21,7 @@ from ocm_core.networks.keys import export_published
 from tests.init.folders import write_stable_diffusion
 
 from .contract import NetworkContract
-from .diffusers_cases import CASES, CLASSES, OwnModel, adapted, drawn, output_of, own_model
+from .diffusers_cases import CASES, CLASSES, adapted, drawn, output_of, own_model
 from .golden import Golden
 
 from diffusers import StableDiffusionPipeline  # isort: skip
@@ -37,15 +37,7 @@ class TestDiffusers(NetworkContract):
     test_untrained_network_predicts_zero = None
     test_untrained_blocks_pass_their_input_on = None
     goldens: ClassVar = tuple(CASES)
-
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "case" in metafunc.fixturenames:
-            cases = [pytest.param(own_model(name), id=name) for name in self.goldens]
-            metafunc.parametrize("case", cases)
-
-    @pytest.fixture
-    def first(self) -> OwnModel:
-        return own_model("plain")
+    find = staticmethod(own_model)
 
     def test_wrapping_changes_nothing(self, case: Golden) -> None:
         """Same numbers as diffusers' own pass, before and after, from the same parameters."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import nn
+from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
@@ -188,3 +188,27 @@ def test_weights_are_drawn_from_one_stream_in_the_order_of_layers() -> None:
     expected = nn.Linear(32, 128).weight
     torch.manual_seed(0)
     assert torch.equal(first, expected + 0.1 * torch.randn_like(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        ("ddpm_unet_complex", "aot_eager"),
+        pytest.param("ddpm_unet_complex", "inductor", marks=pytest.mark.slow),
+        ("iddpm_unet_complex", "aot_eager"),  # inductor takes minutes, and agrees as well
+        ("dit_learn_sigma", "inductor"),
+    ],
+)
+def test_compiled_network_agrees(name: str, backend: str) -> None:
+    case = golden(name)
+    network, head = case.load()
+
+    @torch.no_grad()
+    def outputs(*inputs: Tensor | None) -> list[Tensor]:
+        features = network.features(*inputs)
+        return [network.readout(features)] + ([] if head is None else [head(features)])
+
+    output, *second = torch.compile(outputs, fullgraph=True, backend=backend)(*case.inputs)
+    assert_same(output, case.output)
+    for value in second:
+        assert_same(value, case.arrays["head"])

@@ -43,12 +43,8 @@ def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def run() -> Iterator[Run]:
     """Start a writer that dies before its change of the given number; its exit code."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.store.writer"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
+    command, pipe = [sys.executable, "-m", "tests.store.writer"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server:
         stdin, stdout = server.stdin, server.stdout
         assert stdin is not None and stdout is not None
 

@@ -1,7 +1,4 @@
-"""The interface of a data set: what its parameters declare, and the splits that it gives.
-
-Splits are read by ranges, so that no data set has to fit in memory.
-"""
+"""The interface of a data set: its parameters, and splits that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -95,8 +92,7 @@ class DataParams(Params):
 class ArchivedData(DataParams):
     """A data set in published archives, which its module declares as `ARCHIVES`.
 
-    An archive whose name begins with `train` or `test` is needed for that split only. A data set
-    of which splits can be chosen has a field `splits`.
+    One whose name begins with `train` or `test` is needed for that split only.
     """
 
     archived: ClassVar[bool] = True

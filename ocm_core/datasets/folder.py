@@ -1,8 +1,4 @@
-"""A user's own images, from a folder, a zip or a tar: checked once, cropped when they are read.
-
-A recorded permutation of the files, in the order of their names, divides them. Photographs are
-turned as their camera recorded; transparency is dropped.
-"""
+"""A user's own images, from a folder, a zip or a tar: checked once, cropped when they are read."""
 
 from __future__ import annotations
 
@@ -52,7 +48,8 @@ class FolderData(DataParams):
     `fit` makes them `side` × `side`: `center_crop` scales the shorter edge and cuts the centre out,
     `resize` stretches, `none` expects that size. With `labels: csv`, `labels_csv` has the columns
     file and label; `captions_csv` has file and caption, and with `labels: captions` each different
-    caption is a class. Paths are relative to the project.
+    caption is a class. Paths are relative to the project. A recorded permutation of the files, in
+    the order of their names, divides them. Photographs are turned as their camera recorded.
     """
 
     archived: ClassVar[bool] = True  # images are checked before anything else runs
@@ -201,10 +198,8 @@ def sub_folders(names: Sequence[str], path: Path) -> dict[str, str]:
     shared = len(PurePosixPath(commonpath([name.rpartition("/")[0] for name in names])).parts)
     parts = {name: PurePosixPath(name).parts[shared:] for name in names}
     if outside := [name for name, part in parts.items() if len(part) == 1]:
-        raise OcmError(
-            f"{path}: data.labels: folders, but these lie in no folder of a class:"
-            f" {_some(outside)}; put each class into a sub-folder, or use labels: none or csv"
-        )
+        found = f"data.labels: folders, but these lie in no folder of a class: {_some(outside)}"
+        raise OcmError(f"{path}: {found}; put each class into a sub-folder")
     return {name: part[0] for name, part in parts.items()}
 
 
@@ -225,10 +220,8 @@ def read_column(file: Path, column: str, names: Sequence[str], path: Path) -> di
         twice = [name for name, count in Counter(name for name, _ in rows).items() if count > 1]
         raise OcmError(f"{file}: more than one line of {_some(twice)}; keep one of each")
     if lacking := [name for name in names if not given.get(name)]:
-        raise OcmError(
-            f"{file}: no {column} of {len(lacking)} of {len(names)} images in {path}:"
-            f" {_some(lacking)}; add a line for each, with its name relative to {path}"
-        )
+        found = f"no {column} of {len(lacking)} of {len(names)} images in {path}"
+        raise OcmError(f"{file}: {found}: {_some(lacking)}; add a line for each")
     return {name: str(given[name]) for name in names}
 
 

@@ -131,10 +131,7 @@ def read_range(path: Path, offset: int, size: int) -> bytes:
 def indexed(
     archive: Located, expected: str, find: Callable[[Path], Sequence[ByteRange]], file: str = ""
 ) -> IndexedMembers:
-    """Return the members that `find` finds, sorted by name; they are looked for once.
-
-    They lie in the archive, or in the `file` that `find` unpacks into the folder given to it.
-    """
+    """Return the members that `find` finds once, by name, in the archive or an unpacked `file`."""
     import numpy as np
 
     def make(folder: Path) -> None:

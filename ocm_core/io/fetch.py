@@ -159,11 +159,10 @@ def _checked(source: PublishedFile, path: Path, lock: Lock | None, remember: boo
     record = FileRecord(checked.sha256, checked.bytes)
     known = lock and lock.recorded(_key(path))
     if lock and known and known != record:
-        raise OcmError(
-            f"{path}: expected sha256 {known.sha256} ({known.bytes} bytes) as recorded in"
-            f" {lock.path}, found {record.sha256}; {remedy}; if the authors have replaced their"
-            f" file, delete the entry {_key(path)!r} from {lock.path}"
-        )
+        expected = f"expected sha256 {known.sha256} ({known.bytes} bytes)"
+        advice = f"{remedy}; if the file was replaced, delete the entry {_key(path)!r} of the lock"
+        found = f"as recorded in {lock.path}, found {record.sha256}"
+        raise OcmError(f"{path}: {expected} {found}; {advice}")
     if remember and found is None:
         write_text(note, json.dumps(asdict(checked)))
     return record

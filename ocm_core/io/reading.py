@@ -111,11 +111,7 @@ def refuse_other_formats(path: Path, remedy: str) -> None:
 
 
 def open_restricted(path: Path, remedy: str) -> object:
-    """Load tensors in plain containers, memory-mapped if possible.
-
-    A pickle can run any program when it is opened. What the restricted unpickler refuses is an
-    error; there is no option to load it anyway.
-    """
+    """Load tensors in plain containers, memory-mapped if possible; any other pickle is refused."""
     import torch
 
     refuse_other_formats(path, remedy)

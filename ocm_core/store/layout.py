@@ -81,16 +81,18 @@ class StoreLayout:
         return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
 
     def file_bytes(self, name: str, shard: range) -> int:
-        """Return the size of one variable's shard: whole chunks, their index and its checksum."""
-        variable = self.variables[name]
-        chunk, full = self.grid
-        chunk_bytes = chunk * prod(variable.shape) * np.dtype(variable.dtype).itemsize
-        index_bytes = INDEX_ENTRY * (full // chunk) + CHECKSUM
-        return -(-len(shard) // chunk) * chunk_bytes + index_bytes
+        """Return the size of one variable's shard."""
+        shape, dtype, _ = self.variables[name]
+        return shard_bytes(len(shard), prod(shape) * np.dtype(dtype).itemsize, *self.grid)
 
     def bytes_of(self, shards: Iterable[range]) -> int:
         """Return the size of some shards, all variables together."""
         return sum(self.file_bytes(name, shard) for shard in shards for name in self.variables)
+
+
+def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:
+    """Return the size of a shard with some items: whole chunks, their index and its checksum."""
+    return -(-items // chunk) * chunk * item_bytes + INDEX_ENTRY * (shard // chunk) + CHECKSUM
 
 
 def ranges(count: int, jobs: int, shard: int) -> list[range]:

@@ -26,7 +26,7 @@ from ocm_core.io.reading import reading
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
-from ocm_core.store.layout import CHECKSUM, INDEX_ENTRY, store_path
+from ocm_core.store.layout import shard_bytes, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
@@ -39,8 +39,7 @@ DTYPES = ("uint8", "int64", "float16", "float32")
 class ShardedArray:
     """An uncompressed Zarr array, sharded along its first axis, read straight into memory.
 
-    A shard is its chunks one after another, then an index of them and a checksum. Zarr copies what
-    it reads three times, which takes four times as long, and a training run would wait for it.
+    Zarr copies what it reads three times, which takes four times as long.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,10 +81,9 @@ class ShardedArray:
     def _check_files(self) -> None:
         """Check that every shard exists in full; Zarr would read a missing one as fill values."""
         shards = -(-self.count // self.shard)
-        index_bytes = INDEX_ENTRY * (self.shard // self.chunk) + CHECKSUM
         for shard in range(shards):
             file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
-            expected = -(-items // self.chunk) * self.chunk * self.item_bytes + index_bytes
+            expected = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
             if not file.is_file():
                 present = sum(1 for _ in data_files(self.path / "c"))
                 raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")

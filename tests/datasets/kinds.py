@@ -44,10 +44,8 @@ def write_mnist(folder: Path) -> None:
 
 
 def write_celeba64(folder: Path) -> None:
-    images = {
-        name: files.encoded(files.pixels(i, 218, 178), "JPEG") for i, name in enumerate(PARTITION)
-    }
-    files.celeba(folder, images, PARTITION)
+    images = (files.encoded(files.pixels(i, 218, 178), "JPEG") for i in range(len(PARTITION)))
+    files.celeba(folder, dict(zip(PARTITION, images, strict=True)), PARTITION)
 
 
 def write_imagenet64_png(folder: Path) -> None:

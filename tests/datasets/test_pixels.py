@@ -27,8 +27,11 @@ NOWHERE = Path("nowhere")
 pytestmark = pytest.mark.usefixtures("unpublished")
 
 
+Opened = Callable[[str], DataSet]
+
+
 @pytest.fixture
-def opened(archives: Path) -> Callable[[str], DataSet]:
+def opened(archives: Path) -> Opened:
     def open_kind(name: str) -> DataSet:
         kind = KINDS[name]
         kind.write(archives / kind.block.kind)
@@ -58,9 +61,7 @@ PIXELS = {  # in the order of the archive: all the images, and the labels where 
 
 
 @pytest.mark.parametrize("name", PIXELS)
-def test_pixels_and_labels_are_read_in_the_order_of_the_archive(
-    name: str, opened: Callable[[str], DataSet]
-) -> None:
+def test_pixels_and_labels_are_read_in_the_order_of_the_archive(name: str, opened: Opened) -> None:
     images, labels = PIXELS[name]
     splits, (train, _) = opened(name).splits, KINDS[name].sizes
     np.testing.assert_array_equal(whole(splits["train"]), planes(images[:train]))
@@ -70,7 +71,7 @@ def test_pixels_and_labels_are_read_in_the_order_of_the_archive(
         assert splits["test"].labels.tolist() == list(labels[train:])
 
 
-def test_the_authors_archive_comes_first(opened: Callable[[str], DataSet], archives: Path) -> None:
+def test_the_authors_archive_comes_first(opened: Opened, archives: Path) -> None:
     opened("cifar10_package")
     assert list(opened("cifar10").provenance["archives"]) == [cifar10.BINARY]
     (archives / "cifar10" / cifar10.BINARY).unlink()
@@ -80,7 +81,7 @@ def test_the_authors_archive_comes_first(opened: Callable[[str], DataSet], archi
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10_package"])
 def test_batches_are_unpacked_once(
-    name: str, opened: Callable[[str], DataSet], archives: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, opened: Opened, archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(name)
     monkeypatch.setattr(cifar10, "each_member", None)
@@ -106,7 +107,7 @@ def halved(image: ndarray) -> ndarray:
     return image.astype(np.uint8)
 
 
-def test_celeba64_is_cropped_and_halved(opened: Callable[[str], DataSet]) -> None:
+def test_celeba64_is_cropped_and_halved(opened: Opened) -> None:
     splits = opened("celeba64").splits
 
     def expected(seed: int) -> ndarray:
@@ -117,7 +118,7 @@ def test_celeba64_is_cropped_and_halved(opened: Callable[[str], DataSet]) -> Non
     np.testing.assert_array_equal(whole(splits["test"]), planes([expected(1), expected(4)]))
 
 
-def test_imagenet256_numbers_classes_by_sorted_names(opened: Callable[[str], DataSet]) -> None:
+def test_imagenet256_numbers_classes_by_sorted_names(opened: Opened) -> None:
     data = opened("imagenet256")
     seeds = [10 * place + i for place in range(3) for i in range(place + 1)]
     by_name = [files.pixels(seed, 256, 256) for seed in seeds]

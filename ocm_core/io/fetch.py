@@ -161,8 +161,8 @@ def _checked(source: PublishedFile, path: Path, lock: Lock | None, remember: boo
     if lock and known and known != record:
         expected = f"expected sha256 {known.sha256} ({known.bytes} bytes)"
         advice = f"{remedy}; if the file was replaced, delete the entry {_key(path)!r} of the lock"
-        found = f"as recorded in {lock.path}, found {record.sha256}"
-        raise OcmError(f"{path}: {expected} {found}; {advice}")
+        text = f"{expected} as recorded in {lock.path}, found {record.sha256}"
+        raise OcmError(f"{path}: {text}; {advice}")
     if remember and found is None:
         write_text(note, json.dumps(asdict(checked)))
     return record

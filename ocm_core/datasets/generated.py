@@ -19,8 +19,8 @@ from ocm_core.datasets.base import DataParams, DataSet
 from ocm_core.schema.block import Seed, SetSize
 
 Plane = Float64[ndarray, "side side"]
-Planes = Float64[ndarray, "3 ..."]
-Draws = Float64[ndarray, " draws"]
+Colours = Float64[ndarray, "3 ..."]
+UniformDraws = Float64[ndarray, " draws"]
 
 SPLITS = ("train", "test")
 LOOKS = 24  # as many as there would be classes, where there are none
@@ -92,7 +92,7 @@ class GeneratedSplit:
         return values
 
 
-def _draw(side: int, look: int, hue: float, draws: Draws) -> UInt8[ndarray, "3 side side"]:
+def _draw(side: int, look: int, hue: float, draws: UniformDraws) -> UInt8[ndarray, "3 side side"]:
     start, end = 0.7 * draws[:6].reshape(2, 3, 1, 1)
     angle, size, right, down, value, tint = draws[6:12]
     axis = (np.arange(side) + 0.5) * 2 / side - 1
@@ -109,6 +109,6 @@ def _draw(side: int, look: int, hue: float, draws: Draws) -> UInt8[ndarray, "3 s
     return levels.astype(np.uint8)
 
 
-def _mixed(a: Planes, b: Planes, share: Plane) -> Planes:
+def _mixed(a: Colours, b: Colours, share: Plane) -> Colours:
     mixed: ndarray = a * (1 - share) + b * share
     return mixed

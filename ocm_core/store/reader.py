@@ -30,8 +30,8 @@ from ocm_core.store.layout import shard_bytes, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
-Places = Int[ndarray, " n"]
-Rows = range | Places
+RowNumbers = Int[ndarray, " n"]
+Rows = range | RowNumbers
 AGAIN = "run the job that writes it again"
 DTYPES = ("uint8", "int64", "float16", "float32")
 
@@ -166,7 +166,7 @@ class StoredSplit:
         """Read contiguous items as they lie in the store."""
         return {name: self._slice(name, rows) for name in self.variables}
 
-    def gather(self, rows: Places, read: Callable[[range], Raw]) -> Raw:
+    def gather(self, rows: RowNumbers, read: Callable[[range], Raw]) -> Raw:
         """Collect items in any order; `read` is called once for each chunk that holds some."""
         self._check_rows(rows.min(initial=0), rows.max(initial=-1))
         holders = np.searchsorted(self._firsts, rows, side="right") - 1
@@ -274,7 +274,7 @@ class ShuffledOrder:
         self._epoch = lru_cache(maxsize=2)(self._new_epoch)
         self._group = lru_cache(maxsize=4)(self._new_group)
 
-    def pieces(self, seed: int, first: int, count: int) -> Iterator[tuple[Group, Places]]:
+    def pieces(self, seed: int, first: int, count: int) -> Iterator[tuple[Group, RowNumbers]]:
         """Yield the items at the positions [first, first + count), with the group of each."""
         position, end = first, first + count
         while position < end:

@@ -101,9 +101,7 @@ def test_another_file_than_the_published_one(what: str, archives: Path, path: Pa
     assert str(by_hand.value).startswith(f"{path}: ") and archive.remedy(path) in str(by_hand.value)
 
 
-def test_a_file_is_read_whole_once(
-    archives: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_once(archives: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     whole = fetch._digests
     monkeypatch.setattr(fetch, "_digests", lambda path: (read.append(path), whole(path))[1])
@@ -201,15 +199,13 @@ def test_the_same_entries_as_lmdb(sizes: dict[bytes, int], gone: list[int]) -> N
     assert read == kept and list(read) == sorted(kept)
 
 
-def test_a_tree_of_several_levels(tmp_path: Path) -> None:
+def test_trees_of_several_levels_and_every_truncation(tmp_path: Path) -> None:
+    """Mapped into memory, most truncated files end the process."""
     content = {f"{i * 7919 % 50_000:040x}".encode(): bytes([i % 251]) * 30 for i in range(50_000)}
+    (tmp_path / "small").mkdir()
     read = found(write_lmdb(tmp_path, content, []))
     assert read == content and list(read) == sorted(content)
-
-
-def test_every_truncation_is_refused(tmp_path: Path) -> None:
-    """Mapped into memory, most of them end the process."""
-    file = write_lmdb(tmp_path, {b"%d" % i: bytes(3000) for i in range(40)}, [])
+    file = write_lmdb(tmp_path / "small", {b"%d" % i: bytes(3000) for i in range(40)}, [])
     whole = file.read_bytes()
     for size in range(0, len(whole) - 4096, 1111):
         file.write_bytes(whole[:size])

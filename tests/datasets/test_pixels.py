@@ -183,17 +183,13 @@ def test_digits_are_all_there_in_the_recorded_order_of_their_seed() -> None:
     assert first.provenance["permutation"] == {"seed": 0, "sha256": sha256}
     assert first.provenance["permutation"] != second.provenance["permutation"]
     assert first.provenance["sha256"] == second.provenance["sha256"]
+    with pytest.raises(ValidationError, match="test_share"):
+        DigitsData(kind="digits", test_share=1.0, seed=0)
     bundle = load_digits()
     for seed, opened in enumerate((first, second)):
         (values, labels), order = joined(opened), permutation(1797, seed)
         np.testing.assert_array_equal(values[:, 0], bundle.images[order])
         np.testing.assert_array_equal(labels, bundle.target[order])
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1])
-def test_neither_split_may_be_empty(share: float) -> None:
-    with pytest.raises(ValidationError, match="test_share"):
-        DigitsData(kind="digits", test_share=share, seed=0)
 
 
 def test_mnist_has_a_border_and_every_class() -> None:

@@ -24,7 +24,7 @@ from benchmarks.sampling_head import operations
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout
-from ocm_core.store.reader import StoredItems, open_items, open_split
+from ocm_core.store.reader import StoredItems, open_split
 
 COUNT, SHAPE, BATCH = 16_384, (4, 32, 32), 256
 CHUNK, SHARD, BUFFER = 1_024, 16_384, 4
@@ -65,7 +65,7 @@ def written(count: int = COUNT) -> Iterator[ShuffledLatents]:
         values.tofile(folder / "train.bin")
         mapped = np.memmap(folder / "train.bin", np.float32, "r", shape=values.shape)
         stored = open_split([folder], "train")
-        yield ShuffledLatents(open_items(stored, buffer=BUFFER, memory_bytes=0), mapped)
+        yield ShuffledLatents(StoredItems(stored, buffer=BUFFER, memory_bytes=0), mapped)
 
 
 def _time() -> Measured:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import ParamSpec, Self, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,31 +37,6 @@ def prefetch(make: Callable[[Item], Made], items: Iterable[Item]) -> Generator[M
     finally:
         if coming is not None:
             coming.cancel()
-
-
-class WriteBehind:
-    """One write at a time in the background; leaving the block waits for the last.
-
-    An error of a write is raised by the next one, or at the end.
-    """
-
-    def __init__(self) -> None:
-        self._last: Future[None] | None = None
-
-    def write(self, work: Callable[Given, None], *given: Given.args, **named: Given.kwargs) -> None:
-        """Begin a write once the one before it is finished."""
-        if self._last is not None:
-            self._last.result()
-        self._last = in_background(work, *given, **named)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._last is not None:
-            wait([self._last])  # what was handed over is written, whatever stopped the rest
-            if kind is None:
-                self._last.result()
 
 
 def pinned(made: Made, device: AnyDevice) -> Made:

@@ -84,17 +84,11 @@ def _read(network: ScoreNetwork, source: CheckpointSource, path: Path, on_trust:
         refuse_damaged_zip(path, remedy)
     content = open_restricted(path, remedy)
     state = extract(source.layout, content, path, remedy)
-    try:
-        weights = import_published(network, state)
-        for name, expected in export_published(network).items():
-            if state[name].dtype != expected.dtype:
-                raise OcmError(
-                    f"{name} is {state[name].dtype} instead of {expected.dtype};"
-                    " check that the file is the published one"
-                )
-        refuse_not_finite(state)
-    except OcmError as error:
-        raise OcmError(f"{path}: {error}; {remedy}") from None
+    weights = import_published(network, state, path, remedy)
+    for name, expected in export_published(network).items():
+        if (found := state[name].dtype) != expected.dtype:
+            raise OcmError(f"{path}: {name} is {found} instead of {expected.dtype}; {remedy}")
+    refuse_not_finite(state, path, remedy)
     return {key: tensor.contiguous() for key, tensor in weights.items()}
 
 

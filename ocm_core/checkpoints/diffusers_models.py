@@ -104,7 +104,7 @@ def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **opt
     for file in files:  # each by name: the libraries do not say which one is damaged
         with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "pt") as opened:
             for key in opened.keys():  # noqa: SIM118  # not a dict
-                refuse_not_finite({f"{file}: {key}": opened.get_tensor(key)})
+                refuse_not_finite({key: opened.get_tensor(key)}, file, SAVE_AGAIN)
     refuse_larger(empty, place)
     named = files[0].name.removeprefix(stem).removesuffix(".safetensors").strip(".") or None
     options["variant"] = named if len(files) == 1 else None

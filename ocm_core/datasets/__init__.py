@@ -1,9 +1,6 @@
 """Data sets, one file a kind; the file's name is the value of `data.kind`.
 
-A file declares its parameters in a subclass of `DataParams` (base.py), whose `open` returns splits
-that are read by ranges, and names that class in `PARAMS`. `Data` is the union of them all. The
-files are imported whenever an experiment is read, so they import slow packages inside functions;
-those with `_` are not.
+A file names its subclass of `DataParams` (base.py) in `PARAMS`; `Data` is the union of them all.
 """
 
 from __future__ import annotations

@@ -43,10 +43,8 @@ class ImageSplit:
             where = self.images.where(row)
             image = decode(self.images.content(row), where)
             if self.size not in (None, image.size):
-                raise OcmError(
-                    f"{where}: expected an image of size {self.size}, found {image.size};"
-                    " check that the archive is the published one"
-                )
+                expected = f"expected an image of size {self.size}, found {image.size}"
+                raise OcmError(f"{where}: {expected}; check that the archive is the published one")
             pixels = np.asarray(self.prepare(image))
             value[:] = pixels.reshape(self.side, self.side, self.channels).transpose(2, 0, 1)
         return values

@@ -1,7 +1,4 @@
-"""The interface of a data set: what its parameters declare, and the splits that it gives.
-
-Splits are read by ranges, so that no data set has to fit in memory.
-"""
+"""The interface of a data set: its parameters, and splits that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -95,8 +92,7 @@ class DataParams(Params):
 class ArchivedData(DataParams):
     """A data set in published archives, which its module declares as `ARCHIVES`.
 
-    An archive whose name begins with `train` or `test` is needed for that split only. A data set
-    of which splits can be chosen has a field `splits`.
+    One whose name begins with `train` or `test` is needed for that split only.
     """
 
     archived: ClassVar[bool] = True
@@ -138,7 +134,7 @@ class ArraySplit:
 
 @dataclass(frozen=True)
 class JoinedSplit:
-    """A split of several arrays one after another, in memory or in memory maps."""
+    """A split of several arrays one after another, in memory maps."""
 
     batches: Sequence[UInt8[ndarray, "_ values"]]
     labels: Int64[ndarray, " item"]
@@ -149,13 +145,11 @@ class JoinedSplit:
         return len(self.labels)
 
     def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
-        starts = np.cumsum([0, *(len(batch) for batch in self.batches)])
-        batch_of = np.searchsorted(starts, rows, side="right") - 1
+        starts = np.cumsum([0, *map(len, self.batches)])
         values = np.empty((len(rows), *self.shape), np.uint8)
-        for batch in np.unique(batch_of):
-            here = batch_of == batch
-            within = np.asarray(rows)[here] - starts[batch]
-            values[here] = self.batches[batch][within].reshape(-1, *self.shape)
+        for value, row in zip(values, rows, strict=True):
+            batch = int(np.searchsorted(starts, row, side="right")) - 1
+            value[:] = self.batches[batch][row - starts[batch]].reshape(self.shape)
         return values
 
 
@@ -206,22 +200,30 @@ def divided_sizes(count: int, test_share: float) -> dict[str, int]:
     return {"train": count - test, "test": test}
 
 
-def divided(
-    values: UInt8[ndarray, "n c h w"],
-    labels: Int64[ndarray, " n"],
-    *,
-    levels: int | None,
-    test_share: float,
-    seed: int,
-    source: str,
-) -> DataSet:
-    """Divide items in memory by a recorded permutation: first for training, then for testing."""
-    order = permutation(len(values), seed)
-    count = divided_sizes(len(values), test_share)["train"]
-    parts = {"train": order[:count], "test": order[count:]}
-    sha256 = hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
-    return DataSet(
-        {split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()},
-        levels,
-        {"source": source, "sha256": sha256, "permutation": recorded(order, seed)},
-    )
+class DividedData(DataParams):
+    """Images in memory, divided by a recorded permutation: first for training, then for testing."""
+
+    if TYPE_CHECKING:  # fields, class variables or properties of each kind
+        test_share: float
+        seed: int
+        source: ClassVar[str]
+
+        @property
+        def count(self) -> int:
+            """The number of images in all."""
+
+    def read(self) -> tuple[UInt8[ndarray, "n c h w"], Int64[ndarray, " n"]]:
+        """Return all images and their classes."""
+        raise NotImplementedError
+
+    def open(self, archives: Path) -> DataSet:
+        values, labels = self.read()
+        order, train = permutation(len(values), self.seed), self.count_items()["train"]
+        parts = {"train": order[:train], "test": order[train:]}
+        splits = {split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()}
+        sha256 = hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
+        provenance = {"sha256": sha256, "permutation": recorded(order, self.seed)}
+        return DataSet(splits, self.levels, {"source": self.source, **provenance})
+
+    def count_items(self) -> dict[str, int]:
+        return divided_sizes(self.count, self.test_share)

@@ -65,10 +65,8 @@ class Celeba64Data(ArchivedData):
         for split, wanted in PARTITIONS.items():
             names = [f"img_align_celeba/{name}" for name, part in parts.items() if part == wanted]
             splits[split] = ImageSplit(SelectedFiles(images, names), crop, HALF, size=SIZE)
-        return splits, {
-            "crop": "columns 25 to 152, rows 57 to 184; bilinear to 64×64",
-            "partitions": PARTITIONS,
-        }
+        crop_text = "columns 25 to 152, rows 57 to 184; bilinear to 64×64"
+        return splits, {"crop": crop_text, "partitions": PARTITIONS}
 
 
 PARAMS = Celeba64Data

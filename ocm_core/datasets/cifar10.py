@@ -2,7 +2,6 @@
 
 The binary version has records of a label and the red, green and blue planes. The package has the
 same six batches as PNG sheets, a row of which is one image, pixel by pixel, and labels as JSON.
-Batches are unpacked once, one at a time, and then read through memory maps.
 """
 
 from __future__ import annotations
@@ -78,10 +77,8 @@ def _unpack_binary(path: Path, folder: Path) -> None:
     labels = {}
     for member, content in each_member(path, names):
         if not content or len(content) % RECORD:
-            raise OcmError(
-                f"{path}: {member}: expected records of {RECORD} bytes, found {len(content)} bytes"
-                " in all; check that it is the binary version"
-            )
+            expected = f"expected records of {RECORD} bytes, found {len(content)} bytes in all"
+            raise OcmError(f"{path}: {member}: {expected}; check that it is the binary version")
         records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
         labels[names[member]] = records[:, 0].astype(np.int64)
         np.save(folder / f"{names[member]}.npy", records[:, 1:])
@@ -107,10 +104,8 @@ def _unpack_package(path: Path, folder: Path) -> None:
             counts[lists[member]] = len(labels)
     for split, names in BATCHES.items():
         if (count := sum(counts[name] for name in names)) != counts[split]:
-            raise OcmError(
-                f"{path}: expected a label for each of {count} images of {split}, found"
-                f" {counts[split]}; {REMEDY}"
-            )
+            expected = f"expected a label for each of {count} images of {split}"
+            raise OcmError(f"{path}: {expected}, found {counts[split]}; {REMEDY}")
 
 
 def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:

@@ -1,8 +1,4 @@
-"""A user's own images, from a folder, a zip or a tar: checked once, cropped when they are read.
-
-A recorded permutation of the files, in the order of their names, divides them. Photographs are
-turned as their camera recorded; transparency is dropped.
-"""
+"""A user's own images, from a folder, a zip or a tar: checked once, cropped when they are read."""
 
 from __future__ import annotations
 
@@ -20,15 +16,8 @@ from jaxtyping import Int64
 from numpy import ndarray
 from pydantic import Field, model_validator
 
-from ocm_core.datasets.base import (
-    DataParams,
-    DataSet,
-    Share,
-    distinct,
-    divided_sizes,
-    permutation,
-    recorded,
-)
+from ocm_core.datasets import base
+from ocm_core.datasets.base import DataParams, DataSet, Share, divided_sizes
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.reading import reading
@@ -59,7 +48,8 @@ class FolderData(DataParams):
     `fit` makes them `side` × `side`: `center_crop` scales the shorter edge and cuts the centre out,
     `resize` stretches, `none` expects that size. With `labels: csv`, `labels_csv` has the columns
     file and label; `captions_csv` has file and caption, and with `labels: captions` each different
-    caption is a class. Paths are relative to the project.
+    caption is a class. Paths are relative to the project. A recorded permutation of the files, in
+    the order of their names, divides them. Photographs are turned as their camera recorded.
     """
 
     archived: ClassVar[bool] = True  # images are checked before anything else runs
@@ -78,18 +68,15 @@ class FolderData(DataParams):
 
     @model_validator(mode="after")
     def _labels_come_from_somewhere(self) -> FolderData:
+        given = f"and data.labels is {self.labels!r}"
         if (self.labels == "none") != (self.classes == 0):
             raise ValueError(
-                f"data.classes: {self.classes}, and data.labels is {self.labels!r}; expected 0"
-                " where there are no labels, else the number of classes"
+                f"data.classes: {self.classes}, {given}; expected 0 without labels only"
             )
         if (self.labels == "csv") != (self.labels_csv is not None):
-            raise ValueError(
-                f"data.labels_csv: {self.labels_csv!r}, and data.labels is {self.labels!r};"
-                " expected a file with labels: csv, else null"
-            )
+            raise ValueError(f"data.labels_csv: {self.labels_csv!r}, {given}; they need each other")
         if self.labels == "captions" and self.captions_csv is None:
-            raise ValueError("data.captions_csv: null, and data.labels is 'captions'; name a file")
+            raise ValueError(f"data.captions_csv: null, {given}; name a file")
         return self
 
     @property
@@ -115,47 +102,43 @@ class FolderData(DataParams):
         files = image_files.open_image_files(path)
         entries, others = image_files.images_among(files.entries)
         if not entries:
-            listed = (f"{n} {suffix or 'without a suffix'}" for suffix, n in others.items())
-            found = ", ".join(listed) or "nothing"
-            raise OcmError(f"{path}: {image_files.EXPECTED}, found {found}")
+            found = ", ".join(f"{n} {suffix or 'without a suffix'}" for suffix, n in others.items())
+            raise OcmError(f"{path}: {image_files.EXPECTED}, found {found or 'nothing'}")
         everything = image_files.checked(files, entries, archives / self.kind)
         images = self._usable(files, list(everything.values()))
         names = [image.name for image in images]
-        order = permutation(len(names), self.seed)
+        order = base.permutation(len(names), self.seed)
         train = divided_sizes(len(names), self.test_share)["train"]
         tables = {key: file for key, file in self.user_files().items() if key != "path"}
         captions: Captions = None
         if table := tables.get("captions_csv"):
             captions = list(read_column(table, "caption", names, path).values())
         labels = self._labels(names, captions)
+        fitted = partial(prepare, side=self.side, fit=self.fit, channels=self.channels)
         splits: dict[str, Split] = {}
         for split, rows in {"train": order[:train], "test": order[train:]}.items():
             sha256 = [images[row].sha256 for row in rows]
+            chosen = image_files.SelectedFiles(files, [names[row] for row in rows], sha256)
+            numbers = None if labels is None else labels[rows]
+            said = captions and [captions[row] for row in rows]
             splits[split] = ImageSplit(
-                image_files.SelectedFiles(files, [names[row] for row in rows], sha256),
-                partial(prepare, side=self.side, fit=self.fit, channels=self.channels),
-                self.side,
-                None if labels is None else labels[rows],
-                channels=self.channels,
-                captions=captions and [captions[row] for row in rows],
+                chosen, fitted, self.side, numbers, channels=self.channels, captions=said
             )
         sums = {key.removesuffix("_csv"): sha256_of(file) for key, file in tables.items()}
-        return DataSet(
-            splits,
-            self.levels,
-            {
-                "archives": {"images": image_files.checksum(images)} | sums,
-                "crop": f"{FITS[self.fit]}, to {self.side}×{self.side}",
-                "permutation": recorded(order, self.seed),
-                "counts": {
-                    "images": len(images),
-                    "unreadable": len(everything) - len(images),
-                    "enlarged": sum(min(i.width, i.height) < self.side for i in images),
-                    "duplicates": len(images) - len({image.sha256 for image in images}),
-                    "others": others,
-                },
-            },
-        )
+        counts = {
+            "images": len(images),
+            "unreadable": len(everything) - len(images),
+            "enlarged": sum(min(i.width, i.height) < self.side for i in images),
+            "duplicates": len(images) - len({image.sha256 for image in images}),
+            "others": others,
+        }
+        provenance = {
+            "archives": {"images": image_files.checksum(images)} | sums,
+            "crop": f"{FITS[self.fit]}, to {self.side}×{self.side}",
+            "permutation": base.recorded(order, self.seed),
+            "counts": counts,
+        }
+        return DataSet(splits, self.levels, provenance)
 
     def _usable(self, files: ImageFiles, images: Sequence[CheckedImage]) -> list[CheckedImage]:
         """Return the images that can be read; refuse others, and sizes that do not fit."""
@@ -169,29 +152,26 @@ class FolderData(DataParams):
         for line in bad:
             LOG.warning("left out: %s", line)
         if divided_sizes(len(readable), self.test_share)["train"] < 1:
-            raise OcmError(
-                f"{self.path}: {plural(len(readable), 'image')} that can be read, of which"
-                f" data.test_share = {self.test_share} leaves none for training; add images, or"
-                " lower it"
-            )
+            found = f"{plural(len(readable), 'image')} that can be read"
+            share = f"data.test_share = {self.test_share} leaves none for training"
+            raise OcmError(f"{self.path}: {found}, of which {share}; add images, or lower it")
         others = [i for i in readable if (i.width, i.height) != (self.side, self.side)]
         if others and self.fit == "none":
-            raise OcmError(
-                f"{files.where(others[0].name)}: {others[0].width}×{others[0].height} pixels, as"
-                f" {len(others)} of {len(readable)} images are not {self.side}×{self.side}, which"
-                " data.fit: none expects; use center_crop or resize, or another data.side"
-            )
+            count = f"as {len(others)} of {len(readable)} images are not {self.side}×{self.side}"
+            found = f"{files.where(others[0].name)}: {others[0].width}×{others[0].height} pixels"
+            raise OcmError(f"{found}, {count}, which data.fit: none expects; crop or resize them")
         return readable
 
     def _labels(self, names: Sequence[str], captions: Captions) -> ItemLabels:
-        path, table = Path(self.path).expanduser(), self.user_files().get("labels_csv")
+        given = self.user_files()
         if self.labels == "folders":
-            return _numbered(sub_folders(names, path).values(), self.classes, path)
+            found, where = sub_folders(names, given["path"]).values(), given["path"]
+            return _numbered(found, self.classes, where)
         if captions is not None and self.labels == "captions":
             return _numbered(captions, self.classes, self.captions_csv, captions=True)
-        if table is not None:
-            given = read_column(table, "label", names, path)
-            return _numbered(given.values(), self.classes, table)
+        if table := given.get("labels_csv"):
+            found = read_column(table, "label", names, given["path"]).values()
+            return _numbered(found, self.classes, table)
         return None
 
 
@@ -218,10 +198,8 @@ def sub_folders(names: Sequence[str], path: Path) -> dict[str, str]:
     shared = len(PurePosixPath(commonpath([name.rpartition("/")[0] for name in names])).parts)
     parts = {name: PurePosixPath(name).parts[shared:] for name in names}
     if outside := [name for name, part in parts.items() if len(part) == 1]:
-        raise OcmError(
-            f"{path}: data.labels: folders, but these lie in no folder of a class:"
-            f" {_some(outside)}; put each class into a sub-folder, or use labels: none or csv"
-        )
+        found = f"data.labels: folders, but these lie in no folder of a class: {_some(outside)}"
+        raise OcmError(f"{path}: {found}; put each class into a sub-folder")
     return {name: part[0] for name, part in parts.items()}
 
 
@@ -235,19 +213,15 @@ def read_column(file: Path, column: str, names: Sequence[str], path: Path) -> di
             heads = list(reader.fieldnames or ())
             rows = [(str(row.get("file")).removeprefix("./"), row.get(column)) for row in reader]
     if not {"file", column} <= set(heads):
-        raise OcmError(
-            f"{file}: expected a first line with the columns file and {column}, found"
-            f" {', '.join(heads) or 'nothing'}"
-        )
+        found = ", ".join(heads) or "nothing"
+        raise OcmError(f"{file}: expected a line with the columns file and {column}, found {found}")
     given = dict(rows)
     if len(given) < len(rows):
         twice = [name for name, count in Counter(name for name, _ in rows).items() if count > 1]
         raise OcmError(f"{file}: more than one line of {_some(twice)}; keep one of each")
     if lacking := [name for name in names if not given.get(name)]:
-        raise OcmError(
-            f"{file}: no {column} of {len(lacking)} of {len(names)} images in {path}:"
-            f" {_some(lacking)}; add a line for each, with its name relative to {path}"
-        )
+        found = f"no {column} of {len(lacking)} of {len(names)} images in {path}"
+        raise OcmError(f"{file}: {found}: {_some(lacking)}; add a line for each")
     return {name: str(given[name]) for name in names}
 
 
@@ -256,17 +230,15 @@ def _numbered(
 ) -> Int64[ndarray, " image"]:
     """Number the classes by name; but whole numbers stand for themselves, unless in captions."""
     given = list(given)
-    kinds = distinct(given)
+    kinds = base.distinct(given)
     numbers = {kind: number for number, kind in enumerate(kinds)}
     if not captions and all(kind.isdecimal() for kind in kinds):
         numbers = {kind: int(kind) for kind in kinds}
     needed = max(numbers.values()) + 1
     if needed > classes or (captions and needed != classes):
-        raise OcmError(
-            f"{where}: data.classes is {classes}, found {len(kinds)}"
-            f" {'different captions' if captions else 'classes'} up to number {needed - 1}"
-            f" ({_some(kinds)}); set data.classes to {needed}"
-        )
+        found = f"{len(kinds)} {'different captions' if captions else 'classes'} ({_some(kinds)})"
+        text = f"data.classes is {classes}, found {found}; set data.classes to {needed}"
+        raise OcmError(f"{where}: {text}")
     return np.array([numbers[kind] for kind in given], dtype=np.int64)
 
 

@@ -19,6 +19,8 @@ from ocm_core.datasets.base import DataParams, DataSet
 from ocm_core.schema.block import Seed, SetSize
 
 Plane = Float64[ndarray, "side side"]
+Colours = Float64[ndarray, "3 ..."]
+UniformDraws = Float64[ndarray, " draws"]
 
 SPLITS = ("train", "test")
 LOOKS = 24  # as many as there would be classes, where there are none
@@ -47,11 +49,8 @@ class GeneratedData(DataParams):
         return (3, self.side, self.side)
 
     def open(self, archives: Path) -> DataSet:
-        return DataSet(
-            splits={name: GeneratedSplit(self, name) for name in self.count_items()},
-            levels=self.levels,
-            provenance={"source": "generated", "seed": self.seed},
-        )
+        splits = {name: GeneratedSplit(self, name) for name in self.count_items()}
+        return DataSet(splits, self.levels, {"source": "generated", "seed": self.seed})
 
     def count_items(self) -> dict[str, int]:
         sizes = {"train": self.train_size, "test": self.test_size}
@@ -93,9 +92,7 @@ class GeneratedSplit:
         return values
 
 
-def _draw(
-    side: int, look: int, hue: float, draws: Float64[ndarray, " draws"]
-) -> UInt8[ndarray, "3 side side"]:
+def _draw(side: int, look: int, hue: float, draws: UniformDraws) -> UInt8[ndarray, "3 side side"]:
     start, end = 0.7 * draws[:6].reshape(2, 3, 1, 1)
     angle, size, right, down, value, tint = draws[6:12]
     axis = (np.arange(side) + 0.5) * 2 / side - 1
@@ -112,8 +109,6 @@ def _draw(
     return levels.astype(np.uint8)
 
 
-def _mixed(
-    a: Float64[ndarray, "3 ..."], b: Float64[ndarray, "3 ..."], share: Plane
-) -> Float64[ndarray, "3 side side"]:
+def _mixed(a: Colours, b: Colours, share: Plane) -> Colours:
     mixed: ndarray = a * (1 - share) + b * share
     return mixed

@@ -80,10 +80,8 @@ class Imagenet256Data(ArchivedData):
             images = replace(images, index=images.index[order])
             splits[split] = ImageSplit(images, crop, SIDE, labels[order])
             orders[split] = recorded(order, self.seed)
-        return splits, {
-            "crop": "halved by boxes while both edges are 512 or more, bicubic to 256, centre",
-            "permutations": orders,
-        }
+        steps = "halved by boxes while both edges are 512 or more, bicubic to 256, centre"
+        return splits, {"crop": steps, "permutations": orders}
 
 
 PARAMS = Imagenet256Data

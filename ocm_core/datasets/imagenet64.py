@@ -2,8 +2,7 @@
 
 `png` is the older one (van den Oord et al., 2016), without labels: the published network was
 trained on it and the likelihoods of the covariance papers were measured on it. `npz` is that of
-Chrabaszcz et al. (2017), with labels in an order of its own. Its arrays lie in npz files inside
-zips: they are copied out once, and then read through memory maps.
+Chrabaszcz et al. (2017), with labels in an order of its own.
 """
 
 from __future__ import annotations
@@ -18,17 +17,8 @@ from zipfile import ZipFile
 import numpy as np
 
 from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split, Splits
-from ocm_core.io.archives import (
-    Archive,
-    Located,
-    copy_out,
-    no_member,
-    open_zip,
-    refuse_bomb,
-    tar_index,
-    unpacked,
-    whole,
-)
+from ocm_core.io import archives
+from ocm_core.io.archives import Archive, Located, no_member
 from ocm_core.io.reading import reading
 
 SHAPE, CLASSES = (3, 64, 64), 1000
@@ -82,10 +72,7 @@ ARCHIVES = {  # bytes and sha256 in tensorflow/datasets, url_checksums
 
 
 class Imagenet64Data(ArchivedData):
-    """`png` is the set of van den Oord et al., `npz` that of Chrabaszcz et al., with labels.
-
-    They are different images. The published network and likelihoods go with `png`.
-    """
+    """`png` is the set of van den Oord et al., `npz` that of Chrabaszcz et al., with labels."""
 
     shape: ClassVar[tuple[int, ...]] = SHAPE
     kind: Literal["imagenet64"]
@@ -100,8 +87,8 @@ class Imagenet64Data(ArchivedData):
         return {split: ITEMS[self.release][split] for split in self.splits}
 
     def needed_archives(self) -> dict[str, Archive]:
-        archives = super().needed_archives()
-        return {name: archive for name, archive in archives.items() if self.release in name}
+        declared = super().needed_archives()
+        return {name: archive for name, archive in declared.items() if self.release in name}
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
         from ocm_core.datasets._images import ImageSplit
@@ -112,20 +99,19 @@ class Imagenet64Data(ArchivedData):
             if self.release == "npz":
                 splits[split] = _open_arrays(parts)
             else:
-                side = SHAPE[-1]
-                images = tar_index(parts[0], ".png")
-                splits[split] = ImageSplit(images, lambda image: image, side, size=(side, side))
+                images = archives.tar_index(parts[0], ".png")
+                splits[split] = ImageSplit(images, lambda image: image, 64, size=(64, 64))
         return splits, {}
 
 
 PARAMS = Imagenet64Data
 
 
-def _open_arrays(archives: Sequence[Located]) -> JoinedSplit:
+def _open_arrays(parts: Sequence[Located]) -> JoinedSplit:
     """Join the flat images of all the archives; their labels begin at 1."""
     folders: list[Path] = []
-    for archive in archives:
-        found = unpacked(archive, partial(_unpack, archive.path)).iterdir()
+    for part in parts:
+        found = archives.unpacked(part, partial(_unpack, part.path)).iterdir()
         folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
     labels = np.concatenate([_load(folder / LABELS) for folder in folders])
     batches = [_load(folder / DATA) for folder in folders]
@@ -133,7 +119,7 @@ def _open_arrays(archives: Sequence[Located]) -> JoinedSplit:
 
 
 def _unpack(path: Path, target: Path) -> None:
-    with open_zip(path) as outer:
+    with archives.open_zip(path) as outer:
         names = [name for name in outer.namelist() if name.endswith(".npz")]
         if not names:
             raise no_member(path, "*.npz")
@@ -141,14 +127,14 @@ def _unpack(path: Path, target: Path) -> None:
         for name in names:
             folder = target / PurePosixPath(name).stem
             folder.mkdir()
-            with whole(path):
+            with archives.whole(path):
                 inner = ZipFile(outer.open(name))
             for array in (DATA, LABELS):
                 if array not in inner.namelist():
                     raise no_member(path, f"{name}/{array}")
                 total += inner.getinfo(array).file_size
-                refuse_bomb(path, total)
-                copy_out(path, inner, array, folder / array)
+                archives.refuse_bomb(path, total)
+                archives.copy_out(path, inner, array, folder / array)
             _check(folder, f"{path}: {name}")
 
 

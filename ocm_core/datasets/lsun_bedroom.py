@@ -1,7 +1,7 @@
 """LSUN Bedroom at 256×256: an LMDB of encoded images inside a zip, in the order of their keys.
 
 The authors have scaled the shorter edge to 256, so that only the centre crop is left; another size
-would be scaled by boxes first, as OpenAI's preparation does. Testing is on their validation set.
+would be scaled by boxes first, as OpenAI's preparation does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ocm_core.datasets.base import ArchivedData, Split, Splits
-from ocm_core.io.archives import Archive, ByteRange, Located, copy_out, indexed, no_member, open_zip
+from ocm_core.io import archives
+from ocm_core.io.archives import AGAIN, Archive, ByteRange, Located, indexed
 from ocm_core.io.lmdb_file import lmdb_ranges
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class LsunBedroomData(ArchivedData):
 
         splits: dict[str, Split] = {}
         for split, file in files.items():
-            images = indexed(
-                file, f"*/{DATABASE} with images", partial(_unpack, file.path), DATABASE
-            )
+            images = indexed(file, f"*/{DATABASE}", partial(_unpack, file.path), DATABASE)
             splits[split] = ImageSplit(images, crop, SIDE)
         return splits, {"crop": "boxes to a shorter edge of 256, centre"}
 
@@ -77,10 +76,9 @@ def crop(image: Image.Image) -> Image.Image:
 
 
 def _unpack(path: Path, folder: Path) -> list[ByteRange]:
-    with open_zip(path) as opened:
+    with archives.open_zip(path) as opened:
         names = [name for name in opened.namelist() if name.endswith(f"/{DATABASE}")]
         if not names:
-            raise no_member(path, f"*/{DATABASE}")
-        copy_out(path, opened, names[0], folder / DATABASE)
-    where = f"{path}: {DATABASE}"
-    return lmdb_ranges(folder / DATABASE, where, "remove the archive and fetch it again")
+            raise archives.no_member(path, f"*/{DATABASE}")
+        archives.copy_out(path, opened, names[0], folder / DATABASE)
+    return lmdb_ranges(folder / DATABASE, f"{path}: {DATABASE}", AGAIN)

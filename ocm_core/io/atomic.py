@@ -15,19 +15,14 @@ from safetensors import SafetensorError
 from ocm_core.errors import OcmError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_REMEDY = (
-    "free some space, check your quota or move the folder to another disk, and run again: finished"
-    " work is kept"
-)
+_REMEDY = "free some space or check your quota, and run again: finished work is kept"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that replaces it when the block ends.
+    """Yield a temporary path beside `path` that replaces it if the block ends without an error.
 
-    Readers see the old file or the new one, also after a crash; if the block raises, the old one
-    stays. The temporary name is always the same, so the next run overwrites what a killed one left:
-    two processes must not write the same file at the same time.
+    The next run overwrites what a killed one left, so two processes must not write the same file.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,10 +66,10 @@ def check_space(path: Path, needed: int) -> None:
     """Raise an error if `needed` bytes do not fit on the disk that holds `path`."""
     place, free = _disk(path)
     if needed > free:
-        raise OcmError(
-            f"{path}: {_size(needed)} are still to be written, and the disk of {place} has "
-            f"{_size(free)} free; {_REMEDY}"
+        text = (
+            f"{_size(needed)} are still to be written; the disk of {place} has {_size(free)} free"
         )
+        raise OcmError(f"{path}: {text}; {_REMEDY}")
 
 
 @contextmanager
@@ -91,10 +86,9 @@ def room_for(path: Path, needed: int | None = None) -> Iterator[None]:
             raise
         path = Path(getattr(error, "filename", None) or path)
         place, free = _disk(path)
-        wanted = "" if needed is None else f"{_size(needed)} were to be written, and "
-        raise OcmError(
-            f"{path}: {reason}; {wanted}the disk of {place} has {_size(free)} free; {_REMEDY}"
-        ) from error
+        wanted = "" if needed is None else f"{_size(needed)} were to be written; "
+        text = f"{reason}; {wanted}the disk of {place} has {_size(free)} free; {_REMEDY}"
+        raise OcmError(f"{path}: {text}") from error
 
 
 def _disk(path: Path) -> tuple[Path, int]:

@@ -1,7 +1,6 @@
 """Checksums of files, and those that an interrupted job leaves beside its finished pieces.
 
-When a file is finished, `record_checksum` writes its sha256 into a folder beside it, with a key for
-what it was made for. A file with another content or another key is made again.
+A finished file whose content or key (what it was made for) differs from its record is made again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fetch published files: take the one at hand or download it, and check it before it is opened.
 
-Most authors publish no sha256. The first fetch that succeeds records one in a lock file
-(`checkpoints.lock.json`, `datasets.lock.json`), which is committed; from then on a file that
-differs is refused. A download that is refused is removed; a file put there by hand is not.
+Most authors publish no sha256. The first fetch records one in a lock file, which is committed; from
+then on a file that differs is refused. A refused download is removed; a file put by hand is not.
 """
 
 from __future__ import annotations
@@ -104,9 +103,8 @@ def fetched(
 ) -> Iterator[FileRecord]:
     """Yield the record of the file at `path`, whose digests are right; download it if need be.
 
-    The block opens the file. If it raises, a download is removed; else the record is added to the
-    lock file, if there is one. `url` is another address of the same file. With `remember`, the
-    digests are kept beside the file as long as it is not touched.
+    If the block, which opens the file, raises an error, a download is removed; else the record is
+    added to the lock file. `url` is another address. `remember` keeps the digests beside the file.
     """
     address, remedy = url or source.url, source.remedy(path)
     if path.is_dir():
@@ -125,14 +123,10 @@ def fetched(
         if downloaded:
             path.unlink(missing_ok=True)
         raise
-    if lock and on_trust(source, path, lock):
-        LOG.warning(
-            "%s: taken on trust: its authors publish no digest. Its sha256 is now recorded in %s:"
-            " commit that file, and compare with someone who has fetched it too",
-            path,
-            lock.path,
-        )
     if lock:
+        if on_trust(source, path, lock):
+            text = "its authors publish no digest. Its sha256 is now recorded: commit, and compare"
+            LOG.warning("%s: taken on trust: %s %s with others", path, text, lock.path)
         lock.record(_key(path), record)
 
 
@@ -165,11 +159,10 @@ def _checked(source: PublishedFile, path: Path, lock: Lock | None, remember: boo
     record = FileRecord(checked.sha256, checked.bytes)
     known = lock and lock.recorded(_key(path))
     if lock and known and known != record:
-        raise OcmError(
-            f"{path}: expected sha256 {known.sha256} ({known.bytes} bytes) as recorded in"
-            f" {lock.path}, found {record.sha256} ({record.bytes} bytes); {remedy}; if the authors"
-            f" have replaced their file, delete the entry {_key(path)!r} from {lock.path}"
-        )
+        expected = f"expected sha256 {known.sha256} ({known.bytes} bytes)"
+        advice = f"{remedy}; if the file was replaced, delete the entry {_key(path)!r} of the lock"
+        text = f"{expected} as recorded in {lock.path}, found {record.sha256}"
+        raise OcmError(f"{path}: {text}; {advice}")
     if remember and found is None:
         write_text(note, json.dumps(asdict(checked)))
     return record
@@ -189,30 +182,23 @@ def _digests(path: Path) -> list[str]:
 
 def download(url: str, path: Path, remedy: str) -> None:
     """Download to `<path>.part`, continuing an interrupted download, and rename it when whole."""
-    expected = f"{redacted(url)}: expected a URL that begins with {', '.join(SCHEMES)}"
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # parsed only now, and it may be no number
-    except ValueError:
-        raise OcmError(f"{expected}, with a host and a port that exist") from None
-    if parts.scheme not in SCHEMES:
-        raise OcmError(expected)
     part = path.with_name(f"{path.name}.part")
     version = part.with_name(f"{part.name}.version")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        parts = urlsplit(url)
         if parts.scheme == "file":
             shutil.copyfile(unquote(parts.path), part)
-        else:
+        elif parts.scheme in SCHEMES:
             _transfer(url, part, version)
+        else:
+            raise ValueError(f"expected a URL that begins with {', '.join(SCHEMES)}")
     except Exception as error:  # requests tells of bad answers in more ways than it documents
         if part.exists() and not part.stat().st_size:
             part.unlink()
-        host = parts.netloc.rpartition("@")[2] or redacted(url)
         why = f"status {status}" if (status := _status(error)) else redacted(reason(error))
-        raise OcmError(
-            f"{path}: could not be had from {host} ({why}); run it again, or {remedy}"
-        ) from None
+        text = f"could not be had from {redacted(url)} ({why}); run it again, or {remedy}"
+        raise OcmError(f"{path}: {text}") from None
     part.replace(path)
     version.unlink(missing_ok=True)
 
@@ -229,7 +215,7 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
         headers |= {"Range": f"bytes={start}-", "If-Range": version}
 
     def look_at_head(response: Any, **_: object) -> None:
-        """Look at the head of the answer, before its body is written to the file."""
+        """Check the head of the answer, before its body is written to the file."""
         if not response.ok or response.is_redirect:
             return
         length = response.headers.get("Content-Length", "0")
@@ -248,13 +234,8 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
             raise OSError(f"asked for the bytes from {start} on, got {sent or 'unnamed ones'}")
 
     with part.open("ab") as file, byte_bar(part.stem) as bar:
-        get = pooch.HTTPDownloader(
-            progressbar=bar,
-            chunk_size=1 << 16,
-            timeout=SECONDS_OF_SILENCE,
-            headers=headers,
-            hooks={"response": look_at_head},
-        )
+        options = {"headers": headers, "hooks": {"response": look_at_head}}
+        get = pooch.HTTPDownloader(bar, 1 << 16, timeout=SECONDS_OF_SILENCE, **options)
         try:
             get(url, file, None)
         except HTTPError as error:

@@ -1,8 +1,4 @@
-"""Image files of a folder, a zip or a tar: listed at once, checked once, read one at a time.
-
-`checked` decodes every image once. It keeps a line of JSON per file, so that an interrupted pass
-goes on where it stopped, and later passes look only at files that are new or have changed.
-"""
+"""Image files of a folder, a zip or a tar: listed at once, checked once, read one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from zipfile import is_zipfile
 from pydantic import TypeAdapter, ValidationError
 
 from ocm_core.errors import OcmError
-from ocm_core.io.archives import no_member, open_zip, read_range, tar_ranges
+from ocm_core.io.archives import open_zip, read_range, tar_ranges
 from ocm_core.io.atomic import alone_in, room_for
 from ocm_core.io.reading import head_of, reading, reason
 from ocm_core.progress import track
@@ -68,15 +64,10 @@ def open_image_files(path: Path) -> ImageFiles:
         raise OcmError(f"{path}: not there; {EXPECTED}")
     if is_zipfile(path):
         return zip_files(path)
-    if not tarfile.is_tarfile(path):
-        raise OcmError(f"{path}: {EXPECTED}, found a file that is none of them")
-    if head_of(path).startswith(COMPRESSED):
-        raise OcmError(
-            f"{path}: {EXPECTED}, found a compressed tar, whose files cannot be read in any"
-            " order; unpack it, and give the folder"
-        )
+    if not tarfile.is_tarfile(path) or head_of(path).startswith(COMPRESSED):
+        found = "found a file that is none of them, or a compressed tar"
+        raise OcmError(f"{path}: {EXPECTED}, {found}; unpack it, and give the folder")
     places = {name.decode(): (offset, size) for name, offset, size in tar_ranges(path)}
-
     modified = path.stat().st_mtime_ns
     entries = [FileEntry(name, size, modified) for name, (_, size) in places.items()]
     return ImageFiles(path, entries, lambda name: read_range(path, *places[name]))
@@ -100,28 +91,18 @@ def zip_files(path: Path) -> ImageFiles:
     opened, modified = open_zip(path), path.stat().st_mtime_ns
     members = (member for member in opened.infolist() if not member.is_dir())
     entries = [FileEntry(member.filename, member.file_size, modified) for member in members]
-
-    def content(name: str) -> bytes:
-        if name not in opened.NameToInfo:
-            raise no_member(path, name)
-        return opened.read(name)
-
-    return ImageFiles(path, entries, content)
+    return ImageFiles(path, entries, opened.read)
 
 
 def images_among(entries: Iterable[FileEntry]) -> tuple[list[FileEntry], dict[str, int]]:
-    """Return the images, by name, and the number of other files of each suffix.
-
-    Hidden files count as neither: `.DS_Store`, `__MACOSX/`.
-    """
+    """Return the images, by name, and the number of other files of each suffix, but hidden ones."""
     images, others = [], Counter[str]()
     for entry in entries:
         path = PurePosixPath(entry.name)
-        if any(part.startswith((".", "__MACOSX")) for part in path.parts):
-            continue
-        if path.suffix.lower() in SUFFIXES:
+        hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
+        if not hidden and path.suffix.lower() in SUFFIXES:
             images.append(entry)
-        else:
+        elif not hidden:
             others[path.suffix.lower()] += 1
     return sorted(images), dict(sorted(others.items()))
 
@@ -146,9 +127,7 @@ class SelectedFiles:
         with reading(self.where(row), "a whole file", "restore it or fetch it again"):
             content = self.files.content(self.names[row])
         if self.sha256 and hashlib.sha256(content).hexdigest() != self.sha256[row]:
-            raise OcmError(
-                f"{self.where(row)}: changed while it was in use; run again, and leave it alone"
-            )
+            raise OcmError(f"{self.where(row)}: changed while it was in use; run again")
         return content
 
 
@@ -168,7 +147,10 @@ class CheckedImage:
 def checked(
     files: ImageFiles, entries: Collection[FileEntry], folder: Path
 ) -> dict[str, CheckedImage]:
-    """Return every entry by name: decoded now, or taken from the record in `folder`."""
+    """Return every entry by name: decoded now, or taken from the record in `folder`.
+
+    An interrupted pass goes on where it stopped; later ones look only at new or changed files.
+    """
     place = hashlib.sha256(str(files.path.absolute()).encode(errors="surrogateescape"))
     record = folder / f"{place.hexdigest()[:16]}.checked.jsonl"
     folder.mkdir(parents=True, exist_ok=True)

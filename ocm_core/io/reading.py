@@ -1,15 +1,14 @@
 """Guards for every file that comes from outside, and the format that its first bytes show.
 
-Parsers report damage in dozens of ways (struct.error, KeyError, RecursionError, MemoryError, ...),
-and no list of them is complete. So the call that parses, and nothing else, stands inside `reading`;
-what it returns is then checked for types and sizes before it is used.
+Parsers report damage in dozens of ways, and no list of them is complete. So the call that parses
+stands inside `reading`, and what it returns is checked for types and sizes before it is used.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,7 +25,7 @@ _HEAD = 512  # bytes
 _FORMATS: dict[tuple[str, ...], tuple[str, Callable[[bytes, Path], bool]]] = {
     (".pt", ".pth", ".ckpt"): (
         "a PyTorch file",
-        lambda head, path: head.startswith(PICKLE) or is_zipfile(path),
+        lambda h, path: h[:1] == PICKLE or is_zipfile(path),
     ),
     (".zip", ".npz"): ("a zip file", lambda _, path: is_zipfile(path)),
     (".gz", ".tgz"): ("a gzip file", lambda head, _: head.startswith(GZIP)),
@@ -44,9 +43,8 @@ def reading(where: object, expected: str, remedy: str) -> Iterator[None]:
     except OcmError:
         raise
     except Exception as error:
-        raise OcmError(
-            f"{where}: expected {expected}, found something else ({reason(error)}); {remedy}"
-        ) from error
+        found = f"found something else ({reason(error)})"
+        raise OcmError(f"{where}: expected {expected}, {found}; {remedy}") from error
 
 
 def reason(error: Exception) -> str:
@@ -87,10 +85,8 @@ def unlike_its_name(path: Path) -> str | None:
 def refuse_web_page(path: Path, expected: str, remedy: str) -> None:
     """Refuse a page that a server sent in place of the file, such as a sign-in."""
     if head_of(path).lstrip().startswith(b"<"):
-        raise OcmError(
-            f"{path}: expected {expected}, found a web page (a quota notice or a sign-in, as a"
-            f" rule); {remedy}"
-        )
+        found = "found a web page (a quota notice or a sign-in, as a rule)"
+        raise OcmError(f"{path}: expected {expected}, {found}; {remedy}")
 
 
 def refuse_damaged_zip(path: Path, remedy: str) -> None:
@@ -114,28 +110,20 @@ def refuse_other_formats(path: Path, remedy: str) -> None:
         raise OcmError(f"{path}: expected a PyTorch file, found {head!r} at its head; {remedy}")
 
 
-def open_restricted(path: Path, remedy: str, allowed: Sequence[type] = ()) -> object:
-    """Load tensors in plain containers and the classes `allowed`, memory-mapped if possible.
-
-    A pickle can run any program when it is opened. What the restricted unpickler refuses is an
-    error; there is no option to load it anyway.
-    """
+def open_restricted(path: Path, remedy: str) -> object:
+    """Load tensors in plain containers, memory-mapped if possible; any other pickle is refused."""
     import torch
 
     refuse_other_formats(path, remedy)
     try:
-        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about pickle protocols: not our choice
             return torch.load(path, weights_only=True, map_location="cpu", mmap=is_zipfile(path))
     except UnpicklingError as error:
         named = search(r"GLOBAL (\S+)", str(error))
         found = f"a call for {named[1]}" if named else "pickle instructions that are not allowed"
-        raise OcmError(
-            f"{path}: expected tensors in plain containers, found {found}; the file was"
-            f" not loaded and nothing in it was run; {remedy}"
-        ) from None
+        text = f"expected tensors in plain containers, found {found}; nothing in it was run"
+        raise OcmError(f"{path}: {text}; {remedy}") from None
     except Exception as error:  # torch tells of damage in half a dozen ways
-        raise OcmError(
-            f"{path}: expected a whole PyTorch file, found a damaged one"
-            f" ({type(error).__name__}: {reason(error)}); {remedy}"
-        ) from None
+        found = f"found a damaged one ({type(error).__name__}: {reason(error)})"
+        raise OcmError(f"{path}: expected a whole PyTorch file, {found}; {remedy}") from None

@@ -66,11 +66,8 @@ class Vae:
         with torch.device("meta"):
             model = new_autoencoder(config, str(folder / CONFIG))
         refuse_larger(model, folder)
-        try:
-            refuse_not_finite(weights)
-            load_published(model, weights, assign=True)
-        except OcmError as error:
-            raise OcmError(f"{folder / WEIGHTS}: {error}") from None
+        refuse_not_finite(weights, folder / WEIGHTS)
+        load_published(model, weights, folder / WEIGHTS, assign=True)
         model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
         return cls(model.eval().requires_grad_(False))
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ocm_core.errors import OcmError
 
 SHOWN = 3
+TOGETHER = "check that the file and the network configuration belong together"
 
 
 def published_keys(module: nn.Module) -> dict[str, str]:
@@ -25,12 +26,19 @@ def export_published(module: nn.Module) -> dict[str, Tensor]:
     return {_published(module, key): tensor for key, tensor in module.state_dict().items()}
 
 
-def load_published(module: nn.Module, found: Mapping[str, Tensor], assign: bool = False) -> None:
+def load_published(
+    module: nn.Module,
+    found: Mapping[str, Tensor],
+    where: object = "given weights",
+    assign: bool = False,
+) -> None:
     """Load exactly the module's tensors; with `assign` it takes them as they are, not copies."""
-    module.load_state_dict(import_published(module, found), assign=assign)
+    module.load_state_dict(import_published(module, found, where), assign=assign)
 
 
-def import_published(module: nn.Module, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def import_published(
+    module: nn.Module, found: Mapping[str, Tensor], where: object, remedy: str = TOGETHER
+) -> dict[str, Tensor]:
     """Return published weights under this library's names; refuse any that do not fit exactly."""
     expected = export_published(module)
     kinds = {
@@ -43,16 +51,9 @@ def import_published(module: nn.Module, found: Mapping[str, Tensor]) -> dict[str
         },
     }
     if any(kinds.values()):
-        problems = "; ".join(
-            f"{kind}: {', '.join(sorted(keys)[:SHOWN])}"
-            + (f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else "")
-            for kind, keys in kinds.items()
-            if keys
-        )
-        raise OcmError(
-            f"published weights do not fit {type(module).__name__}: {problems};"
-            " check that the file and the network configuration belong together"
-        )
+        problems = "; ".join(f"{kind}: {_first_few(keys)}" for kind, keys in kinds.items() if keys)
+        name = type(module).__name__
+        raise OcmError(f"{where}: published weights do not fit {name}: {problems}; {remedy}")
     return {key: found[name] for key, name in published_keys(module).items()}
 
 
@@ -67,17 +68,19 @@ def refuse_larger(empty: nn.Module, folder: Path) -> None:
     if (values := count_values(empty)) > size:
         raise OcmError(
             f"{folder}: weights of {size} bytes, and the configuration asks for {values} values;"
-            " check that they belong together"
+            f" {TOGETHER}"
         )
 
 
-def refuse_not_finite(tensors: Mapping[str, Tensor]) -> None:
+def refuse_not_finite(
+    tensors: Mapping[str, Tensor], where: object, remedy: str = "get it again"
+) -> None:
     """Refuse weights with NaN or infinite values, by the name of the first such tensor."""
     for key, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise OcmError(
-                f"{key} has values that are not finite (NaN or infinite); the file is damaged, or"
-                " the training that wrote it diverged"
+                f"{where}: {key} has values that are not finite (NaN or infinite): the file is"
+                f" damaged, or the training that wrote it diverged; {remedy}"
             )
 
 

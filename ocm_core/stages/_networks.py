@@ -23,7 +23,7 @@ from ocm_core.precision import set_precision
 from ocm_core.schema.experiment import DiffusersNetworkParams, ImageNetworkParams, TextParams
 from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
-from ocm_core.store.reader import open_items
+from ocm_core.store.reader import StoredItems
 from ocm_core.training.batches import DroppedLabels, Items
 from ocm_core.training.state import TrainingState, save_curve
 
@@ -163,7 +163,7 @@ def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
             f"{key}: {batch_size}, but there are {len(split)} items to train on; set it to at most"
             f" {len(split)} in params/experiment/{job.experiment.name}.yaml"
         )
-    items = open_items(split, buffer=BUFFER, memory_bytes=MEMORY)
+    items = StoredItems(split, buffer=BUFFER, memory_bytes=MEMORY)
     sample = split.read(range(min(len(split), SAMPLE)))
     return TrainingSet(items, float(sample.var(0).mean()))
 

@@ -1,8 +1,8 @@
 """The layout of a store, known before it is written: variables, chunks, shards, exact bytes.
 
 A chunk is the unit of reading, a shard the unit of writing, resuming and hashing: one file each of
-`x` (and `std`, `label`), and of `index`, the item's place in its split, which names it for ever.
-Nothing is compressed: latents and photographs hardly shrink, and so sizes are known beforehand.
+`x` (and `std`, `label`), and of `index`, the item's place in its split. Nothing is compressed:
+latents and photographs hardly shrink, and so sizes are known beforehand.
 """
 
 from __future__ import annotations
@@ -53,13 +53,9 @@ class StoreLayout:
         if self.chunk < 1 or self.shard % self.chunk:
             raise OcmError(f"{self}: expected a shard of whole chunks")
         if self.items.start % self.shard or self.items.step != 1:
-            raise OcmError(
-                f"{self}: expected items that begin at a multiple of shard = {self.shard}"
-            )
+            raise OcmError(f"{self}: expected items that begin at a multiple of its shards")
         if (self.dtype == "uint8") != (self.levels is not None) or (self.levels and self.spread):
-            raise OcmError(
-                f"{self}: expected grey levels for uint8 pixels only, and no spread of pixels"
-            )
+            raise OcmError(f"{self}: expected levels for uint8 only, and no spread of pixels")
 
     @property
     def variables(self) -> dict[str, Variable]:
@@ -85,16 +81,18 @@ class StoreLayout:
         return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
 
     def file_bytes(self, name: str, shard: range) -> int:
-        """Return the size of one variable's shard: whole chunks, their index and its checksum."""
-        variable = self.variables[name]
-        chunk, full = self.grid
-        chunk_bytes = chunk * prod(variable.shape) * np.dtype(variable.dtype).itemsize
-        index_bytes = INDEX_ENTRY * (full // chunk) + CHECKSUM
-        return -(-len(shard) // chunk) * chunk_bytes + index_bytes
+        """Return the size of one variable's shard."""
+        shape, dtype, _ = self.variables[name]
+        return shard_bytes(len(shard), prod(shape) * np.dtype(dtype).itemsize, *self.grid)
 
     def bytes_of(self, shards: Iterable[range]) -> int:
         """Return the size of some shards, all variables together."""
         return sum(self.file_bytes(name, shard) for shard in shards for name in self.variables)
+
+
+def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:
+    """Return the size of a shard with some items: whole chunks, their index and its checksum."""
+    return -(-items // chunk) * chunk * item_bytes + INDEX_ENTRY * (shard // chunk) + CHECKSUM
 
 
 def ranges(count: int, jobs: int, shard: int) -> list[range]:

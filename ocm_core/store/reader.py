@@ -1,7 +1,6 @@
 """A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it.
 
-A split is read as one array whatever the number of stores. The order of the batches is a function
-of (seed, iteration): not of the number of threads, nor of whether the set fits in memory.
+The order of the batches is a function of (seed, iteration), whether the set fits in memory or not.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -27,11 +26,12 @@ from ocm_core.io.reading import reading
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
-from ocm_core.store.layout import CHECKSUM, INDEX_ENTRY, store_path
+from ocm_core.store.layout import shard_bytes, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
-Rows = range | Int[ndarray, " n"]
+RowNumbers = Int[ndarray, " n"]
+Rows = range | RowNumbers
 AGAIN = "run the job that writes it again"
 DTYPES = ("uint8", "int64", "float16", "float32")
 
@@ -39,8 +39,7 @@ DTYPES = ("uint8", "int64", "float16", "float32")
 class ShardedArray:
     """An uncompressed Zarr array, sharded along its first axis, read straight into memory.
 
-    A shard is its chunks one after another, then an index of them and a checksum. Zarr copies what
-    it reads three times, which takes four times as long, and a training run would wait for it.
+    Zarr copies what it reads three times, which takes four times as long.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,10 +56,8 @@ class ShardedArray:
         if shards is None or not whole_items or not 0 < chunks[0] <= shards[0]:
             raise OcmError(f"{path}: expected shards and chunks of whole items; {AGAIN}")
         if not plain or self.dtype.name not in DTYPES:
-            raise OcmError(
-                f"{path}: expected numbers ({', '.join(DTYPES)}), uncompressed, found {self.dtype}"
-                f"{'' if plain else ', compressed or filtered'}; {AGAIN}"
-            )
+            expected = f"expected {', '.join(DTYPES)}, uncompressed"
+            raise OcmError(f"{path}: {expected}, found {self.dtype} or a codec; {AGAIN}")
         self.chunk, self.shard = chunks[0], shards[0]
         self.item_bytes = prod(self.shape) * self.dtype.itemsize
         self._check_files()
@@ -84,10 +81,9 @@ class ShardedArray:
     def _check_files(self) -> None:
         """Check that every shard exists in full; Zarr would read a missing one as fill values."""
         shards = -(-self.count // self.shard)
-        index_bytes = INDEX_ENTRY * (self.shard // self.chunk) + CHECKSUM
         for shard in range(shards):
             file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
-            expected = -(-items // self.chunk) * self.chunk * self.item_bytes + index_bytes
+            expected = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
             if not file.is_file():
                 present = sum(1 for _ in data_files(self.path / "c"))
                 raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")
@@ -104,8 +100,7 @@ class StoreAttributes(BaseModel):
     levels: Annotated[int, Field(ge=2, le=2**16)] | None
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One store, which holds the items [first, stop) of the split."""
 
     path: Path
@@ -113,11 +108,6 @@ class Part:
     stop: int
     arrays: dict[str, ShardedArray]
     attrs: dict[str, Any]
-
-    @property
-    def settings(self) -> object:
-        """What all the stores of a split have in common."""
-        return self.attrs, {name: (a.shape, a.dtype) for name, a in self.arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -136,22 +126,22 @@ class StoredSplit:
 
     @property
     def levels(self) -> int | None:
-        levels: int | None = self.attrs["levels"]
-        return levels
+        return cast(int | None, self.attrs["levels"])
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one item."""
-        return self.parts[0].arrays["x"].shape
+        return self.variables["x"].shape
 
     @property
-    def variables(self) -> list[str]:
-        return [name for name in ("x", "std") if name in self.parts[0].arrays]
+    def variables(self) -> dict[str, ShardedArray]:
+        arrays = self.parts[0].arrays
+        return {name: arrays[name] for name in ("x", "std") if name in arrays}
 
     @property
     def bytes(self) -> int:
         """The size in memory, as stored."""
-        return len(self) * sum(self.parts[0].arrays[name].item_bytes for name in self.variables)
+        return len(self) * sum(array.item_bytes for array in self.variables.values())
 
     @cached_property
     def chunks(self) -> list[range]:
@@ -169,20 +159,19 @@ class StoredSplit:
 
     @cached_property
     def labels(self) -> Int64[ndarray, " item"] | None:
-        if "label" not in self.parts[0].arrays:
-            return None
-        return self._slice("label", range(len(self)))
+        labelled = "label" in self.parts[0].arrays
+        return self._slice("label", range(len(self))) if labelled else None
 
     def raw(self, rows: range) -> Raw:
         """Read contiguous items as they lie in the store."""
         return {name: self._slice(name, rows) for name in self.variables}
 
-    def gather(self, rows: Int[ndarray, " n"], read: Callable[[range], Raw]) -> Raw:
+    def gather(self, rows: RowNumbers, read: Callable[[range], Raw]) -> Raw:
         """Collect items in any order; `read` is called once for each chunk that holds some."""
         self._check_rows(rows.min(initial=0), rows.max(initial=-1))
         holders = np.searchsorted(self._firsts, rows, side="right") - 1
-        arrays = self.parts[0].arrays
-        gathered = {n: np.empty((len(rows), *self.shape), arrays[n].dtype) for n in self.variables}
+        shape = (len(rows), *self.shape)
+        gathered = {name: np.empty(shape, array.dtype) for name, array in self.variables.items()}
         for holder in np.unique(holders):
             chosen = np.flatnonzero(holders == holder)
             for name, values in read(self.chunks[holder]).items():
@@ -191,9 +180,8 @@ class StoredSplit:
 
     def read(self, rows: Rows) -> X0:
         """Read x_0; for a stored posterior, its mean."""
-        return self.to_x0(
-            self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
-        )
+        raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
+        return self.to_x0(raw)
 
     def all(self) -> X0:
         """Read x_0 of every item."""
@@ -232,14 +220,15 @@ def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
     parts = sorted((part for part in opened if part.stop > part.first), key=lambda p: p.first)
     if not parts:
         raise OcmError(f"split {split!r}: no items in {', '.join(map(str, folders))}")
-    for part, expected in zip(parts, [0, *(part.stop for part in parts)], strict=False):
+    arrays = [{name: (a.shape, a.dtype) for name, a in part.arrays.items()} for part in parts]
+    expected = 0
+    for part, kinds in zip(parts, arrays, strict=True):
         if part.first != expected:
-            raise OcmError(
-                f"{part.path}: expected it to begin with item {expected}, found {part.first}; "
-                "pass the folders of all encode jobs, each once"
-            )
-        if part.settings != parts[0].settings:
+            found = f"expected it to begin with item {expected}, found {part.first}"
+            raise OcmError(f"{part.path}: {found}; pass the folders of all encode jobs, each once")
+        if (part.attrs, kinds) != (parts[0].attrs, arrays[0]):
             raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
+        expected = part.stop
     return StoredSplit(tuple(parts))
 
 
@@ -256,9 +245,8 @@ def _open(path: Path) -> Part:
     (first, stop), arrays = attrs.pop("items"), {name: ShardedArray(path / name) for name in names}
     counts = {name: array.count for name, array in arrays.items()}
     if not {"x", "index"} <= counts.keys() or set(counts.values()) != {stop - first}:
-        raise OcmError(
-            f"{path}: expected x and index of {stop - first} items, found {counts}; {AGAIN}"
-        )
+        expected = f"expected x and index of {stop - first} items"
+        raise OcmError(f"{path}: {expected}, found {counts}; {AGAIN}")
     return Part(path, first, stop, arrays, attrs)
 
 
@@ -275,9 +263,8 @@ class ShuffledOrder:
     """The order in which a large set is read: shuffled chunks, items shuffled within a buffer.
 
     An epoch shuffles the chunks and cuts them into groups of `buffer` chunks; the items of a group
-    are shuffled among themselves. The item at a position is a function of (seed, position), so that
-    a run resumes anywhere, and only one group has to be in memory. If all chunks fit into one
-    group, this is the plain shuffle of `BatchRng.items`.
+    are shuffled among themselves. The item at a position is a function of (seed, position). If all
+    chunks fit into one group, this is the plain shuffle of `BatchRng.items`.
     """
 
     def __init__(self, chunks: Sequence[range], buffer: int) -> None:
@@ -287,9 +274,7 @@ class ShuffledOrder:
         self._epoch = lru_cache(maxsize=2)(self._new_epoch)
         self._group = lru_cache(maxsize=4)(self._new_group)
 
-    def pieces(
-        self, seed: int, first: int, count: int
-    ) -> Iterator[tuple[Group, Int[ndarray, " n"]]]:
+    def pieces(self, seed: int, first: int, count: int) -> Iterator[tuple[Group, RowNumbers]]:
         """Yield the items at the positions [first, first + count), with the group of each."""
         position, end = first, first + count
         while position < end:
@@ -322,14 +307,15 @@ class ShuffledOrder:
 
 
 class StoredItems:
-    """Batches of x_0, with labels where there are any: from memory, or streamed from the disk."""
+    """Batches of x_0, with labels where there are any, in an order that `buffer` (chunks) decides.
 
-    def __init__(
-        self, stored: StoredSplit, order: ShuffledOrder, *, in_memory: bool, threads: int
-    ) -> None:
-        self.stored, self.order = stored, order
-        self._held = stored.raw(range(len(stored))) if in_memory else None
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="chunks")
+    They come from memory if the set fits into `memory_bytes`; else it is streamed from the disk.
+    """
+
+    def __init__(self, stored: StoredSplit, *, buffer: int, memory_bytes: int) -> None:
+        self.stored, self.order = stored, ShuffledOrder(stored.chunks, buffer)
+        self._held = stored.raw(range(len(stored))) if stored.bytes <= memory_bytes else None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="chunks")
         self._read: dict[range, Future[Raw]] = {}  # of the last batch and of the next group
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
@@ -355,14 +341,3 @@ class StoredItems:
                 if chunk not in self._read:
                     known = read.get(chunk)
                     self._read[chunk] = known or self._pool.submit(self.stored.raw, chunk)
-
-
-def open_items(
-    stored: StoredSplit, *, buffer: int, memory_bytes: int, threads: int = 1
-) -> StoredItems:
-    """Hold the set in memory if it fits into `memory_bytes`; else stream it through two buffers.
-
-    `buffer`, in chunks, decides the order; the other two do not.
-    """
-    order = ShuffledOrder(stored.chunks, buffer)
-    return StoredItems(stored, order, in_memory=stored.bytes <= memory_bytes, threads=threads)

@@ -1,10 +1,8 @@
 """Write the labelled Zarr store that every stage after `encode` reads, shard by shard.
 
-Zarr writes a shard to a temporary file and renames it, so a killed writer leaves whole files or
-none. Once a shard is on the disk for good, its checksum is recorded; it counts as done as long as
-checksum and layout are the same. Other files are removed and written again, so the bytes at the end
-are those of an uninterrupted run. Two writers in one shard would lose data: a shard has one writer,
-and a split has a store for each job, which `open_split` reads as one.
+Zarr writes a shard to a temporary file and renames it. Once it is on the disk for good, its
+checksum is recorded; it counts as done as long as checksum and layout are the same. Other files are
+written again, so the bytes at the end are those of an uninterrupted run. A shard has one writer.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy import ndarray
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import check_space, room_for, write_bytes
 from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_key, recorded_key
-from ocm_core.prefetch import WriteBehind
+from ocm_core.prefetch import in_background
 from ocm_core.progress import Progress
 from ocm_core.store.layout import StoreLayout
 
@@ -48,11 +47,8 @@ def write(
 def missing(path: Path, plan: StoreLayout) -> list[range]:
     """Return the shards with a file that is missing or has changed."""
     key = _key(path)
-
-    def is_finished(shard: range) -> bool:
-        return all(is_intact(shard_file(path, plan, n, shard), key) for n in plan.variables)
-
-    return [shard for shard in plan.shards if not is_finished(shard)]
+    files = {s: [shard_file(path, plan, n, s) for n in plan.variables] for s in plan.shards}
+    return [shard for shard, parts in files.items() if not all(is_intact(f, key) for f in parts)]
 
 
 def write_shards(
@@ -62,16 +58,19 @@ def write_shards(
     read_shard: ReadShard,
     progress: Progress[range] = iter,
 ) -> None:
-    """Write some shards, each while the next one is read.
-
-    Processes that share a store each take their own.
-    """
+    """Write some shards, each while the next one is read."""
     remaining = plan.bytes_of(shards)
-    with WriteBehind() as behind:
+    last: Future[Any] = in_background(int)  # nothing yet
+    try:
         for shard in progress(list(shards)):
             check_space(path, remaining)  # each time: other writers share the disk
-            behind.write(_write_shard, path, plan, shard, read_shard(shard), remaining)
+            values = read_shard(shard)
+            last.result()
+            last = in_background(_write_shard, path, plan, shard, values, remaining)
             remaining -= plan.bytes_of([shard])
+        last.result()
+    finally:
+        wait([last])  # what was read is written, whatever stopped the rest
 
 
 def verify(path: Path, plan: StoreLayout) -> None:
@@ -85,10 +84,8 @@ def verify(path: Path, plan: StoreLayout) -> None:
     }
     lacking = [f for f, size in planned.items() if not f.exists() or f.stat().st_size != size]
     if lacking:
-        raise OcmError(
-            f"{lacking[0]}: missing or not of its planned size ({len(lacking)} such files); "
-            "run the job again, it writes what is missing"
-        )
+        found = f"missing or not of its planned size ({len(lacking)} such files)"
+        raise OcmError(f"{lacking[0]}: {found}; run the job again, it writes what is missing")
     index = zarr.open_array(path / "index", mode="r", zarr_format=3)[:]
     if not np.array_equal(index, plan.items):
         raise OcmError(f"{path}: expected the items {plan.items} in order; delete it to start anew")
@@ -156,13 +153,12 @@ def _key(path: Path) -> str:
 def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
-    arrays = {**values, "index": np.arange(shard.start, shard.stop)}
     import zarr
 
+    arrays = {**values, "index": np.arange(shard.start, shard.stop)}
     if arrays.keys() != plan.variables.keys():
-        raise OcmError(
-            f"{path}: planned are {', '.join(plan.variables)}, given were {', '.join(arrays)}"
-        )
+        planned = f"planned are {', '.join(plan.variables)}"
+        raise OcmError(f"{path}: {planned}, given were {', '.join(arrays)}")
     checked = {name: _checked(path, plan, name, shard, arrays[name]) for name in plan.variables}
     key, first = _key(path), plan.items.start
     with room_for(path, remaining):
@@ -180,11 +176,9 @@ def _write_shard(
 def _checked(path: Path, plan: StoreLayout, name: str, shard: range, values: ndarray) -> ndarray:
     """Return the values in the planned type; raise an error that names the first bad item."""
     planned = plan.variables[name]
-    if values.shape != (len(shard), *planned.shape):
-        raise OcmError(
-            f"{path}: {name} of items {shard} has shape {values.shape}, planned was "
-            f"{(len(shard), *planned.shape)}"
-        )
+    if values.shape != (shape := (len(shard), *planned.shape)):
+        found = f"{name} of items {shard} has shape {values.shape}"
+        raise OcmError(f"{path}: {found}, planned was {shape}")
     rounds = np.dtype(planned.dtype).kind == "f"
     if not np.can_cast(values.dtype, planned.dtype, "same_kind" if rounds else "safe"):
         raise OcmError(f"{path}: {name} is {values.dtype}, planned was {planned.dtype}")
@@ -192,8 +186,6 @@ def _checked(path: Path, plan: StoreLayout, name: str, shard: range, values: nda
     limit = plan.levels if name == "x" and plan.levels is not None else np.inf
     bad = ~(np.isfinite(cast) & (cast < limit)).reshape(len(shard), -1).all(1)
     if bad.any():
-        raise OcmError(
-            f"{path}: {name} of item {shard[int(np.argmax(bad))]} is not finite as "
-            f"{planned.dtype} or not below levels = {plan.levels}"
-        )
+        expected = f"not finite as {planned.dtype} or not below levels = {plan.levels}"
+        raise OcmError(f"{path}: {name} of item {shard[int(np.argmax(bad))]} is {expected}")
     return cast

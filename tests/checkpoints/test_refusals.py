@@ -6,7 +6,6 @@ import os
 import pickle
 import re
 import socket
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,14 +28,6 @@ def test_the_recorded_digest_is_checked_before_the_file_is_opened(door: Door) ->
         assert str(door.lock.path) in door.refuses(body, "expected sha256 0{64}")
 
 
-@pytest.mark.parametrize("what", ["md5", "sha256", "bytes"])
-def test_another_digest_than_the_published_one(what: str, door: Door) -> None:
-    wrong = {"md5": "1" * 32, "sha256": "1" * 64, "bytes": 11}[what]
-    source = replace(door.checkpoint.source(), **{what: wrong})
-    door.checkpoint = replace(door.checkpoint, sources=(source,))
-    door.refuses(door.body(), f"expected {what} {wrong}, found")
-
-
 def test_another_digest_than_the_expected_one(door: Door) -> None:
     found = sha256(door.place().read_bytes()).hexdigest()
     with pytest.raises(OcmError, match=f"expected sha256 {'0' * 64}, found {found}"):
@@ -51,16 +42,10 @@ def test_a_truncated_file(legacy: bool, share: float, door: Door) -> None:
     door.refuses(body[: int(len(body) * share)], "expected a whole PyTorch file")
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"\n<!DOCTYPE html><html><title>Quota exceeded</title></html>", "found a web page"),
-        (b"\x1f\x8b\x08 an archive", r"found b'\\x1f\\x8b"),
-        (b"", "found b'' at its head"),
-    ],
-)
-def test_something_else(body: bytes, message: str, door: Door) -> None:
-    door.refuses(body, message)
+def test_something_else(door: Door) -> None:
+    door.refuses(b"\n<!DOCTYPE html><html><title>Quota exceeded</title></html>", "a web page")
+    door.refuses(b"\x1f\x8b\x08 an archive", r"found b'\\x1f\\x8b")
+    door.refuses(b"", "found b'' at its head")
 
 
 class Malicious:
@@ -86,24 +71,18 @@ def test_a_pickle_that_runs_code_does_not_run(form: str, door: Door, tmp_path: P
         assert marker.exists()
 
 
-def test_missing_extra_and_misshapen_keys_are_named(door: Door) -> None:
-    del door.state["mid.attn_1.q.weight"]
-    door.state |= {"surplus.weight": torch.zeros(1), "conv_in.bias": torch.zeros(3)}
-    message = door.refuses(door.body(), "do not fit")
-    assert "missing: mid.attn_1.q.weight;" in message
-    assert "unexpected: surplus.weight;" in message
-    assert "misshapen: conv_in.bias (3,) instead of (32,)" in message
-
-
-def test_another_dtype_is_refused(door: Door) -> None:
-    door.state["conv_in.bias"] = door.state["conv_in.bias"].half()
+def test_keys_dtypes_and_values_that_do_not_fit_are_named(door: Door) -> None:
+    key, whole = "mid.attn_1.q.weight", dict(door.state)
+    door.state |= {"conv_in.bias": whole["conv_in.bias"].half()}
     door.refuses(door.body(), r"conv_in\.bias is torch\.float16 instead of torch\.float32")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_values_that_are_not_finite_are_refused(value: float, door: Door) -> None:
-    door.state["mid.attn_1.q.weight"].view(-1)[7] = value
-    door.refuses(door.body(), r"mid\.attn_1\.q\.weight has values that are not finite")
+    for value in (torch.nan, torch.inf, -torch.inf):
+        door.state = {**whole, key: whole[key].clone()}
+        door.state[key].view(-1)[7] = value
+        door.refuses(door.body(), f"{key} has values that are not finite")
+    del door.state[key]
+    door.state |= {"surplus.weight": torch.zeros(1), "conv_in.bias": torch.zeros(3)}
+    kinds = f"missing: {key}; unexpected: surplus.weight; misshapen: conv_in.bias"
+    door.refuses(door.body(), rf"do not fit DdpmUNet: {kinds} \(3,\) instead of \(32,\)")
 
 
 def test_a_zip_that_disagrees_with_its_crc_is_refused_before_it_is_trusted(door: Door) -> None:
@@ -120,12 +99,13 @@ def test_each_layout_takes_its_own_and_no_other(written: str, expected: str) -> 
     content = WRITERS[written](state)
     if written == expected:
         taken = extract(expected, content, Path("x.pt"), "do this")
-        assert taken.keys() == state.keys()
-        assert torch.equal(taken["a.weight"], state["a.weight"])
+        assert taken.keys() == state.keys() and torch.equal(taken["a.weight"], state["a.weight"])
         return
     message = rf"^x\.pt: not of layout '{expected}': expected .*, found a .*; do this$"
     with pytest.raises(OcmError, match=message):
         extract(expected, content, Path("x.pt"), "do this")
+    with pytest.raises(OcmError, match="each with values of its own"):
+        extract("flat", {"a": state["a.weight"], "b": state["a.weight"]}, Path("x.pt"), "")
 
 
 @pytest.mark.parametrize("content", [{}, [], [1], "text", 3, None, {"ema": {"a": 1}}, [1, 2]])
@@ -135,38 +115,21 @@ def test_no_layout_takes_what_holds_no_tensors(layout: str, content: object) -> 
         extract(layout, content, Path("x.pt"), "")
 
 
-def test_tensors_that_share_values_are_refused() -> None:
-    shared = torch.zeros(2)
-    with pytest.raises(OcmError, match="each with values of its own"):
-        extract("flat", {"a": shared, "b": shared}, Path("x.pt"), "")
-
-
-def test_no_network(door: Door) -> None:
+def test_no_network_and_no_such_address(door: Door, tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/x.pth"
-        with pytest.raises(OcmError, match=r"could not be had from 127\.0\.0\.1.*refused") as error:
+        address = re.escape(str(door.checkpoint.source().url))
+        said = rf"could not be had from {url} .*refused.*{address}.*put it at {door.path}"
+        with pytest.raises(OcmError, match=said):
             door.fetch(url=url)
-    assert str(door.checkpoint.source().url) in str(error.value)
-    assert f"put it at {door.path}" in str(error.value)
-    assert not door.path.exists()
-
-
-def test_no_such_address(door: Door, tmp_path: Path) -> None:
     with serve(Served(b"gone", status=404)) as server, pytest.raises(OcmError, match="status 404"):
         door.fetch(url=server.url)
     with pytest.raises(OcmError, match="No such file"):
         door.fetch(url=(tmp_path / "absent.pt").as_uri())
-    with pytest.raises(OcmError, match=r"ftp://x/y: expected a URL that begins with file, http"):
+    with pytest.raises(OcmError, match=r"ftp://x/y .expected a URL that begins with file, http"):
         door.fetch(url="ftp://x/y")
     assert not door.path.exists()
-
-
-def test_a_source_without_an_address_says_where_to_look(door: Door) -> None:
-    path = re.escape(str(door.folder / "ddim_celeba64.pth"))
-    message = rf"{path}: no such file, .* address.*github\.com/ermongroup/ddim.*put it at {path}"
-    with pytest.raises(OcmError, match=message):
-        door.fetch(file="ddim_celeba64.pth")
 
 
 def test_a_refused_file_leaves_earlier_weights_alone(door: Door) -> None:

@@ -42,18 +42,11 @@ def shapes(module: nn.Module) -> dict[str, list[int]]:
     return {key: list(tensor.shape) for key, tensor in export_published(module).items()}
 
 
-def test_the_six_are_there() -> None:
-    assert {file.stem for file in (ROOT / "checkpoints").glob("*.json")} == set(CHECKPOINTS)
-
-
 def test_keys_shapes_and_counts_are_the_published_ones(entry: Checkpoint, facts: Any) -> None:
     with torch.device("meta"):
         network = entry.network()
-        heads = {
-            mode: network.make_head(kind)
-            for mode, kind in HEADS.items()
-            if kind in network.head_kinds
-        }
+        modes = [mode for mode, kind in HEADS.items() if kind in network.head_kinds]
+        heads = {mode: network.make_head(HEADS[mode]) for mode in modes}
     assert shapes(network) == facts["state_dict"]
     assert count_values(network) == facts["parameters"]
     assert {tensor.dtype for tensor in network.state_dict().values()} == {torch.float32}
@@ -65,27 +58,19 @@ def test_keys_shapes_and_counts_are_the_published_ones(entry: Checkpoint, facts:
         assert count_values(head) == added["parameters_added"]
 
 
-def test_configuration_is_the_published_one(entry: Checkpoint, facts: Any) -> None:
+def test_configuration_time_and_head_are_the_published_ones(entry: Checkpoint, facts: Any) -> None:
     assert facts["family"] == entry.family
     published = configuration(entry.family, our_config(facts["config"]))
     assert configuration(entry.family, entry.config) == published
-
-
-def test_schedule_and_network_time_are_the_published_ones(entry: Checkpoint, facts: Any) -> None:
-    facts = facts["timesteps"]
-    assert facts["schedule"].startswith(entry.schedule)
-    assert facts["N"] == entry.steps
-    assert entry.time.shift == (0 if facts["shift1"] is False else 1)
-    scale = 1000 / entry.steps if facts["rescale_timesteps"] else 1.0
-    at_the_end = float(entry.time(torch.tensor([entry.steps])))
-    assert at_the_end == (entry.steps - entry.time.shift) * scale
-
-
-def test_the_head_is_the_one_of_the_paper(entry: Checkpoint, facts: Any) -> None:
-    paper = facts["paper"]
+    paper, times = facts["paper"], facts["timesteps"]
     assert paper.get("head_mode_used", "adaln") == entry.head
     stated = (paper["score_network_millions"], paper["with_head_millions"])
     assert stated == entry.paper_millions
+    assert times["schedule"].startswith(entry.schedule) and times["N"] == entry.steps
+    assert entry.time.shift == (0 if times["shift1"] is False else 1)
+    scale = 1000 / entry.steps if times["rescale_timesteps"] else 1.0
+    at_the_end = float(entry.time(torch.tensor([entry.steps])))
+    assert at_the_end == (entry.steps - entry.time.shift) * scale
 
 
 def test_sources_are_usable(entry: Checkpoint) -> None:
@@ -105,6 +90,7 @@ def test_networks_prints_the_counts(
     assert main(["networks", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["name"]: (row["millions"], row["millions_with_head"]) for row in rows} == MILLIONS
+    assert {file.stem for file in (ROOT / "checkpoints").glob("*.json")} == set(CHECKPOINTS)
     assert main(["networks"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     for line, (without, total) in zip(lines, MILLIONS.values(), strict=True):

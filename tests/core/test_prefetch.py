@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ocm_core.prefetch import WriteBehind, in_background, moved, pinned, prefetch, to_host
+from ocm_core.prefetch import in_background, moved, pinned, prefetch, to_host
 from ocm_core.rng import noise
 from ocm_core.rng.noise import SampleNoise
 
@@ -57,20 +57,6 @@ def test_a_loop_that_stops_leaves_nothing_to_be_made() -> None:
     in_background(int).result()  # the thread has come to the end of its work
     assert made == [0, 1]
     assert sum(t.name.startswith("ocm-background") for t in threading.enumerate()) == 1
-
-
-def test_writes_are_done_at_the_end_and_raise_what_they_raised() -> None:
-    written: list[int] = []
-    with WriteBehind() as behind:
-        for n in range(3):
-            behind.write(written.append, n)
-    assert written == [0, 1, 2]
-    with pytest.raises(ZeroDivisionError), WriteBehind() as behind:
-        behind.write(divmod, 1, 0)
-    with pytest.raises(KeyError), WriteBehind() as behind:
-        behind.write(written.append, 3)
-        raise KeyError
-    assert written == [0, 1, 2, 3]  # what was handed over is written nevertheless
 
 
 class Some(NamedTuple):

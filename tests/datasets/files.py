@@ -8,12 +8,15 @@ import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import lmdb
 import numpy as np
 from numpy import ndarray
 from PIL import Image
 from scipy.io import savemat
+
+from ocm_core.datasets import imagenet256
 
 
 def pixels(seed: int, height: int, width: int) -> ndarray:
@@ -32,23 +35,18 @@ def encoded(image: ndarray, format: str) -> bytes:
 
 def tar(path: Path, members: Mapping[str, bytes], mode: str = "w") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, mode) as archive:
-        _add(archive, members)
+    path.write_bytes(tar_bytes(members, mode))
     return path
 
 
-def tar_bytes(members: Mapping[str, bytes]) -> bytes:
+def tar_bytes(members: Mapping[str, bytes], mode: str = "w") -> bytes:
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        _add(archive, members)
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return file.getvalue()
-
-
-def _add(archive: tarfile.TarFile, members: Mapping[str, bytes]) -> None:
-    for name, content in members.items():
-        member = tarfile.TarInfo(name)
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
 
 
 def zip_(path: Path, members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
@@ -119,10 +117,8 @@ def mnist_package(folder: Path, splits: Mapping[str, tuple[ndarray, ndarray]]) -
 
 
 def celeba(folder: Path, images: Mapping[str, bytes], partition: Mapping[str, int]) -> None:
-    zip_(
-        folder / "img_align_celeba.zip",
-        {"img_align_celeba/": b""} | {f"img_align_celeba/{n}": c for n, c in images.items()},
-    )
+    members = {f"img_align_celeba/{name}": content for name, content in images.items()}
+    zip_(folder / "img_align_celeba.zip", {"img_align_celeba/": b"", **members})
     lines = [f"{name} {part}\n" for name, part in partition.items()]
     (folder / "list_eval_partition.txt").write_text("".join(lines))
 
@@ -133,26 +129,15 @@ def devkit(path: Path, synsets: Sequence[tuple[int, str, int]], truth: Sequence[
     rows = [(number, name, f"words of {name}", children) for number, name, children in synsets]
     file = io.BytesIO()
     savemat(file, {"synsets": np.array(rows, dtype=fields)[:, None]})
-    data = "ILSVRC2012_devkit_t12/data"
     lines = "".join(f"{number}\n" for number in truth).encode()
-    members = {
-        f"{data}/meta.mat": file.getvalue(),
-        f"{data}/ILSVRC2012_validation_ground_truth.txt": lines,
-    }
-    return tar(path, members, "w:gz")
+    return tar(path, {imagenet256.META: file.getvalue(), imagenet256.TRUTH: lines}, "w:gz")
 
 
 def lsun(path: Path, images: Mapping[str, bytes]) -> Path:
     """A zip of a folder with an LMDB, as `bedroom_*_lmdb.zip` is."""
-    made = path.parent / "made"
-    made.mkdir(parents=True)
-    with lmdb.open(str(made), map_size=1 << 24) as database, database.begin(write=True) as writing:
-        for key, content in images.items():
-            writing.put(key.encode(), content)
-    members = {
-        f"{path.stem}/{name}": (made / name).read_bytes() for name in ("data.mdb", "lock.mdb")
-    }
-    for name in ("data.mdb", "lock.mdb"):
-        (made / name).unlink()
-    made.rmdir()
+    with TemporaryDirectory() as made:
+        with lmdb.open(made, map_size=1 << 24) as database, database.begin(write=True) as writing:
+            for key, content in images.items():
+                writing.put(key.encode(), content)
+        members = {f"{path.stem}/{f.name}": f.read_bytes() for f in Path(made).iterdir()}
     return zip_(path, {f"{path.stem}/": b"", **members}, zipfile.ZIP_DEFLATED)

@@ -25,10 +25,6 @@ SYNSETS = [(1, WNIDS[1], 0), (2, WNIDS[2], 0), (3, WNIDS[0], 0), (4, "n00000001"
 TRUTH = [2, 1, 3, 3]
 
 
-def write_nothing(folder: Path) -> None:
-    pass
-
-
 CIFAR10 = [files.cifar_record(i, files.pixels(i, 32, 32)) for i in range(10)]
 
 
@@ -48,10 +44,8 @@ def write_mnist(folder: Path) -> None:
 
 
 def write_celeba64(folder: Path) -> None:
-    images = {
-        name: files.encoded(files.pixels(i, 218, 178), "JPEG") for i, name in enumerate(PARTITION)
-    }
-    files.celeba(folder, images, PARTITION)
+    images = (files.encoded(files.pixels(i, 218, 178), "JPEG") for i in range(len(PARTITION)))
+    files.celeba(folder, dict(zip(PARTITION, images, strict=True)), PARTITION)
 
 
 def write_imagenet64_png(folder: Path) -> None:
@@ -124,6 +118,9 @@ class Kind:
     block: DataParams
     write: Callable[[Path], None]
     sizes: tuple[int, int]
+
+
+def write_nothing(folder: Path) -> None: ...
 
 
 def kind(name: str, sizes: tuple[int, int], write: object = write_nothing, **given: object) -> Kind:

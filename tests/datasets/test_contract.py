@@ -53,6 +53,10 @@ def test_values_and_labels_are_what_the_parameters_say(kind: Kind, opened: DataS
         if split.labels is not None:
             assert split.labels.shape == (len(split),) and split.labels.dtype == np.int64
             assert split.labels.min() >= 0 and split.labels.max() < block.classes
+        with pytest.raises(IndexError):
+            split.read(range(len(split) - 1, len(split) + 1))
+    items = [{x.tobytes() for x in s.read(range(len(s)))} for s in opened.splits.values()]
+    assert not items[0] & items[1]
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -65,12 +69,6 @@ def test_ranges_are_parts_of_the_whole(opened: DataSet, data: st.DataObject) -> 
     np.testing.assert_array_equal(split.read(range(start, stop)), whole[start:stop])
 
 
-def test_rows_that_do_not_exist_are_refused(opened: DataSet) -> None:
-    for split in opened.splits.values():
-        with pytest.raises(IndexError):
-            split.read(range(len(split) - 1, len(split) + 1))
-
-
 def test_a_second_look_finds_the_same(kind: Kind, opened: DataSet, archives: Path) -> None:
     """Now from what the first has unpacked and remembered."""
     again = open_(kind, archives)
@@ -80,8 +78,3 @@ def test_a_second_look_finds_the_same(kind: Kind, opened: DataSet, archives: Pat
         np.testing.assert_array_equal(again.splits[name].labels, split.labels)
         rows = range(min(20, len(split)))
         np.testing.assert_array_equal(again.splits[name].read(rows), split.read(rows))
-
-
-def test_splits_are_different_items(opened: DataSet) -> None:
-    items = [{x.tobytes() for x in s.read(range(len(s)))} for s in opened.splits.values()]
-    assert not items[0] & items[1]

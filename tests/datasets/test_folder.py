@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from random import Random
 from typing import IO, Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from ocm_core.datasets.folder import FolderData
 from ocm_core.errors import OcmError
 from ocm_core.io import image_files
 
-from ..chaos.mutations import of_bytes
 from . import files
 from .kinds import FOLDER
 
@@ -55,25 +52,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folder_zip_and_tar_give_the_same(folder: Path, tmp_path: Path, archives: Path) -> None:
-    packed = [
-        files.zip_(tmp_path / "mine.zip", IMAGES),
-        files.tar(tmp_path / "mine.tar", dict(reversed(IMAGES.items()))),
-    ]
-    first = opened(folder, archives)
-    pixels = [files.pixels(number, 8, 8).transpose(2, 0, 1) for number in range(10)]
-    assert {value.tobytes() for value in everything(first)} == {p.tobytes() for p in pixels}
-    for archive in packed:
-        again = opened(archive, archives)
-        assert again.provenance["archives"] == first.provenance["archives"]
-        np.testing.assert_array_equal(everything(again), everything(first))
-
-
-def test_the_seed_divides_and_names_decide_the_order(folder: Path, archives: Path) -> None:
     first, other = opened(folder, archives), opened(folder, archives, seed=5)
-    assert first.provenance["permutation"] != other.provenance["permutation"]
-    assert first.provenance["archives"] == other.provenance["archives"]
-    assert {v.tobytes() for v in everything(first)} == {v.tobytes() for v in everything(other)}
-    assert everything(first).tobytes() != everything(other).tobytes()
+    pixels = {files.pixels(number, 8, 8).transpose(2, 0, 1).tobytes() for number in range(10)}
+    zipped = files.zip_(tmp_path / "mine.zip", IMAGES)
+    tarred = files.tar(tmp_path / "mine.tar", dict(reversed(IMAGES.items())))
+    for again in (other, opened(zipped, archives), opened(tarred, archives)):
+        assert {value.tobytes() for value in everything(again)} == pixels
+        assert again.provenance["archives"] == first.provenance["archives"]
+        same = again is not other
+        assert (again.provenance["permutation"] == first.provenance["permutation"]) == same
+        assert np.array_equal(everything(again), everything(first)) == same
 
 
 def test_a_full_disk_is_named_and_what_was_looked_at_is_kept(
@@ -116,10 +104,9 @@ def test_crop_resize_and_grey(tmp_path: Path, archives: Path) -> None:
 
 
 def test_a_photograph_is_turned_as_its_camera_says(tmp_path: Path, archives: Path) -> None:
-    image, file = Image.fromarray(files.pixels(0, 8, 8)), io.BytesIO()
-    exif = Image.Exif()
+    exif, file = Image.Exif(), io.BytesIO()
     exif[0x0112] = 6  # turned by a quarter
-    image.save(file, "PNG", exif=exif)
+    Image.fromarray(files.pixels(0, 8, 8)).save(file, "PNG", exif=exif)
     folder = put(tmp_path / "turned", {f"{n}.png": file.getvalue() for n in range(2)})
     read = opened(folder, archives).splits["train"].read(range(1))[0].transpose(1, 2, 0)
     np.testing.assert_array_equal(read, np.rot90(files.pixels(0, 8, 8), -1))
@@ -181,7 +168,7 @@ def test_what_is_no_source_of_images(tmp_path: Path, archives: Path) -> None:
     refused(nowhere, r"found 1 \.gif, 1 \.txt")
     refused(nowhere / "notes.txt", "found a file that is none of them")
     packed = files.tar(tmp_path / "mine.tar.gz", IMAGES, "w:gz")
-    refused(packed, "compressed tar.* unpack it")
+    refused(packed, "or a compressed tar; unpack it")
     single = put(tmp_path / "single", {"a.png": png(0)})
     refused(single, "1 image that can be read.* leaves none for training")
 
@@ -264,45 +251,15 @@ def test_a_killed_pass_goes_on_and_only_new_files_are_looked_at(
     second = opened(folder, archives)
     assert read == ["00.png", "new.png"]
     assert second.provenance["archives"] != first.provenance["archives"]
-    assert len(json.loads(record.read_text().splitlines()[0])) == 7
-
-
-def test_a_file_that_changes_while_it_is_in_use(folder: Path, archives: Path) -> None:
-    split = opened(folder, archives).splits["train"]
     put(folder, {name: png(99) for name in IMAGES})
     with pytest.raises(OcmError, match=r"\.png: changed while it was in use"):
-        split.read(range(1))
-
-
-@pytest.mark.parametrize("what", ["00.png", "mine.zip", "mine.tar", "captions.csv", "record"])
-def test_damage_is_refused_or_does_not_matter(what: str, tmp_path: Path, archives: Path) -> None:
-    rows = [f"{name},words of {name}" for name in IMAGES]
-    captions = table(tmp_path / "captions.csv", ["file,caption", *rows])
-    folder = put(tmp_path / "mine", IMAGES)
-    files.zip_(tmp_path / "mine.zip", IMAGES)
-    files.tar(tmp_path / "mine.tar", IMAGES)
-    opened(folder, archives, captions_csv=captions)
-    places = {"00.png": folder / what, "record": next((archives / "folder").glob("*.jsonl"))}
-    file = places.get(what, tmp_path / what)
-    path = file if file.suffix in (".zip", ".tar") else folder
-    whole, refused = file.read_bytes(), 0
-    for seed in range(60):
-        file.write_bytes(of_bytes(whole, Random(seed)))
-        try:
-            everything(opened(path, archives, captions_csv=captions))
-        except OcmError:
-            refused += 1
-    assert refused > 10 or what == "record"  # which only saves time
+        second.splits["train"].read(range(2))
 
 
 @pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"classes": 3}, r"data\.classes: 3, and data\.labels is 'none'"),
-        ({"classes": 3, "labels": "csv"}, r"data\.labels_csv: None, and data\.labels is 'csv'"),
-        ({"classes": 3, "labels": "captions"}, r"data\.captions_csv: null, and data\.labels is"),
-    ],
+    ("labels", "match"),
+    [("none", "classes: 3"), ("csv", "labels_csv: None"), ("captions", "captions_csv: null")],
 )
-def test_what_does_not_go_together(changes: dict[str, object], match: str, folder: Path) -> None:
-    with pytest.raises(ValidationError, match=match):
-        opened(folder, folder, **changes)
+def test_what_does_not_go_together(labels: str, match: str, folder: Path) -> None:
+    with pytest.raises(ValidationError, match=rf"data\.{match}, and data\.labels is '{labels}'"):
+        opened(folder, folder, classes=3, labels=labels)

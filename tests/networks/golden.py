@@ -53,6 +53,11 @@ class Golden:
     def inputs(self) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.arrays["x"], self.arrays["t"], self.arrays.get("y")
 
+    @property
+    def output(self) -> Tensor:
+        names = ("eps", "learned_variance")
+        return torch.cat([self.arrays[name] for name in names if name in self.arrays], dim=1)
+
     def group(self, prefix: str) -> dict[str, Tensor]:
         names = [name for name in self.arrays if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.arrays[name] for name in names}

@@ -1,20 +1,26 @@
+"""Building and loading networks, their published keys, and recomputing their blocks."""
+
 import ast
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
 import ocm_core.networks
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.networks import build, families, load
+from ocm_core.networks import blocks, build, enable_gradient_checkpointing, families, load
+from ocm_core.networks.keys import load_published, published_keys
 from ocm_core.networks.mlp import MlpScore
 
 from .diffusers_cases import DIT, PLAIN, TEXT
-from .golden import golden
+from .golden import Golden, golden
 
 TINY = {
     "in_channels": 1,
@@ -46,10 +52,9 @@ def test_families_that_there_are_not_are_refused() -> None:
     ],
 )
 def test_mistakes_in_a_configuration_are_named(change: dict[str, object], message: str) -> None:
+    config = {key: value for key, value in (TINY | change).items() if value is not ...}
     with pytest.raises(OcmError, match=message):
-        build(
-            "ddpm_unet", {key: value for key, value in (TINY | change).items() if value is not ...}
-        )
+        build("ddpm_unet", config)
 
 
 def test_the_package_imports_no_family() -> None:
@@ -97,12 +102,84 @@ def test_a_file_of_another_network_is_refused(change: str, tmp_path: Path) -> No
     state, file = build("ddpm_unet", TINY).state_dict(), tmp_path / "score.safetensors"
     if change == "missing":
         del state["stem.weight"]
-    elif change == "surplus":
-        state["other"] = torch.zeros(1)
-    elif change == "misshapen":
-        state["stem.weight"] = torch.zeros(1)
+    elif change != "truncated":
+        state["other" if change == "surplus" else "stem.weight"] = torch.zeros(1)
     save_file(state, file)
     if change == "truncated":
         file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(OcmError, match=r"score\.safetensors: expected weights of DdpmUNet"):
         load(MAKERS["ddpm_unet"], file)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    family=st.sampled_from(["ddpm_unet", "iddpm_unet"]),
+    multipliers=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    blocks=st.integers(1, 3),
+    data=st.data(),
+)
+def test_published_names_of_any_unet_are_distinct(
+    family: str, multipliers: list[int], blocks: int, data: st.DataObject
+) -> None:
+    levels = sorted(data.draw(st.sets(st.integers(0, len(multipliers) - 1))))
+    changes = {"channel_multipliers": multipliers, "blocks_per_level": blocks}
+    with torch.device("meta"):
+        names = published_keys(build(family, TINY | changes | {"attention_levels": levels}))
+    assert len(set(names.values())) == len(names)
+    ours = ("encoder", "decoder", "stages", "residual", "resample", "stem")
+    assert not [name for name in names.values() if set(name.split(".")) & set(ours)]
+
+
+def test_keys_that_do_not_fit_are_refused_and_nothing_changes() -> None:
+    case = golden("ddpm_unet_base")
+    network, state = case.fresh(), case.group("weights/")
+    before = {key: tensor.clone() for key, tensor in network.state_dict().items()}
+    del state["mid.attn_1.q.weight"]
+    state |= {f"out2.{i}.weight": torch.zeros(1) for i in range(5)}
+    state["conv_in.weight"] = torch.zeros(32, 1, 3, 3)
+    message = (
+        r"DdpmUNet: missing: mid\.attn_1\.q\.weight; unexpected: out2\.0\.weight, .* and 2 more;"
+        r" misshapen: conv_in\.weight \(32, 1, 3, 3\) instead of \(32, 3, 3, 3\);"
+    )
+    with pytest.raises(OcmError, match=message):
+        load_published(network, state)
+    assert all(torch.equal(before[key], tensor) for key, tensor in network.state_dict().items())
+
+
+@pytest.fixture(params=("iddpm_unet_base", "ddpm_unet_base", "dit_learn_sigma"))
+def case(request: pytest.FixtureRequest) -> Golden:
+    return golden(request.param)
+
+
+def products(network: ScoreNetwork, case: Golden, count: int = 1) -> tuple[Tensor, ...]:
+    """The output, and Jᵀ v `count` times from one graph."""
+    x, time, label = case.inputs
+    x = x.clone().requires_grad_(True)
+    output = network.requires_grad_(False)(x, time, label)
+    v = torch.linspace(-1, 1, output.numel()).view_as(output)
+    found = (torch.autograd.grad(output, x, v, retain_graph=True)[0] for _ in range(count))
+    return output, *found
+
+
+def test_same_bits_for_every_product(case: Golden) -> None:
+    network = case.network()
+    output, vjp = products(network, case)
+    enable_gradient_checkpointing(network)
+    assert all(map(torch.equal, products(network, case, 2), (output, vjp, vjp)))
+
+
+def test_blocks_run_again_for_the_gradient_only_and_are_not_nested(case: Golden) -> None:
+    network, runs = case.network(), []
+    first, *others = blocks(network)
+    parts = {
+        id(part) for block in (first, *others) for part in block.modules() if part is not block
+    }
+    assert not {id(block) for block in (first, *others)} & parts
+    next(first.children()).register_forward_pre_hook(lambda *_: runs.append(1))
+    enable_gradient_checkpointing(network)
+    case.features(network)
+    assert len(runs) == 1
+    products(network, case)
+    assert len(runs) == 3
+    with pytest.raises(OcmError, match="Sequential has no blocks"):
+        enable_gradient_checkpointing(nn.Sequential(nn.Linear(2, 2)))

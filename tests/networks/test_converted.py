@@ -23,40 +23,27 @@ TIME = TimeConvention(shift=1)
 T = torch.tensor([1, 300, 990])
 
 
-class Rewritten(ScoreNetwork):
+class Rewritten(DiffusersUNet):
     """What a network for ε says, said as v or as x_0."""
 
-    head_kinds = ("simple",)
-
-    def __init__(self, network: ScoreNetwork, prediction: str) -> None:
-        super().__init__()
-        self.network, self.prediction = network, prediction
-        self.out_channels_per_input = network.out_channels_per_input
-
-    def features(self, x: Tensor, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
-        return self.network.features(x, time, label)
-
-    def readout(self, features: TrunkFeatures) -> Tensor:
-        return self.network.readout(features)
+    prediction: str
 
     def evaluate(self, x: Tensor, time: Tensor, label: Tensor | None = None):
-        features, output = self.network.evaluate(x, time, label)
+        features, output = super().evaluate(x, time, label)
         alpha_bar, b = SCHEDULE.marginal_at(time.long() + 1, x)
         eps, *learned = output.chunk(self.out_channels_per_input, dim=1)
         x0 = (x - b.sqrt() * eps) / alpha_bar.sqrt()
         said = x0 if self.prediction == "sample" else alpha_bar.sqrt() * eps - b.sqrt() * x0
         return features, torch.cat([said, *learned], dim=1)
 
-    def _build_head(self, kind: str, **sizes: int) -> torch.nn.Module:
-        return self.network.make_head(kind, **sizes)
-
 
 @pytest.mark.parametrize("name", ["plain", "learned_variance"])
 @pytest.mark.parametrize("prediction", ["v_prediction", "sample"])
 def test_the_three_predictions_agree(name: str, prediction: str) -> None:
-    network = DiffusersUNet(model(CONFIGS[name])).double()
-    plain = Denoiser(network, SCHEDULE, TIME)
-    other = denoiser_of(Rewritten(network, prediction), SCHEDULE, TIME, prediction)
+    plain = Denoiser(DiffusersUNet(model(CONFIGS[name])).double(), SCHEDULE, TIME)
+    network = Rewritten(model(CONFIGS[name])).double()
+    network.prediction = prediction
+    other = denoiser_of(network, SCHEDULE, TIME, prediction)
     x = torch.randn(3, CONFIGS[name]["in_channels"], 8, 8, dtype=torch.float64)
     v = torch.randn_like(x)
     ours, theirs = plain.predict(x, T), other.predict(x, T)

@@ -21,7 +21,7 @@ from ocm_core.networks.keys import export_published
 from tests.init.folders import write_stable_diffusion
 
 from .contract import NetworkContract
-from .diffusers_cases import CASES, CLASSES, OwnModel, adapted, drawn, output_of, own_model
+from .diffusers_cases import CASES, CLASSES, adapted, drawn, output_of, own_model
 from .golden import Golden
 
 from diffusers import StableDiffusionPipeline  # isort: skip
@@ -37,15 +37,7 @@ class TestDiffusers(NetworkContract):
     test_untrained_network_predicts_zero = None
     test_untrained_blocks_pass_their_input_on = None
     goldens: ClassVar = tuple(CASES)
-
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "case" in metafunc.fixturenames:
-            cases = [pytest.param(own_model(name), id=name) for name in self.goldens]
-            metafunc.parametrize("case", cases)
-
-    @pytest.fixture
-    def first(self) -> OwnModel:
-        return own_model("plain")
+    find = staticmethod(own_model)
 
     def test_wrapping_changes_nothing(self, case: Golden) -> None:
         """Same numbers as diffusers' own pass, before and after, from the same parameters."""
@@ -123,23 +115,16 @@ class TestDiffusers(NetworkContract):
     def test_labels_that_do_not_fit_are_refused(
         self, name: str, label: torch.Tensor | None, message: str
     ) -> None:
-        case = own_model(name)
         with pytest.raises(OcmError, match=message):
-            case.network()(*case.inputs[:2], label)
+            own_model(name).network()(*own_model(name).inputs[:2], label)
 
-    @pytest.mark.parametrize(
-        ("name", "shape", "message"),
-        [
-            ("plain", (1, 1, 8, 8), r"takes 3 channels and sides that are multiples of 2"),
-            ("plain", (1, 3, 8, 7), r"takes 3 channels and sides that are multiples of 2"),
-            ("dit", (1, 4, 16, 16), r"this model takes \(4, 8, 8\)"),
-        ],
-    )
-    def test_images_that_do_not_fit_are_refused(
-        self, name: str, shape: tuple[int, ...], message: str
-    ) -> None:
-        with pytest.raises(OcmError, match=message):
-            own_model(name).network()(torch.zeros(shape), torch.zeros(1))
+    def test_images_that_do_not_fit_are_refused(self) -> None:
+        sides = r"takes 3 channels and sides that are multiples of 2"
+        cases = {(1, 8, 8): ("plain", sides), (3, 8, 7): ("plain", sides)}
+        cases[(4, 16, 16)] = ("dit", r"this model takes \(4, 8, 8\)")
+        for shape, (name, message) in cases.items():
+            with pytest.raises(OcmError, match=message):
+                own_model(name).network()(torch.zeros(1, *shape), torch.zeros(1))
 
 
 @pytest.mark.parametrize(
@@ -165,12 +150,9 @@ def test_models_that_mean_something_else_are_refused(
         wrapped(kind(**config | change))
 
 
-def test_other_networks_are_refused_by_name() -> None:
+def test_other_networks_and_missing_prompts_are_refused() -> None:
     with pytest.raises(OcmError, match=r"'Linear' is unknown; .*write a subclass of ScoreNetwork"):
         wrapped(nn.Linear(1, 1))
-
-
-def test_prompts_are_needed_and_no_weights() -> None:
     kind, config = CASES["text"]
     network = build("diffusers", {**config, "_class_name": kind.__name__})
     with pytest.raises(OcmError, match=r"takes text, and has been given no prompts; say which"):

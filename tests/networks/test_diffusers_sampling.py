@@ -48,26 +48,22 @@ def case(request: pytest.FixtureRequest) -> Case:
     return denoiser, forward, (channels, 8, 8), settings
 
 
-def test_delta_is_their_ddim(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("sampler", "method", "tolerance"), [("ddim", "delta", 2e-5), ("ddpm", "beta_tilde", 5e-5)]
+)
+def test_samples_are_those_of_their_scheduler(
+    sampler: str, method: str, tolerance: float, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     denoiser, forward, shape, settings = case
-    scheduler = DDIMScheduler(**BETAS, **settings)
-    scheduler.set_timesteps(10)
-    x = SampleNoise(seed=3, indices=[0, 1], shape=shape).normal()
+    noise = SampleNoise(seed=3, indices=[0, 1], shape=shape)
+    monkeypatch.setattr(scheduling_ddpm, "randn_tensor", lambda *_, **__: noise.normal())
+    scheduler = (DDIMScheduler if sampler == "ddim" else DDPMScheduler)(**BETAS, **settings)
+    if sampler == "ddim":
+        scheduler.set_timesteps(10)
+    x = noise.normal()
     with torch.no_grad():
         for t in scheduler.timesteps:
             x = scheduler.step(forward(x, t), t, x).prev_sample
     timesteps = tuple(int(t) + 1 for t in reversed(scheduler.timesteps))
-    recipe = {"sampler": "ddim", "timesteps": timesteps, "count": 2, "seed": 3, "labels": LABELS}
-    assert_close(api.sample(denoiser, shape, "delta", **recipe), x, atol=2e-5, rtol=0)
-
-
-def test_beta_tilde_is_their_ddpm(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    denoiser, forward, shape, settings = case
-    noise = SampleNoise(seed=3, indices=[0, 1], shape=shape)
-    monkeypatch.setattr(scheduling_ddpm, "randn_tensor", lambda *_, **__: noise.normal())
-    scheduler, x = DDPMScheduler(**BETAS, **settings), noise.normal()
-    with torch.no_grad():
-        for t in scheduler.timesteps:
-            x = scheduler.step(forward(x, t), t, x).prev_sample
-    recipe = {"steps": STEPS, "count": 2, "seed": 3, "labels": LABELS}
-    assert_close(api.sample(denoiser, shape, "beta_tilde", **recipe), x, atol=5e-5, rtol=0)
+    recipe = {"sampler": sampler, "timesteps": timesteps, "count": 2, "seed": 3, "labels": LABELS}
+    assert_close(api.sample(denoiser, shape, method, **recipe), x, atol=tolerance, rtol=0)

@@ -1,3 +1,4 @@
+from math import prod
 from typing import Any
 
 import pytest
@@ -8,13 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ocm_core.networks._layers import (
-    attend,
-    cosine_first_encoding,
-    map_to_tokens,
-    time_angles,
-    tokens_to_map,
-)
+from ocm_core.networks import _layers as layers
 
 sizes = st.tuples(*(st.integers(1, 5) for _ in range(4)))
 
@@ -37,7 +32,7 @@ def test_attention_is_that_of_torch(shape: tuple[int, ...], seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randn(3, *shape, generator=generator, dtype=torch.float64)
     expected = F.scaled_dot_product_attention(*tokens)
-    assert_close(attend(*tokens), expected, rtol=1e-9, atol=1e-9)
+    assert_close(layers.attend(*tokens), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -47,29 +42,28 @@ def test_attention_is_that_of_torch(shape: tuple[int, ...], seed: int) -> None:
 def test_softmax_is_never_below_single_precision(dtype: torch.dtype, softmax: torch.dtype) -> None:
     query = torch.ones(1, 1, 2, 4, dtype=dtype)
     with SoftmaxDtypes() as dtypes:
-        assert attend(query, query, query).dtype == dtype
+        assert layers.attend(query, query, query).dtype == dtype
     assert dtypes.seen == {softmax}
 
 
 @given(shape=sizes, heads=st.integers(1, 3))
 def test_tokens_and_map_are_inverse(shape: tuple[int, ...], heads: int) -> None:
     batch, width, height, columns = shape
-    pixels = torch.arange(batch * heads * width * height * columns).reshape(
-        batch, heads * width, height, columns
-    )
-    tokens = map_to_tokens(pixels, heads)
+    shape = (batch, heads * width, height, columns)
+    pixels = torch.arange(prod(shape)).reshape(shape)
+    tokens = layers.map_to_tokens(pixels, heads)
     assert tokens.shape == (batch, heads, height * columns, width)
-    assert torch.equal(tokens_to_map(tokens, pixels.shape), pixels)
+    assert torch.equal(layers.tokens_to_map(tokens, pixels.shape), pixels)
 
 
 def test_angles_span_the_stated_frequencies() -> None:
-    angles = time_angles(torch.tensor([1000]), half=5, steps=4)
+    angles = layers.time_angles(torch.tensor([1000]), half=5, steps=4)
     assert_close(angles, torch.tensor([[1000.0, 100.0, 10.0, 1.0, 0.1]]))
 
 
 @given(time=st.integers(0, 4000))
 def test_encoding_is_the_same_for_integer_and_float_times(time: int) -> None:
     integer, floating = torch.tensor([time]), torch.tensor([float(time)])
-    encoding = cosine_first_encoding(integer, 8)
-    assert torch.equal(encoding, cosine_first_encoding(floating, 8))
+    encoding = layers.cosine_first_encoding(integer, 8)
+    assert torch.equal(encoding, layers.cosine_first_encoding(floating, 8))
     assert_close(encoding.square().sum(), torch.tensor(4.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import nn
+from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
@@ -20,15 +20,7 @@ from .contract import NetworkContract, assert_same
 from .golden import Golden, golden, our_config
 
 X, TIME, LABEL = torch.randn(2, 3, 8, 8), torch.tensor([3.0, 700.0]), torch.tensor([1, 4])
-TINY_DIT = {
-    "image_size": 4,
-    "patch_size": 2,
-    "in_channels": 1,
-    "width": 16,
-    "depth": 1,
-    "attention_heads": 2,
-    "num_classes": 3,
-}
+DIT, IDDPM = (our_config(golden(n).meta["config"]) for n in ("dit_learn_sigma", "iddpm_unet_base"))
 
 
 class TestDdpmUNet(NetworkContract):
@@ -93,17 +85,17 @@ class TestDiT(NetworkContract):
 
 
 def test_without_label_dropout_a_label_is_required() -> None:
-    network = build("dit", TINY_DIT | {"label_dropout": 0.0})
+    network = build("dit", DIT | {"label_dropout": 0.0})
     assert network.null_label is None
     with pytest.raises(OcmError, match="no null class; pass a label"):
-        network(torch.zeros(1, 1, 4, 4), torch.zeros(1))
+        network(torch.zeros(1, 4, 8, 8), torch.zeros(1))
 
 
 @pytest.mark.parametrize(
     ("family", "change", "message"),
     [
         ("dit", {"image_size": 5}, "image_size=5 is not a multiple of patch_size=2"),
-        ("dit", {"attention_heads": 3}, "width=16 is not a multiple of attention_heads=3"),
+        ("dit", {"attention_heads": 5}, "width=48 is not a multiple of attention_heads=5"),
         ("dit", {"width": 18}, "configuration of dit: width: .*multiple of 4"),
         ("dit", {"label_dropout": 1.5}, "configuration of dit: label_dropout: .*less than 1"),
         ("iddpm_unet", {"attention_heads": 5}, "base_channels=32 is .* attention_heads=5"),
@@ -111,9 +103,8 @@ def test_without_label_dropout_a_label_is_required() -> None:
     ],
 )
 def test_impossible_sizes_are_refused(family: str, change: dict[str, int], message: str) -> None:
-    base = TINY_DIT if family == "dit" else our_config(golden("iddpm_unet_base").meta["config"])
     with pytest.raises(OcmError, match=message):
-        build(family, base | change)
+        build(family, (DIT if family == "dit" else IDDPM) | change)
 
 
 def drawn(family: str, **changes: object) -> UNet:
@@ -129,13 +120,10 @@ def drawn(family: str, **changes: object) -> UNet:
 def test_a_class_is_added_to_the_embedding() -> None:
     network, plain = drawn("iddpm_unet", num_classes=5), drawn("iddpm_unet")
     with torch.no_grad():
-        plain.load_state_dict(
-            {k: v for k, v in network.state_dict().items() if not k.startswith("label_table")}
-        )
-        features = network.features(X, TIME, LABEL)
-        table = network.get_parameter("label_table.weight")
+        state, table = network.state_dict(), network.get_parameter("label_table.weight")
+        plain.load_state_dict({key: state[key] for key in state if "label_table" not in key})
         expected = plain.embed(X, TIME, None) + table[LABEL]
-        torch.testing.assert_close(features.embedding, expected)
+        torch.testing.assert_close(network.features(X, TIME, LABEL).embedding, expected)
         assert not torch.allclose(network(X, TIME, LABEL), network(X, TIME, LABEL.flip(0)))
     assert network.conditional and not plain.conditional
     with pytest.raises(OcmError, match="has no null class; pass a label"):
@@ -158,13 +146,10 @@ def test_without_scale_and_shift_the_embedding_is_added_before_the_norm() -> Non
 def test_heads_of_attention_on_the_way_up_are_their_own() -> None:
     network = drawn("iddpm_unet", decoder_attention_heads=1, attention_heads=2)
     plain = drawn("iddpm_unet", attention_heads=2)
-    heads = {
-        name: module.heads
-        for name, module in network.named_modules()
-        if isinstance(module, IddpmAttentionBlock)
-    }
-    assert {count for name, count in heads.items() if name.startswith("decoder")} == {1}
-    assert {count for name, count in heads.items() if not name.startswith("decoder")} == {2}
+    modules = network.named_modules()
+    blocks = [(name, m.heads) for name, m in modules if isinstance(m, IddpmAttentionBlock)]
+    found = {(name.startswith("decoder"), heads) for name, heads in blocks}
+    assert found == {(True, 1), (False, 2)}
     load_published(plain, export_published(network))
     with torch.no_grad():
         assert not torch.allclose(plain(X, TIME), network(X, TIME), atol=1e-5)
@@ -188,3 +173,27 @@ def test_weights_are_drawn_from_one_stream_in_the_order_of_layers() -> None:
     expected = nn.Linear(32, 128).weight
     torch.manual_seed(0)
     assert torch.equal(first, expected + 0.1 * torch.randn_like(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        ("ddpm_unet_complex", "aot_eager"),
+        pytest.param("ddpm_unet_complex", "inductor", marks=pytest.mark.slow),
+        ("iddpm_unet_complex", "aot_eager"),  # inductor takes minutes, and agrees as well
+        ("dit_learn_sigma", "inductor"),
+    ],
+)
+def test_compiled_network_agrees(name: str, backend: str) -> None:
+    case = golden(name)
+    network, head = case.load()
+
+    @torch.no_grad()
+    def outputs(*inputs: Tensor | None) -> list[Tensor]:
+        features = network.features(*inputs)
+        return [network.readout(features)] + ([] if head is None else [head(features)])
+
+    output, *second = torch.compile(outputs, fullgraph=True, backend=backend)(*case.inputs)
+    assert_same(output, case.output)
+    for value in second:
+        assert_same(value, case.arrays["head"])

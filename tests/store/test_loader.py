@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocm_core.rng.batches import BatchRng
-from ocm_core.store.reader import ShuffledOrder, StoredSplit, open_items, open_split
+from ocm_core.store.reader import ShuffledOrder, StoredItems, StoredSplit, open_split
 
 from .data import plan, values, write_jobs
 
@@ -38,12 +38,8 @@ def rows(order: ShuffledOrder, seed: int, first: int, count: int) -> list[int]:
     return [int(row) for _, part in pieces for row in part]
 
 
-orders = st.builds(
-    lambda size, chunk, buffer: ShuffledOrder(chunks_of(size, chunk), buffer),
-    st.integers(1, 80),
-    st.integers(1, 9),
-    st.integers(1, 12),
-)
+chunked = st.builds(chunks_of, st.integers(1, 80), st.integers(1, 9))
+orders = st.builds(ShuffledOrder, chunked, st.integers(1, 12))
 
 
 @given(order=orders, seed=st.integers(0, 3), epoch=st.integers(0, 3))
@@ -53,19 +49,15 @@ def test_every_epoch_has_every_item_once(order: ShuffledOrder, seed: int, epoch:
 
 
 @given(order=orders, cut=st.integers(0, 200), count=st.integers(1, 200))
-def test_the_order_is_the_same_wherever_one_begins(
-    order: ShuffledOrder, cut: int, count: int
-) -> None:
+def test_the_order_is_the_same_from_anywhere(order: ShuffledOrder, cut: int, count: int) -> None:
     fresh = ShuffledOrder(order.chunks, order.buffer)
     assert rows(fresh, 1, cut, count) == rows(order, 1, 0, cut + count)[cut:]
 
 
-@given(size=st.integers(1, 80), chunk=st.integers(1, 9), iteration=st.integers(0, 12))
-def test_one_group_of_all_chunks_is_the_plain_shuffle(
-    size: int, chunk: int, iteration: int
-) -> None:
-    order = ShuffledOrder(chunks_of(size, chunk), buffer=80)
-    expected = BatchRng(7, iteration, BATCH).items(size)
+@given(chunks=chunked, iteration=st.integers(0, 12))
+def test_one_group_of_all_chunks_is_the_plain_shuffle(chunks: list[range], iteration: int) -> None:
+    order = ShuffledOrder(chunks, buffer=80)
+    expected = BatchRng(7, iteration, BATCH).items(order.size)
     assert rows(order, 7, iteration * BATCH, BATCH) == expected.tolist()
 
 
@@ -78,15 +70,14 @@ def test_chunks_epochs_and_seeds_are_shuffled() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-@pytest.mark.parametrize("threads", [1, 4])
-def test_streaming_gives_the_batches_of_memory_whatever_the_threads_stores_and_beginning(
-    tmp_path: Path, jobs: int, threads: int
+def test_streaming_gives_the_batches_of_memory_whatever_the_stores_and_beginning(
+    tmp_path: Path, jobs: int
 ) -> None:
-    memory = open_items(split(tmp_path / "a"), buffer=BUFFER, memory_bytes=EVERYTHING)
+    memory = StoredItems(split(tmp_path / "a"), buffer=BUFFER, memory_bytes=EVERYTHING)
     stored = split(tmp_path / "b", jobs)
     everything = stored.all()
     for start in (0, 2, 9, 13):  # some in the middle of an epoch
-        disk = open_items(stored, buffer=BUFFER, memory_bytes=stored.bytes - 1, threads=threads)
+        disk = StoredItems(stored, buffer=BUFFER, memory_bytes=stored.bytes - 1)
         assert memory._held and not disk._held
         for iteration in range(start, 20):
             rng = BatchRng(3, iteration, BATCH)
@@ -99,10 +90,9 @@ def test_streaming_gives_the_batches_of_memory_whatever_the_threads_stores_and_b
 def test_streaming_keeps_two_groups_and_reads_each_chunk_once_an_epoch(tmp_path: Path) -> None:
     stored = split(tmp_path)
     asked: list[range] = []
-    object.__setattr__(
-        stored, "raw", lambda rows: asked.append(rows) or StoredSplit.raw(stored, rows)
-    )
-    items = open_items(stored, buffer=BUFFER, memory_bytes=0)
+    raw = stored.raw
+    object.__setattr__(stored, "raw", lambda rows: asked.append(rows) or raw(rows))
+    items = StoredItems(stored, buffer=BUFFER, memory_bytes=0)
     for iteration in range(COUNT // BATCH):
         items.batch(BatchRng(0, iteration, BATCH))
         assert len(items._read) <= 3 * BUFFER  # a batch may lie across two groups
@@ -113,7 +103,7 @@ def test_streaming_keeps_two_groups_and_reads_each_chunk_once_an_epoch(tmp_path:
 @pytest.mark.parametrize("memory_bytes", [0, EVERYTHING])
 def test_a_kept_posterior_is_drawn_afresh_each_iteration(tmp_path: Path, memory_bytes: int) -> None:
     stored = split(tmp_path, spread=True)
-    items = open_items(stored, buffer=BUFFER, memory_bytes=memory_bytes)
+    items = StoredItems(stored, buffer=BUFFER, memory_bytes=memory_bytes)
     raw = stored.raw(range(COUNT))
     noises = []
     for iteration in range(COUNT):  # each item occurs ten times
@@ -129,12 +119,10 @@ def test_a_kept_posterior_is_drawn_afresh_each_iteration(tmp_path: Path, memory_
     assert not np.allclose(noises[5], eps, atol=1e-2)  # not the noise of the diffusion
 
 
-def test_without_labels_there_are_none_and_a_batch_may_be_larger_than_the_set(
-    tmp_path: Path,
-) -> None:
+def test_without_labels_a_batch_larger_than_the_set(tmp_path: Path) -> None:
     whole = plan(range(9), labelled=False)
     data = values(9, whole.shape, "float32")
     stored = open_split(write_jobs(tmp_path, whole, data, 1), "train")
-    x, labels = open_items(stored, buffer=2, memory_bytes=0).batch(BatchRng(0, 1, 18))
+    x, labels = StoredItems(stored, buffer=2, memory_bytes=0).batch(BatchRng(0, 1, 18))
     assert labels is None
     np.testing.assert_array_equal(np.sort(x, axis=0), np.sort(np.repeat(data["x"], 2, 0), axis=0))

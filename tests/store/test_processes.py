@@ -43,12 +43,8 @@ def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def run() -> Iterator[Run]:
     """Start a writer that dies before its change of the given number; its exit code."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.store.writer"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
+    command, pipe = [sys.executable, "-m", "tests.store.writer"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server:
         stdin, stdout = server.stdin, server.stdout
         assert stdin is not None and stdout is not None
 
@@ -60,17 +56,11 @@ def run() -> Iterator[Run]:
         stdin.close()
 
 
-@pytest.fixture
-def expected(tmp_path: Path) -> dict[str, str]:
-    """What an uninterrupted writer makes."""
-    write_store(tmp_path / "whole.zarr")
-    return digests(tmp_path / "whole.zarr")
-
-
 def test_a_writer_killed_at_any_moment_and_resumed_gives_the_same_bytes(
-    tmp_path: Path, run: Run, expected: dict[str, str]
+    tmp_path: Path, run: Run
 ) -> None:
-    half_written = 0
+    write_store(tmp_path / "whole.zarr")
+    half_written, expected = 0, digests(tmp_path / "whole.zarr")
     for number in count():
         path = tmp_path / f"{number}.zarr"
         exit_code = run(path, number)
@@ -81,12 +71,7 @@ def test_a_writer_killed_at_any_moment_and_resumed_gives_the_same_bytes(
             break
         assert exit_code == -signal.SIGKILL
     assert number > 30 and half_written > 10
-
-
-def test_a_writer_killed_again_and_again_gets_there(
-    tmp_path: Path, run: Run, expected: dict[str, str]
-) -> None:
     path = tmp_path / "train.zarr"
-    exit_codes = [run(path, number) for number in (5, 12, 20, 4, 6, 100)]
+    exit_codes = [run(path, number) for number in (5, 12, 20, 4, 6, 100)]  # again and again
     assert exit_codes == [-signal.SIGKILL] * 5 + [0]
     assert digests(path) == expected

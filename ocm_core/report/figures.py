@@ -208,17 +208,17 @@ def frontier_figure(study: Study) -> Figure | None:
 
 def verdict(frontier: Frontier) -> str:
     """Say at which nfe which side is ahead."""
-    duels = list(frontier.duels())
-    if not duels:
+    gaps = frontier.gaps()
+    if not gaps:
         return "The best ways to spend network evaluations."
-    sign = -1.0 if frontier.measure.higher else 1.0
     sides: dict[str, list[str]] = {}
-    for duel in duels:
-        ahead = "this work is ahead" if sign * duel.gap.mean < 0 else "solvers are ahead"
-        side = "noise decides" if duel.gap.is_noise else ahead
-        sides.setdefault(side, []).append(str(duel.nfe))
+    for nfe, gap in gaps.items():
+        ours = gap.mean > 0 if frontier.measure.higher else gap.mean < 0
+        ahead = "this work is ahead" if ours else "solvers are ahead"
+        sides.setdefault("noise decides" if gap.is_noise else ahead, []).append(str(nfe))
     told = "; ".join(f"{side} at {listed(nfes)}" for side, nfes in sides.items())
-    unknown = "" if duels[0].gap.has_error else " (one seed: whether that is noise is not known)"
+    known = next(iter(gaps.values())).has_error
+    unknown = "" if known else " (one seed: whether that is noise is not known)"
     return f"By {frontier.measure.name}, {told} network evaluations{unknown}."
 
 
@@ -226,7 +226,7 @@ def _frontier_table(study: Study) -> DataTable:
     """List both sides at every nfe, and the difference where both were sampled."""
     rows: list[tuple[Value, ...]] = []
     for (_, scale), frontier in study.frontiers.items():
-        gaps = {duel.nfe: (duel.gap.mean, duel.gap.error) for duel in frontier.duels()}
+        gaps = frontier.gaps()
         for nfe, at in frontier.columns.items():
             row: list[Value] = [frontier.measure.name, nfe, scale]
             for solver in (False, True):

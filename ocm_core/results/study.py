@@ -27,7 +27,7 @@ HEADS = ("npr", "sn", "ocm")  # kinds of methods that the papers train a head fo
 USUAL = "beta_tilde"  # the variance that DDPM is usually sampled with
 SHEET_NFE = (5, 10, 25)  # of the samples that are seen first: where methods differ
 TABLE_NFE = (5, 10, 25, 100)
-_PUBLISHED = ("none",)
+_PUBLISHED: tuple[str, ...] = ("none",)
 
 
 class Setting(NamedTuple):
@@ -41,11 +41,6 @@ class Setting(NamedTuple):
 
 Columns = dict[int, Comparison]  # by nfe, or by timestep
 Grid = dict[Setting, Columns]
-
-
-# A pane of a figure, or a group of a table: its name, its lines, and all samplers with one method
-# if the lines are such, else none.
-MethodGroup = tuple[str, Columns, Setting, list[str]]
 
 
 @dataclass(frozen=True)
@@ -116,24 +111,19 @@ class Study:
         """Return the methods, heads of one family together: charts and tables follow this order."""
         given: dict[str, Mapping[str, Any]] = {**self.param("methods", {})}
         given |= {m: {"kind": m} for m in self.results.distinct("method") if m not in given}
-        own = ("kind", "needs", "head", "init")
         found = {}
         for label, method in given.items():
-            options = {k: v for k, v in method.items() if k not in own}
-            found[label] = Method(label, str(method["kind"]), options, self._family(method))
+            options = {k: method[k] for k in method if k not in ("kind", "needs", "head", "init")}
+            form = method.get("head") or self.param("head", {})
+            family = tuple(str(form.get(key)) for key in ("baseline", "link", "unit"))
+            family = _PUBLISHED if form.get("baseline", "none") == "none" else family
+            head = family if method["kind"] in HEADS else None
+            found[label] = Method(label, str(method["kind"]), options, head)
         families = dict.fromkeys([_PUBLISHED, *(m.family for m in found.values() if m.family)])
         heads = [label for f in families for label, m in found.items() if m.family == f]
         first = next((i for i, label in enumerate(found) if label in heads), len(found))
         rest = [label for label in found if label not in heads]
         return {label: found[label] for label in [*rest[:first], *heads, *rest[first:]]}
-
-    def _family(self, method: Mapping[str, Any]) -> tuple[str, ...] | None:
-        if method["kind"] not in HEADS:
-            return None
-        form = method.get("head") or self.param("head", {})
-        if form.get("baseline", "none") == "none":
-            return _PUBLISHED
-        return tuple(str(form.get(key)) for key in ("baseline", "link", "unit"))
 
     def family_of(self, key: str) -> dict[str, str]:
         """Name the heads that claims by a measure are about: label by kind.
@@ -165,17 +155,14 @@ class Study:
             setting = Setting(score, sampler, "" if per_timestep or sampler else rule, guidance)
             by_x = cells.setdefault(key, {}).setdefault(setting, {})
             by_x.setdefault(x, {})[method] = found
-        units = {key: "t =" if self.is_over_time(key) else "nfe" for key in cells}
         return {
-            key: {at: self._columns(key, by_x, units[key]) for at, by_x in settings.items()}
+            key: {at: self._columns(key, by_x) for at, by_x in settings.items()}
             for key, settings in cells.items()
         }
 
-    def _columns(
-        self, key: str, by_x: Mapping[int, Mapping[str, Replicates]], unit: str = "nfe"
-    ) -> Columns:
+    def _columns(self, key: str, by_x: Mapping[int, Mapping[str, Replicates]]) -> Columns:
         """Compare the entries at each nfe or timestep, methods in their order."""
-        columns = {}
+        columns, unit = {}, "t =" if self.is_over_time(key) else "nfe"
         for x, cells in sorted(by_x.items()):
             order = dict.fromkeys([*self.methods, *cells])
             entries = {label: cells[label] for label in order if label in cells}
@@ -191,8 +178,11 @@ class Study:
                 entries |= {self.route(setting.sampler, m): cell for m, cell in at.entries.items()}
         return self._columns(key, merged)
 
-    def groups(self, key: str) -> Iterator[MethodGroup]:
-        """Split a measure into settings with several methods, then samplers that have one."""
+    def groups(self, key: str) -> Iterator[tuple[str, Columns, Setting, list[str]]]:
+        """Split a measure into settings with several methods, then samplers that have one.
+
+        Yield a name, the columns, the setting, and the ways to sample if the lines are such.
+        """
         alone: dict[Setting, Grid] = {}
         routes: list[str] = []
         for setting, columns in self.grids[key].items():
@@ -230,10 +220,8 @@ class Study:
         blocks = {name.partition("/")[2] for name in names} - {""}
         count = self.param("sample.count", "?")
         if len(seeds) == 1 and blocks:
-            return (
-                f"{count} samples a cell, of one seed; ± one standard error, by a jackknife over "
-                f"{len(blocks)} blocks."
-            )
+            error = f"± one standard error, by a jackknife over {len(blocks)} blocks"
+            return f"{count} samples a cell, of one seed; {error}."
         number = len(seeds) or len(self.param("sample.seeds", [0]))
         bars = ", ± one standard error" if number > 1 else ""
         return f"{count} samples a cell; mean over {plural(number, 'seed')}{bars}."
@@ -283,15 +271,6 @@ class Study:
         return [k for r in dict.fromkeys(routes) for k in samples if self.route(*k[:2]) == r]
 
 
-class Duel(NamedTuple):
-    """The best of this work and the best solver at one nfe, and the first less the second."""
-
-    nfe: int
-    ours: str
-    solver: str
-    gap: Estimate
-
-
 class Frontier(NamedTuple):
     """Every way to sample with the last score, compared by one measure at each nfe."""
 
@@ -304,12 +283,10 @@ class Frontier(NamedTuple):
         at = self.columns[nfe]
         return at.best([label for label in at.entries if (label in self.solvers) == solver])
 
-    def duels(self) -> Iterator[Duel]:
-        """Set the best of this work against the best solver at every nfe that both have."""
-        for nfe, at in self.columns.items():
-            ours, solver = self.best(nfe, solver=False), self.best(nfe, solver=True)
-            if ours and solver:
-                yield Duel(nfe, ours, solver, at.gap(ours, solver))
+    def gaps(self) -> dict[int, Estimate]:
+        """Return the best of this work less the best solver, at every nfe that has both."""
+        sides = {k: (self.best(k, solver=False), self.best(k, solver=True)) for k in self.columns}
+        return {k: self.columns[k].gap(a, b) for k, (a, b) in sides.items() if a and b}
 
     def leaders(self) -> list[str]:
         """Return every way that is the best of its side at some nfe, solvers last."""

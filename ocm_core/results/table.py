@@ -53,9 +53,8 @@ class Results(tuple[Row, ...]):
         for name in choices:
             if name not in COLUMNS:
                 raise OcmError(f"results: column {unknown(name, COLUMNS)}")
-        return Results(
-            row for row in self if all(getattr(row, name) in v for name, v in choices.items())
-        )
+        tests = [*choices.items()]
+        return Results(row for row in self if all(getattr(row, k) in v for k, v in tests))
 
     def distinct(self, column: str) -> list[Any]:
         """Return the values of a column, each once: numbers rising, names as they first appear."""
@@ -77,7 +76,10 @@ class Results(tuple[Row, ...]):
 
     def text(self) -> str:
         """Return the table as CSV, with floats that read back exactly."""
-        lines = [COLUMNS, *([_written(k, getattr(row, k)) for k in COLUMNS] for row in self)]
+        lines: list[Sequence[Value]] = [COLUMNS]
+        for row in self:
+            cells = ((_NUMBERS.get(name), getattr(row, name)) for name in COLUMNS)
+            lines.append([repr(float(x)) if t is float and x is not None else x for t, x in cells])
         return csv_text(lines)
 
     def write(self, path: Path) -> None:
@@ -114,12 +116,6 @@ def csv_text(lines: Iterable[Iterable[Value]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
-
-
-def _written(name: str, value: Value) -> str:
-    if value is None:
-        return ""
-    return repr(float(value)) if _NUMBERS.get(name) is float else str(value)
 
 
 def _row(line: Sequence[str]) -> Row:

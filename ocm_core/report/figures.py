@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,6 @@ class _Pane(NamedTuple):
     styles: Mapping[str, LineStyle]
     guidance: float | None = None
     less: str = ""  # what the measure is less, in a chart of differences
-    exact: Sequence[str] = ()  # lines that are left out, as zero but for rounding
 
     def plot(self, x_name: str, *, several: bool) -> Plot:
         """Draw it; `several` measures stand in one figure."""
@@ -48,10 +47,10 @@ class _Pane(NamedTuple):
         y = charts.value_axis(name, self.lines, log=log, higher=self.measure.higher)
         if self.less:
             y |= {"zeroline": True, "zerolinecolor": var("soft")}
-        spec = charts.chart(x, y, self.lines, self.styles)
         both = ", ".join(filter(None, (self.measure.name, self.place)))
         at = {} if self.guidance is None else {"guidance": f"{self.guidance:g}"}
-        return Plot(both if several else self.place or both, spec, at)
+        title = both if several else self.place or both
+        return Plot(title, charts.chart(x, y, self.lines, self.styles), at)
 
 
 def _figure(
@@ -90,35 +89,30 @@ def _figure(
 
 def curves(study: Study, measures: Sequence[Measure], id: str, caption: str = "") -> Figure | None:
     """Draw measures over nfe or time: a pane for each setting, a line for each method."""
-    panes = [pane for measure in measures for pane in _panes(study, measure)]
+    panes: list[_Pane] = []
+    exact: dict[str, None] = {}  # lines that are left out, as zero but for rounding
+    for measure in measures:
+        for place, columns, setting, routes in study.groups(measure.key):
+            drawn = _drawn(lines(columns))
+            if drawn and all(columns):
+                tops = {m: max(e.mean for _, e in p if e.is_finite) for m, p in drawn.items()}
+                least = _EXACT * max(tops.values()) if measure.log else -np.inf
+                exact |= {label: None for label, top in tops.items() if top < least}
+                shown = {m: points for m, points in drawn.items() if tops[m] >= least}
+                if setting.sampler:
+                    shown |= _fresh(study, measure, [*columns])
+                known = route_styles(routes, study.solvers) or method_styles(study.methods)
+                styles = known | {FRESH: _FRESH_STYLE}
+                panes.append(_Pane(measure, place, shown, styles, setting.guidance))
     x_name = TIME if measures and study.is_over_time(measures[0].key) else NFE
     if not caption and measures:
         names = listed([measure.name for measure in measures])
         caption = f"{names[0].upper()}{names[1:]} against {x_name}. {measures[0].about}"
         if len(measures) == 1 and measures[0].better:
             caption += f" {measures[0].better.capitalize()} is better."
-    exact = dict.fromkeys(label for pane in panes for label in pane.exact)
     if exact:
         caption += f" Exact but for rounding, and below an axis: {listed([*exact])}."
     return _figure(study, id, panes, x_name, caption)
-
-
-def _panes(study: Study, measure: Measure) -> Iterator[_Pane]:
-    """Yield a chart for each group that has something to draw."""
-    methods = method_styles(study.methods)
-    for place, columns, setting, routes in study.groups(measure.key):
-        styles = route_styles(routes, study.solvers) if routes else methods
-        drawn = _drawn(lines(columns))
-        if not (drawn and all(columns)):
-            continue
-        tops = {m: max(e.mean for _, e in points if e.is_finite) for m, points in drawn.items()}
-        least = _EXACT * max(tops.values()) if measure.log else -np.inf
-        exact = [label for label, top in tops.items() if top < least]
-        drawn = {label: points for label, points in drawn.items() if label not in exact}
-        if setting.sampler:
-            drawn |= _fresh(study, measure, [*columns])
-        shown = {**styles, FRESH: _FRESH_STYLE}
-        yield _Pane(measure, place, drawn, shown, setting.guidance, exact=exact)
 
 
 def _drawn(lines: Mapping[str, Line]) -> dict[str, Line]:
@@ -141,6 +135,7 @@ def differences(study: Study, measure: Measure) -> Figure | None:
     styles = method_styles(study.methods)
     panes: list[_Pane] = []
     sizes: dict[str, list[float]] = {}
+    less = f" less that of {reference}"
     for setting, columns in study.grids[measure.key].items():
         gaps: dict[str, list[tuple[float, Estimate]]] = {}
         for x, at in columns.items():
@@ -148,15 +143,15 @@ def differences(study: Study, measure: Measure) -> Figure | None:
                 if label != reference:
                     gaps.setdefault(label, []).append((x, at.gap(label, reference)))
         if drawn := _drawn(gaps):
-            less, place = f" less that of {reference}", study.place(setting)
+            place = study.place(setting)
             panes.append(_Pane(measure, place, drawn, styles, setting.guidance, less))
         for label, points in drawn.items():
             sizes.setdefault(label, []).extend(abs(e.mean) for _, e in points if e.is_finite)
     nearest = sorted(sizes, key=lambda label: float(np.mean(sizes[label])))
     caption = (
-        f"{measure.name} of each method less that of {reference}, in pairs that began with the "
-        f"same noise: {'above' if measure.higher else 'below'} zero is better. A number at the "
-        "edge is the value of a point beyond it. Point at a grey line to bring it out."
+        f"{measure.name} of each method{less}, in pairs that began with the same noise: "
+        f"{'above' if measure.higher else 'below'} zero is better. A number at the edge is the "
+        "value of a point beyond it. Point at a grey line to bring it out."
     )
     few = nearest[:_BROUGHT_OUT] if len(nearest) > _BROUGHT_OUT else ()
     id = f"{measure.key.replace('.', '-')}-differences"
@@ -196,14 +191,25 @@ def frontier_figure(study: Study) -> Figure | None:
     )
     styles = route_styles(shown, study.solvers) | {FRESH: _FRESH_STYLE}
     panes = []
+    rows: list[tuple[Value, ...]] = []
     for (key, scale), frontier in found.items():
+        measure, gaps = frontier.measure, frontier.gaps()
         drawn: dict[str, Line] = {m: p for m in styles if (p := along[key, scale].get(m))}
-        drawn |= _fresh(study, frontier.measure, [*frontier.columns])
+        drawn |= _fresh(study, measure, [*frontier.columns])
         guided = f"guidance {scale:g}" if study.is_guided and scale else ""
-        panes.append(_Pane(frontier.measure, guided, drawn, styles, scale))
+        panes.append(_Pane(measure, guided, drawn, styles, scale))
+        for nfe, at in frontier.columns.items():
+            sides = [frontier.best(nfe, solver=solver) for solver in (False, True)]
+            both = [value for best in sides for value in (best, at.mean(best) if best else None)]
+            rows.append((measure.name, nfe, scale, *both, *gaps.get(nfe, (None, None))))
+    columns = (
+        *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
+        *("difference", "its standard error"),
+    )
     features = study.space_name(first.measure)
     caption = f"{verdict(first)} Features of {features};" if features else verdict(first)
-    return _figure(study, "frontier", panes, NFE, caption, _frontier_table(study))
+    table = DataTable("frontier", columns, tuple(rows))
+    return _figure(study, "frontier", panes, NFE, caption, table)
 
 
 def verdict(frontier: Frontier) -> str:
@@ -220,24 +226,6 @@ def verdict(frontier: Frontier) -> str:
     known = next(iter(gaps.values())).has_error
     unknown = "" if known else " (one seed: whether that is noise is not known)"
     return f"By {frontier.measure.name}, {told} network evaluations{unknown}."
-
-
-def _frontier_table(study: Study) -> DataTable:
-    """List both sides at every nfe, and the difference where both were sampled."""
-    rows: list[tuple[Value, ...]] = []
-    for (_, scale), frontier in study.frontiers.items():
-        gaps = frontier.gaps()
-        for nfe, at in frontier.columns.items():
-            row: list[Value] = [frontier.measure.name, nfe, scale]
-            for solver in (False, True):
-                best = frontier.best(nfe, solver=solver)
-                row += [best, at.mean(best) if best else None]
-            rows.append((*row, *gaps.get(nfe, (None, None))))
-    columns = (
-        *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
-        *("difference", "its standard error"),
-    )
-    return DataTable("frontier", columns, tuple(rows))
 
 
 def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Figure:

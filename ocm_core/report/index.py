@@ -29,16 +29,12 @@ def index(
 
     `home` is the address of the documentation on a site.
     """
-    cards = []
+    cards: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # by whether it is a smoke run
     for name in report_names(root):
         has_page = pages or (root / REPORTS / f"{name}.html").exists()
-        cards.append(_card(read_folder(name, root), registry or measures(), has_page=has_page))
-    return render_template(
-        "index.html",
-        experiments=[card for card in cards if not card["name"].endswith(SMOKE)],
-        smoke=[card for card in cards if card["name"].endswith(SMOKE)],
-        home=home,
-    )
+        card = _card(read_folder(name, root), registry or measures(), has_page=has_page)
+        cards[name.endswith(SMOKE)].append(card)
+    return render_template("index.html", experiments=cards[False], smoke=cards[True], home=home)
 
 
 def site(root: Path, home: str, registry: Registry | None = None) -> dict[str, str]:
@@ -55,8 +51,8 @@ def site(root: Path, home: str, registry: Registry | None = None) -> dict[str, s
 def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[str, Any]:
     """Sum an experiment up, as the template shows it."""
     study = Study(folder.results, folder.params, registry)
-    rows = [row for row in folder.pictures if row.figure == SAMPLES]
-    pictures = [uri(cell) for row in rows[:1] for cell in row.cells if cell is not None]
+    rows = folder.rows_of(SAMPLES)[:1]
+    pictures = [uri(cell) for row in rows for cell in row.cells if cell is not None]
     drawings = []
     if folder.points:
         test, samples = folder.points

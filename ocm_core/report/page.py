@@ -8,17 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ocm_core.report import document as doc
 from ocm_core.report import figures, paper, samples, tables
-from ocm_core.report.document import (
-    Claims,
-    DataTable,
-    Glossary,
-    Headline,
-    Page,
-    PageBlock,
-    Provenance,
-    Section,
-)
+from ocm_core.report.document import DataTable, Page, PageBlock, Section
 from ocm_core.report.folder import ReportFolder
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
@@ -37,7 +29,7 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     checked = tuple(claims.check(study))
     compared = paper.compare(study, paper.published(study))
     relative = [m.label for m in study.methods.values() if m.is_relative]
-    told = Claims(checked, relative) if checked else None
+    told = doc.Claims(checked, relative) if checked else None
     given, own = study.param("sample.samplers", {}), dict.fromkeys(study.recipe_names.values())
     samplers = {label: given[label] for label in own if label not in study.methods}
     explained = "A line and an equation for each method, and a line for each sampler."
@@ -45,26 +37,21 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
         _section("claims", "Which of the paper's claims hold?", claims.summary(checked), told),
         *_sample_sections(study, folder, compared),
         _likelihood(study, folder, compared),
-        *_other_measures(study),
         *_further(study, folder),
         paper.section(study, compared),
-        _methods(study, folder),
-        _training(study, folder),
-        _section("glossary", "Glossary", explained, Glossary(study.methods, samplers)),
+        *_made(study, folder),
+        _section("glossary", "Glossary", explained, doc.Glossary(study.methods, samplers)),
         _provenance(study, folder),
     ]
     table = tables.headline(study)
     glance = (
         samples.sheet(study, folder),
         figures.frontier_figure(study),
-        Headline(table, checked) if table else None,
+        doc.Headline(table, checked) if table else None,
     )
-    return Page(
-        title=study.param("report.title", folder.name),
-        subtitle=study.param("report.summary", ""),
-        sections=tuple(section for section in sections if section.blocks),
-        glance=tuple(block for block in glance if block),
-    )
+    title, subtitle = study.param("report.title", folder.name), study.param("report.summary", "")
+    shown = tuple(section for section in sections if section.blocks)
+    return Page(title, subtitle, shown, glance=tuple(block for block in glance if block))
 
 
 def _section(id: str, title: str, finding: str, *blocks: PageBlock | None) -> Section:
@@ -154,19 +141,15 @@ def _in_pairs(study: Study) -> str:
     return " ".join(said)
 
 
-def _other_measures(study: Study) -> Iterator[Section]:
-    """Give each measure that no other section is about a figure and a table."""
-    for measure in study.measures:
-        if measure.ranks_samples or measure.key == BOUND or not measure.shown:
-            continue
-        id = measure.key.replace(".", "-").replace("_", "-")
-        name = f"{measure.name[0].upper()}{measure.name[1:]}"
-        figure, table = figures.curves(study, [measure], id), tables.measure_table(study, measure)
-        yield _section(f"measure-{id}", name, measure.about, figure, table)
-
-
 def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
-    """Show what guidance trades, and what the heads predict."""
+    """Show measures that no other section is about, guidance, and what the heads predict."""
+    for measure in study.measures:
+        if measure.shown and not measure.ranks_samples and measure.key != BOUND:
+            id = measure.key.replace(".", "-").replace("_", "-")
+            name = f"{measure.name[0].upper()}{measure.name[1:]}"
+            figure = figures.curves(study, [measure], id)
+            table = tables.measure_table(study, measure)
+            yield _section(f"measure-{id}", name, measure.about, figure, table)
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     yield _section("guidance-section", "What does guidance trade?", "", guided)
@@ -175,15 +158,13 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     yield _section("deviations", "What do the heads predict?", finding, deviations)
 
 
-def _methods(study: Study, folder: ReportFolder) -> Section:
+def _made(study: Study, folder: ReportFolder) -> Iterator[Section]:
+    """Show what methods cost, and how networks were trained."""
     said = "Operations are those of a step with the method, relative to the network alone."
     finding = "Heads add parameters; probes and exact Jacobians add backward passes to every step."
     shown = said if "operations" in study.grids else None
     table = tables.methods(study, folder.notes)
-    return _section("methods", "What do methods cost?", finding, shown, table)
-
-
-def _training(study: Study, folder: ReportFolder) -> Section:
+    yield _section("methods", "What do methods cost?", finding, shown, table)
     curves = folder.curves
     blocks: list[PageBlock | None] = [figures.training_curves(study, curves) if curves else None]
     for row in study.results.select(measure="loss"):
@@ -197,15 +178,13 @@ def _training(study: Study, folder: ReportFolder) -> Section:
             "its estimate was not positive, the variance of a Gaussian took its place: at up to "
             f"{told}."
         )
-    shares = tables.clamped(study)
-    if shares:
-        blocks += [
+    if shares := tables.clamped(study):
+        clamped = (
             "Some estimates of Cov[x₀ | xₜ] were out of range (negative, or above the limit), and "
-            "were set to its end. The share of such entries, in percent:",
-            shares,
-        ]
-    finding = figures.levelled(curves) if curves else ""
-    return _section("training", "Training", finding, *blocks)
+            "were set to its end. The share of such entries, in percent:"
+        )
+        blocks += [clamped, shares]
+    yield _section("training", "Training", figures.levelled(curves) if curves else "", *blocks)
 
 
 def _provenance(study: Study, folder: ReportFolder) -> Section:
@@ -215,7 +194,7 @@ def _provenance(study: Study, folder: ReportFolder) -> Section:
         for inner, value in block.items() if isinstance(block, dict) else ():
             settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
     remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
-    facts = Provenance(folder.provenance, study.param("sample", {}), remake, settings)
+    facts = doc.Provenance(folder.provenance, study.param("sample", {}), remake, settings)
     return _section("provenance", "Provenance", f"Made again by {remake}", facts)
 
 
@@ -239,9 +218,7 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
         if everything or one.differ:
             shown = (table for table in both if table.rows)
             sections.append(_section(one.name, one.name, "", one.summary, *shown))
-    return Page(
-        title=f"{found.before} → {found.after}",
-        subtitle="Which results and parameters differ, experiment by experiment.",
-        sections=tuple(sections),
-        summary=tuple(f"{one.name}: {one.summary}." for one in found.experiments),
-    )
+    title = f"{found.before} → {found.after}"
+    subtitle = "Which results and parameters differ, experiment by experiment."
+    summary = tuple(f"{one.name}: {one.summary}." for one in found.experiments)
+    return Page(title, subtitle, tuple(sections), summary)

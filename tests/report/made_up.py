@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ocm_core.report.document import DataTable, Figure, Headline, Page, ResultTable
-from ocm_core.report.folder import ReportFolder
-from ocm_core.report.write import PosteriorStd, write_report
+from ocm_core.report.folder import PosteriorStd, ReportFolder, write_report
 from ocm_core.results.measures import measures
 from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row

@@ -11,12 +11,12 @@ from plotly.offline import get_plotlyjs
 
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
+from ocm_core.report import folder as files
 from ocm_core.report.document import Headline, Page
-from ocm_core.report.folder import TEST, ReportFolder, read_folder, report_names
+from ocm_core.report.folder import ReportFolder, read_folder, report_names
 from ocm_core.report.index import index, site
 from ocm_core.report.page import page
 from ocm_core.report.render import render
-from ocm_core.report.write import LIMIT, MOST_POINTS, colours, shrink, write_report
 from ocm_core.results.measures import Measure, measures
 from ocm_core.results.table import Results, Row
 from tests.report.made_up import (
@@ -201,7 +201,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     metrics = json.loads((folder.path / "metrics.json").read_text())
     assert metrics["frechet"]["ddpm"]["ocm"]["K5"] == 27
     rows = {row.name: row for row in folder.pictures if row.figure == "samples"}
-    assert next(iter(rows)) == "quality, delta" and [*rows][-1] == TEST
+    assert next(iter(rows)) == "quality, delta" and [*rows][-1] == files.TEST
     assert rows["ddpm, ocm"].columns == ("nfe 5", "nfe 10")
     first = rows["ddpm, ocm"].cells[0]
     assert first is not None
@@ -214,8 +214,8 @@ def test_points_are_few_and_small(tmp_path: Path) -> None:
     folder = plane_folder(tmp_path / "toy")
     assert folder.points is not None
     test, samples = folder.points
-    assert len(test) == MOST_POINTS
-    assert {len(points) for points in samples.values()} == {MOST_POINTS}
+    assert len(test) == files.MOST_POINTS
+    assert {len(points) for points in samples.values()} == {files.MOST_POINTS}
     assert (folder.path / "points.npz").stat().st_size < 100_000
     assert folder.pictures == []
 
@@ -226,10 +226,10 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     keys = [("quality", "delta", 5), ("ddpm", "ocm", 5), ("ddpm", "ocm", 10), ("unipc", "none", 5)]
     results, photos = Results(image_rows()), images(12, side, 3)
     shown = {"samples": dict.fromkeys(keys, photos), "test": photos}
-    write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
+    files.write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
     folder = ReportFolder(tmp_path / "photos")
-    files = [*(folder.path / "pictures").iterdir()]
-    assert 1000 < sum(file.stat().st_size for file in files) <= LIMIT
+    sizes = [file.stat().st_size for file in (folder.path / "pictures").iterdir()]
+    assert 1000 < sum(sizes) <= files.LIMIT
     [row] = [row for row in folder.pictures if row.name == "unipc"]
     assert row.cells[0] is not None and row.cells[1] is None
 
@@ -243,12 +243,12 @@ def test_what_was_before_is_gone(tmp_path: Path) -> None:
 
 
 def test_shrinking_takes_means_and_leaves_an_odd_rim() -> None:
-    small = shrink(np.arange(25.0).reshape(1, 5, 5), 2)
+    small = files.shrink(np.arange(25.0).reshape(1, 5, 5), 2)
     np.testing.assert_array_equal(small, [[[3, 5], [13, 15]]])
-    assert shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
+    assert files.shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
 
 
 def test_colours_go_from_dark_to_light_and_end_at_the_top() -> None:
-    shown = colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
+    shown = files.colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
     brightness = shown.sum(-1)[0]
     assert brightness[0] < brightness[1] < brightness[2] == brightness[3]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from ocm_core.report.style import GROUPS, LineStyle
+from ocm_core.report.charts import GROUPS, LineStyle
 from ocm_core.results.claims import CheckedClaim
 from ocm_core.results.study import Method
 from ocm_core.results.table import Value, csv_text

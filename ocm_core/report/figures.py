@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ocm_core.report import charts
-from ocm_core.report.charts import Line
+from ocm_core.report.charts import REFERENCE, Line, LineStyle, method_styles, route_styles, var
 from ocm_core.report.document import DataTable, Figure, Plot
 from ocm_core.report.folder import Curves, OptimalByMethod
-from ocm_core.report.style import REFERENCE, LineStyle, method_styles, route_styles, var
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Estimate, mean_of
 from ocm_core.results.study import USUAL, Frontier, Study, lines

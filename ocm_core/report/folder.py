@@ -33,7 +33,7 @@ from PIL import Image
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_bytes, write_text
 from ocm_core.io.reading import read_json_object, reading
-from ocm_core.report.style import SCALE
+from ocm_core.report.charts import SCALE
 from ocm_core.results.measures import Registry
 from ocm_core.results.replicates import nested
 from ocm_core.results.study import SampleKey, Study

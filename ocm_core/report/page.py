@@ -1,17 +1,20 @@
-"""The page of an experiment, as a function of its folder: which figures, in which order.
+"""The page of an experiment, as a function of its folder, and the index of all experiments.
 
-A measure that no section here is about gets one of its own, with a figure and a table.
+A measure that no section here is about gets one of its own, with a figure and a table. The index
+has a card for each folder of `reports/`; a site has all pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ocm_core.report import document as doc
 from ocm_core.report import figures, paper, samples, tables
 from ocm_core.report.document import DataTable, Page, PageBlock, Section
-from ocm_core.report.folder import ReportFolder
+from ocm_core.report.folder import REPORTS, SAMPLES, ReportFolder, read_folder, report_names
+from ocm_core.report.render import BUNDLE, render, render_template
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
 from ocm_core.results.compare import COLUMNS, Revisions
@@ -21,6 +24,9 @@ from ocm_core.text import listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
+INDEX = REPORTS / "index.html"
+SMOKE = "_smoke"  # how the names of experiments end that show that all stages run
+_THUMBNAILS = 3
 
 
 def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
@@ -88,12 +94,12 @@ def _leaders(study: Study, measure: Measure) -> str:
     for setting, columns in study.grids[measure.key].items():
         if setting.score not in ("", study.score) or setting.guidance not in (None, study.guidance):
             continue
+        place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
         for nfe in _HEADLINE_NFE:
             at = columns.get(nfe)
             if at and len(at.ranked()) > 1:
                 best, ties = at.ranked()[0], len(at.ties())
                 others = f", {ties} more within noise" if ties else ""
-                place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
                 told = f"{best} ({at.mean(best):.3g}{others}) with {place}"
                 parts.setdefault(nfe, []).append(told)
     by_nfe = [f"at nfe {nfe} that of {listed(parts[nfe])}" for nfe in sorted(parts)]
@@ -222,3 +228,65 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
     subtitle = "Which results and parameters differ, experiment by experiment."
     summary = tuple(f"{one.name}: {one.summary}." for one in found.experiments)
     return Page(title, subtitle, tuple(sections), summary)
+
+
+def index(
+    root: Path, registry: Registry | None = None, *, pages: bool = False, home: str = ""
+) -> str:
+    """Render the index; it links to pages that exist, or to all of them if `pages` is true.
+
+    `home` is the address of the documentation on a site.
+    """
+    cards: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # True: of smoke runs
+    for name in report_names(root):
+        has_page = pages or (root / REPORTS / f"{name}.html").exists()
+        card = _card(read_folder(name, root), registry or measures(), has_page=has_page)
+        cards[name.endswith(SMOKE)].append(card)
+    return render_template("index.html", experiments=cards[False], smoke=cards[True], home=home)
+
+
+def site(root: Path, home: str, registry: Registry | None = None) -> dict[str, str]:
+    """Return all pages, one copy of Plotly and the index, by their address within a site."""
+    from plotly.offline import get_plotlyjs
+
+    known = registry or measures()
+    files = {f"{INDEX}": index(root, known, pages=True, home=home)}
+    for name in report_names(root):
+        shown = page(read_folder(name, root), known)
+        files[f"{REPORTS}/{name}.html"] = render(shown, bundle=BUNDLE)
+    return files | {f"{REPORTS}/{BUNDLE}": get_plotlyjs()}
+
+
+def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[str, Any]:
+    """Sum an experiment up, as the template shows it."""
+    study = Study(folder.results, folder.params, registry)
+    rows = folder.rows_of(SAMPLES)[:1]
+    pictures = [samples.uri(cell) for row in rows for cell in row.cells if cell is not None]
+    test, given = folder.points or ([], {})
+    plane = [points for (_, method, _), points in given.items() if "ocm" in method]
+    drawings = [samples.panel("", x, samples.frame(test), "blue") for x in plane[:_THUMBNAILS]]
+    return {
+        "name": folder.name,
+        "title": study.param("report.title", folder.name),
+        "summary": study.param("report.summary", ""),
+        "page": f"{folder.name}.html" if has_page else None,
+        "table": tables.headline(study),
+        "best": [*_best(study)],
+        "verdict": figures.verdict(study.frontier) if study.frontier and study.solvers else "",
+        "pictures": pictures[:_THUMBNAILS],
+        "drawings": [drawing.path for drawing in drawings],
+        "note": f"Results of commit {folder.provenance.get('commit', '')[:7]}.",
+    }
+
+
+def _best(study: Study) -> Iterator[tuple[str, list[tuple[str, str, float]]]]:
+    """Name the best methods by every measure, with those within noise of them."""
+    for measure in (m for m in study.measures if m.better and m.shown):
+        for setting, columns in study.grids[measure.key].items():
+            cells = [
+                (at.where, ", ".join([best, *at.ties()]), at.mean(best))
+                for at in columns.values()
+                if (best := at.best()) and len(at.entries) > 1
+            ]
+            if cells:
+                yield f"{measure.name}, {study.place(setting)}", cells

@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ocm_core.report.charts import PALETTES, SCALE
 from ocm_core.report.document import BOX, Figure, Glossary, Page, Plot, digits
-from ocm_core.report.style import PALETTES, SCALE
 from ocm_core.results.replicates import NOISE
 from ocm_core.text import listed
 

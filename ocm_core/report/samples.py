@@ -43,7 +43,7 @@ def sheet(study: Study, folder: ReportFolder) -> Figure | None:
         said = f"{sampler.upper()}: the first {_SHEET_POINTS} points of the first seed, same noise."
     elif rows:
         matrix = _matrix(name, rows)
-        levels = [
+        levels: list[tuple[Value, ...]] = [
             (row.name, column, *(float(f"{x:.4g}") for x in (visible.mean(), visible.std())))
             for row in rows
             for column, cell in zip(row.columns, row.cells, strict=True)

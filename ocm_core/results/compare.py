@@ -182,9 +182,9 @@ def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None
     rule = "" if sampler else f"t {timesteps}" if timesteps.isdigit() else timesteps
     scale = f"guidance {guidance:g}" if guidance not in (None, UNGUIDED) else ""
     parts = (score, sampler, rule, method, "" if nfe is None else f"nfe {nfe}", scale)
-    means = (cell.estimate.mean if cell else None for cell in (old, new))
+    before, after = (cell.estimate.mean if cell else None for cell in (old, new))
     gap = difference(new, old, paired=False) if old and new else None
-    return Number(measure, ", ".join(filter(None, parts)), *means, gap)
+    return Number(measure, ", ".join(filter(None, parts)), before, after, gap)
 
 
 def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,11 +18,11 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from ocm_core.report import document
+from ocm_core.report.charts import PALETTES, LineStyle
 from ocm_core.report.folder import read_folder
-from ocm_core.report.index import index
+from ocm_core.report.page import index
 from ocm_core.report.page import page as document_of
 from ocm_core.report.render import render
-from ocm_core.report.style import PALETTES, LineStyle
 from tests.report.made_up import ROOT, tables
 
 PHONE, DESKTOP = 390, 1400

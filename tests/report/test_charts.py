@@ -10,9 +10,8 @@ import pytest
 from numpy import ndarray
 
 from ocm_core.report import charts
-from ocm_core.report.charts import Line
+from ocm_core.report.charts import DARK, LIGHT, RELATIVE, Line, LineStyle, method_styles
 from ocm_core.report.document import Result, ResultGroup, ResultRow, ResultTable
-from ocm_core.report.style import DARK, LIGHT, RELATIVE, LineStyle, method_styles
 from ocm_core.results.replicates import Estimate
 from tests.results.synthetic import METHODS, PARAMS, study
 

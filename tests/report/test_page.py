@@ -14,8 +14,7 @@ from ocm_core.errors import OcmError
 from ocm_core.report import folder as files
 from ocm_core.report.document import Headline, Page
 from ocm_core.report.folder import ReportFolder, read_folder, report_names
-from ocm_core.report.index import index, site
-from ocm_core.report.page import page
+from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
 from ocm_core.results.measures import Measure, measures
 from ocm_core.results.table import Results, Row

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from ocm_core.errors import OcmError
-from ocm_core.report.index import site as site_files
+from ocm_core.report.page import site as site_files
 from tests.report.made_up import ROOT, image_folder
 
 COPIED = ("docs", "workflow/site", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")

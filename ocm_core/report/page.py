@@ -262,9 +262,11 @@ def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[s
     study = Study(folder.results, folder.params, registry)
     rows = folder.rows_of(SAMPLES)[:1]
     pictures = [samples.uri(cell) for row in rows for cell in row.cells if cell is not None]
-    test, given = folder.points or ([], {})
-    plane = [points for (_, method, _), points in given.items() if "ocm" in method]
-    drawings = [samples.panel("", x, samples.frame(test), "blue") for x in plane[:_THUMBNAILS]]
+    drawings = []
+    if folder.points:
+        test, given = folder.points
+        plane = [points for (_, method, _), points in given.items() if "ocm" in method]
+        drawings = [samples.panel("", x, samples.frame(test), "blue") for x in plane[:_THUMBNAILS]]
     return {
         "name": folder.name,
         "title": study.param("report.title", folder.name),

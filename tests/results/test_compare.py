@@ -76,13 +76,10 @@ def test_the_working_tree_is_compared_by_default(root: Path) -> None:
     put(root, BEFORE, 0.2)
     [changed] = compare(root, "HEAD").experiments
     assert changed.differ and changed.parameters == ()
-
-
-def test_a_new_experiment_has_no_changed_parameters(root: Path) -> None:
     (root / "reports/digits").rename(root / "reports/other")
     gone, new = compare(root, "HEAD").experiments
     assert (gone.name, new.name) == ("digits", "other")
-    assert not gone.parameters and not new.parameters
+    assert not gone.parameters and not new.parameters  # neither has anything to compare with
     assert {n.verdict for n in new.numbers} == {ChangeVerdict.NEW}
 
 

@@ -37,7 +37,7 @@ from ocm_core.report.charts import SCALE
 from ocm_core.results.measures import Registry
 from ocm_core.results.replicates import nested
 from ocm_core.results.study import SampleKey, Study
-from ocm_core.results.table import Results, Value, csv_text
+from ocm_core.results.table import REMEDY, Results, Value, csv_text
 
 REPORTS = Path("reports")
 RESULTS, PARAMS, PROVENANCE = "results.csv", "params.yaml", "provenance.json"
@@ -45,7 +45,6 @@ METRICS, CURVES, TIMESTEPS = "metrics.json", "curves.csv", "timesteps.json"
 POINTS, PICTURES = "points.npz", "pictures/pictures.json"
 SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
 TEST = "test set"
-REMEDY = "restore the file with git or make the report again"
 _PROVENANCE_TYPES = {
     **dict.fromkeys(("versions", "digests", "notes"), dict),
     **dict.fromkeys(("choices", "machines"), list),
@@ -107,10 +106,9 @@ class ReportFolder:
         """Return what the run was made with."""
         file = self.path / PROVENANCE
         made = read_json_object(file, REMEDY)
-        with reading(file, "what the run was made with", REMEDY):
-            for key, kind in _PROVENANCE_TYPES.items():
-                if not isinstance(made.get(key, kind()), kind):
-                    raise ValueError(f"{key}: not a {kind.__name__}")
+        for key, kind in _PROVENANCE_TYPES.items():
+            if not isinstance(made.get(key, kind()), kind):
+                raise OcmError(f"{file}: {key}: not a {kind.__name__}; {REMEDY}")
         return made
 
     @property
@@ -121,8 +119,7 @@ class ReportFolder:
     @cached_property
     def curves(self) -> dict[tuple[str, str], list[tuple[int, float]]]:
         """Return the training losses; none where nothing was trained."""
-        file = self.path / CURVES
-        found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+        file, found = self.path / CURVES, dict[tuple[str, str], list[tuple[int, float]]]()
         if file.exists():
             with reading(file, "training,network,iteration,loss", REMEDY), file.open() as lines:
                 for row in csv.DictReader(lines):
@@ -195,10 +192,8 @@ def read_folder(name: str, root: Path = Path()) -> ReportFolder:
     path = root / REPORTS / name
     if not (path / RESULTS).is_file():
         known = ", ".join(report_names(root)) or "none"
-        raise OcmError(
-            f"{path}: has no {RESULTS}; `snakemake --cores 2 {REPORTS}/{name}.html` makes it "
-            f"(present: {known})"
-        )
+        remedy = f"`snakemake --cores 2 {REPORTS}/{name}.html` makes it (present: {known})"
+        raise OcmError(f"{path}: has no {RESULTS}; {remedy}")
     return ReportFolder(path)
 
 
@@ -278,8 +273,7 @@ def _json(tree: Mapping[str, Any]) -> str:
 
 def _write_points(file: Path, samples: Mapping[SampleKey, ndarray], test: ndarray) -> None:
     """Write half precision: a frame has a few hundred pixels."""
-    arrays = {f"{sampler}/{method}/{nfe}": x for (sampler, method, nfe), x in samples.items()}
-    arrays[TEST] = test
+    arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
     content = BytesIO()
     small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
     np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
@@ -345,17 +339,16 @@ def _write_pictures(listing: Path, rows: Sequence[PictureRow], tables: Mapping[s
         raise OcmError(f"{listing.parent}: pictures need more than {LIMIT} bytes at any size")
     entries = []
     for i, (figure, name, columns, cells) in enumerate(rows):
-        file, present = f"{figure}-{i}.webp", [cell is not None for cell in cells]
-        write_bytes(listing.parent / file, strips[i])
-        known = {"figure": figure, "name": name, "columns": columns}
-        entries.append({**known, "file": file, "present": present})
+        entry = {"figure": figure, "name": name, "columns": columns, "file": f"{figure}-{i}.webp"}
+        entries.append({**entry, "present": [cell is not None for cell in cells]})
+        write_bytes(listing.parent / f"{figure}-{i}.webp", strips[i])
     write_text(listing, _json({"rows": entries, "tables": tables}))
 
 
 def _strip(row: PictureRow, count: int, reduction: int) -> Pixels:
     """Put the cells of a row side by side, each a sheet of its first images."""
     count = min([count, *(len(cell) for cell in row.cells if cell is not None)])
-    count = max(1, count // _COLUMNS) * _COLUMNS if count >= _COLUMNS else count
+    count = count // _COLUMNS * _COLUMNS or count
     known = [None if x is None else _sheet(shrink(x[:count], reduction)) for x in row.cells]
     blank = np.zeros_like(next(sheet for sheet in known if sheet is not None))
     return np.concatenate([blank if sheet is None else sheet for sheet in known], axis=1)

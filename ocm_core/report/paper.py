@@ -15,10 +15,9 @@ from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.project import located
 from ocm_core.report.document import DataTable, Section
-from ocm_core.report.folder import REMEDY
 from ocm_core.results.replicates import NOISE, Estimate
 from ocm_core.results.study import Method, Setting, Study
-from ocm_core.results.table import UNGUIDED, Value
+from ocm_core.results.table import REMEDY, UNGUIDED, Value
 from ocm_core.text import listed
 
 FILE = Path("reports/paper/results.csv")
@@ -32,7 +31,7 @@ _COLUMNS = (
 _MEASURES = {
     "bits_per_dim": ("nll_bpd", 1.0),
     "fid": ("fid", 1.0),
-    "recall": ("recall_percent", 100.0),
+    "recall": ("recall_percent", 100),
 }
 
 
@@ -104,8 +103,7 @@ def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
     with reading(file, "the paper's results", REMEDY), file.open(newline="", encoding="utf-8") as f:
         lines = csv.DictReader(f)
         if tuple(lines.fieldnames or ()) != _COLUMNS:
-            has = ", ".join(lines.fieldnames or ())
-            wanted = ", ".join(_COLUMNS)
+            has, wanted = ", ".join(lines.fieldnames or ()), ", ".join(_COLUMNS)
             raise OcmError(f"{file}: has the columns {has}, expected {wanted}; {REMEDY}")
         rows = [
             PublishedRow(
@@ -161,11 +159,9 @@ def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, d
 def section(study: Study, compared: Sequence[Compared]) -> Section:
     """Return the section of the page; empty where nothing is in the paper."""
     judged = [one.agrees for one in compared if one.agrees is not None]
-    told = (
-        f"{sum(judged)} of {len(judged)} whose spread it gives agree"
-        if judged
-        else "for none of them does it give a spread over seeds"
-    )
+    told = "for none of them does it give a spread over seeds"
+    if judged:
+        told = f"{sum(judged)} of {len(judged)} whose spread it gives agree"
     columns = (
         *("measure", "setting", "method", "nfe", "ours", "±"),
         *("paper", "paper, over seeds", "± paper", "difference", "agreement"),

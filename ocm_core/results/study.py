@@ -78,9 +78,7 @@ class Study:
             recipe = {k: v for k, v in sampler.items() if k not in ("grids", "methods")}
             names[label] = firsts.setdefault(repr(recipe), label)
         self.recipe_names = names
-        self.results = Results(
-            row._replace(sampler=names.get(row.sampler, row.sampler)) for row in results
-        )
+        self.results = Results(r._replace(sampler=names.get(r.sampler, r.sampler)) for r in results)
         self.measures = registry.ordered(self.results.distinct("measure"))
         ranked = (m for m in self.measures if m.ranks_samples and m.shown)
         self.quality = next(ranked, None)  # what samples are ranked by
@@ -96,10 +94,8 @@ class Study:
         """Look a parameter up by its dotted key."""
         tree: Any = self.params
         for key in path.split("."):
-            if not isinstance(tree, Mapping) or tree.get(key) is None:
-                return default
-            tree = tree[key]
-        return tree
+            tree = tree.get(key) if isinstance(tree, Mapping) else None
+        return default if tree is None else tree
 
     def route(self, sampler: str, method: str) -> str:
         """Name a way to sample: a sampler with a covariance method, or a solver of diffusers."""
@@ -202,13 +198,11 @@ class Study:
 
     def place(self, setting: Setting) -> str:
         """Name a setting: `DDPM, exact score`, `even timesteps`, `DDPM, guidance 1.5`."""
-        parts = [
-            setting.sampler.upper(),
-            f"{setting.timesteps} timesteps" if setting.timesteps else "",
-            f"{setting.score} score" if len(self.scores) > 1 and setting.score else "",
-            f"guidance {setting.guidance:g}" if self.is_guided and setting.guidance else "",
-        ]
-        return ", ".join(part for part in parts if part)
+        score, sampler, rule, scale = setting
+        parts = [sampler.upper(), f"{rule} timesteps" if rule else ""]
+        parts.append(f"{score} score" if len(self.scores) > 1 and score else "")
+        parts.append(f"guidance {scale:g}" if self.is_guided and scale else "")
+        return ", ".join(filter(None, parts))
 
     def small_print(self, measure: Measure) -> str:
         """Say how a measure was made: a part of every caption that shows one."""
@@ -235,9 +229,8 @@ class Study:
     def frontiers(self) -> dict[tuple[str, float | None], Frontier]:
         """Return what each nfe gets with the last score, by measure and guidance."""
         keys = [m.key for m in (self.quality, self.registry["recall"]) if m and m.key in self.grids]
-        scales = self.results.distinct("guidance") or [None]
         found = {}
-        for key, scale in product(keys, scales):
+        for key, scale in product(keys, self.results.distinct("guidance") or [None]):
             grid = self.grids[key].items()
             here = {s: c for s, c in grid if s.score in ("", self.score) and s.guidance == scale}
             if here:
@@ -255,8 +248,7 @@ class Study:
         """Return the samples of the first sheet, by the samplers' own names."""
         if not self.quality:
             return []
-        key = self.quality.key
-        ocm = self.family_of(key)["ocm"]
+        key, ocm = self.quality.key, self.family_of(self.quality.key)["ocm"]
         routes: list[str | None] = [f"ddpm, {ocm}", f"ddpm, {USUAL}", "ddim, delta"]
         if self.is_plane:
             shown = [m.label for m in self.methods.values() if m.kind != "rademacher"]

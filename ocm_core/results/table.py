@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.reading import reading
 
 Value = str | int | float | None
 
@@ -38,7 +39,7 @@ COLUMNS = (
 )
 UNGUIDED = 1.0
 _NUMBERS = {"nfe": int, "guidance": float, "value": float, "error": float}
-_REMEDY = "restore the file with git or make the report again"
+REMEDY = "restore the file with git or make the report again"
 
 
 class Results(tuple[Row, ...]):
@@ -53,8 +54,8 @@ class Results(tuple[Row, ...]):
         for name in choices:
             if name not in COLUMNS:
                 raise OcmError(f"results: column {unknown(name, COLUMNS)}")
-        tests = [*choices.items()]
-        return Results(row for row in self if all(getattr(row, k) in v for k, v in tests))
+        wanted = [*choices.items()]
+        return Results(row for row in self if all(getattr(row, k) in v for k, v in wanted))
 
     def distinct(self, column: str) -> list[Any]:
         """Return the values of a column, each once: numbers rising, names as they first appear."""
@@ -89,11 +90,8 @@ class Results(tuple[Row, ...]):
     @classmethod
     def read(cls, path: Path) -> Results:
         """Read a table; a damaged file is an error that names its line."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OcmError(f"{path}: not readable as a table of results ({error})") from error
-        return cls.parse(text, str(path))
+        with reading(path, "a table of results", REMEDY):
+            return cls.parse(path.read_text("utf-8"), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> Results:
@@ -101,14 +99,18 @@ class Results(tuple[Row, ...]):
         lines = csv.reader(io.StringIO(text))
         heads = next(lines, [])
         if tuple(heads) != COLUMNS:
-            raise OcmError(
-                f"{source}: has the columns {','.join(heads)[:200] or 'none'}, expected "
-                f"{','.join(COLUMNS)}; {_REMEDY}"
-            )
+            has, wanted = ",".join(heads)[:200] or "none", ",".join(COLUMNS)
+            raise OcmError(f"{source}: has the columns {has}, expected {wanted}; {REMEDY}")
+        rows = []
         try:
-            return cls(map(_row, lines))
+            for line in lines:
+                cells: dict[str, Any] = dict(zip(COLUMNS, line, strict=True))
+                for name, number in _NUMBERS.items():
+                    cells[name] = number(cells[name]) if cells[name] or name == "value" else None
+                rows.append(Row(**cells))
         except (ValueError, csv.Error) as error:
-            raise OcmError(f"{source}, line {lines.line_num}: {error}; {_REMEDY}") from error
+            raise OcmError(f"{source}, line {lines.line_num}: {error}; {REMEDY}") from error
+        return cls(rows)
 
 
 def csv_text(lines: Iterable[Iterable[Value]]) -> str:
@@ -116,10 +118,3 @@ def csv_text(lines: Iterable[Iterable[Value]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
-
-
-def _row(line: Sequence[str]) -> Row:
-    cells: dict[str, Any] = dict(zip(COLUMNS, line, strict=True))
-    for name, number in _NUMBERS.items():
-        cells[name] = number(cells[name]) if cells[name] or name == "value" else None
-    return Row(**cells)

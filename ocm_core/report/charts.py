@@ -25,8 +25,7 @@ Spec = dict[str, Any]
 Line = Sequence[tuple[float, Estimate]]  # along nfe, time or guidance
 Lines = Mapping[str, Line]  # by label
 
-_MOST_TICKS = 6
-_FEW_DECADES = 2
+_MOST_TICKS, _FEW_DECADES = 6, 2
 _FAR_APART = 3.0  # nearer values leave a logarithmic axis without ticks
 _TICKS_APART = 0.065  # of the width of a logarithmic axis
 _MARGIN = 0.06  # of the width of a linear axis
@@ -76,7 +75,6 @@ class LineStyle(NamedTuple):
 
     @property
     def colour(self) -> str:
-        """Return the colour as CSS writes it."""
         return var(self.hue)
 
 
@@ -91,20 +89,19 @@ _FURTHER = (
     *(("dashdot", "diamond-open"), ("longdash", "square-open")),
 )
 _DASH, _THIN = "longdash", 1.8
-_ROUTES = tuple(
-    LineStyle(THIS_WORK, hue, marker, dash, width)
-    for hue, marker, dash, width in (
-        *(("vermillion", "circle", "solid", 3.0), ("blue", "square", "solid", 2.4)),
-        *(("green", "diamond", "solid", 2.4), ("purple", "triangle-up", "dash", 1.8)),
-        *(("orange", "triangle-down", "dashdot", 1.8), ("sky", "star", "longdash", 1.8)),
-        *(("ink", "x", "dot", 1.8), ("ink", "square-open", "dash", 1.8)),
-        *(("vermillion", "diamond-open", "dot", 1.8), ("blue", "circle-open", "dashdot", 1.8)),
-    )
+_OURS = (
+    *(("vermillion", "circle", "solid", 3.0), ("blue", "square", "solid", 2.4)),
+    *(("green", "diamond", "solid", 2.4), ("purple", "triangle-up", "dash", 1.8)),
+    *(("orange", "triangle-down", "dashdot", 1.8), ("sky", "star", "longdash", 1.8)),
+    *(("ink", "x", "dot", 1.8), ("ink", "square-open", "dash", 1.8)),
+    *(("vermillion", "diamond-open", "dot", 1.8), ("blue", "circle-open", "dashdot", 1.8)),
 )
-_SOLVERS = tuple(
-    LineStyle(SOLVERS, "grey", marker, dash)
-    for marker, dash in (("x", "solid"), ("cross", "dash"), ("diamond-open", "dot"), *_FURTHER[3:])
+_ROUTES = tuple(LineStyle(THIS_WORK, *look) for look in _OURS)
+_THEIRS = (
+    *(("x", "solid"), ("cross", "dash"), ("diamond-open", "dot")),
+    *((marker, dash) for dash, marker in _FURTHER[3:]),
 )
+_SOLVERS = tuple(LineStyle(SOLVERS, "grey", *look) for look in _THEIRS)
 
 
 def route_styles(labels: Collection[str], solvers: Collection[str]) -> dict[str, LineStyle]:

@@ -23,6 +23,10 @@ _FRESH_STYLE = LineStyle(REFERENCE, "grey", "none", width=1)
 _BROUGHT_OUT = 3  # lines of differences; the others are grey until they are pointed at
 _EXACT = 1e-5  # of the largest value: less is rounding
 _LONGEST = 20  # timesteps of a drawn row: longer ones fill the picture
+_FRONTIER = (
+    *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
+    *("difference", "its standard error"),
+)
 _START, _LEVEL = 0.8, 0.02  # where the end of training begins, and a change that is a fall
 
 
@@ -182,12 +186,9 @@ def frontier_figure(study: Study) -> Figure | None:
     first = next(iter(found.values()))
     papers = [f"ddpm, {m}" for m in (study.family_of(first.measure.key)["ocm"], USUAL)]
     along = {place: lines(frontier.columns) for place, frontier in found.items()}
-    shown = dict.fromkeys(
-        label
-        for place, frontier in found.items()
-        for label in [*frontier.leaders(), *papers]
-        if label in along[place]
-    )
+    shown: dict[str, None] = {}
+    for place, frontier in found.items():
+        shown |= {m: None for m in [*frontier.leaders(), *papers] if m in along[place]}
     styles = route_styles(shown, study.solvers) | {FRESH: _FRESH_STYLE}
     panes = []
     rows: list[tuple[Value, ...]] = []
@@ -201,13 +202,9 @@ def frontier_figure(study: Study) -> Figure | None:
             sides = [frontier.best(nfe, solver=solver) for solver in (False, True)]
             both = [value for best in sides for value in (best, at.mean(best) if best else None)]
             rows.append((measure.name, nfe, scale, *both, *gaps.get(nfe, (None, None))))
-    columns = (
-        *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
-        *("difference", "its standard error"),
-    )
     features = study.space_name(first.measure)
     caption = f"{verdict(first)} Features of {features};" if features else verdict(first)
-    table = DataTable("frontier", columns, tuple(rows))
+    table = DataTable("frontier", _FRONTIER, tuple(rows))
     return _figure(study, "frontier", panes, NFE, caption, table)
 
 
@@ -239,12 +236,9 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
     for label in shown:
         few = {k: steps for k, steps in sorted(timesteps[label].items()) if k <= _LONGEST}
         marker = {"symbol": "line-ns-open", "size": 7, "color": styles[label].colour}
-        data = {
-            **{"type": "scatter", "mode": "markers", "meta": label, "marker": marker},
-            "x": [t for steps in few.values() for t in steps],
-            "y": [k for k, steps in few.items() for _ in steps],
-            "hovertemplate": "nfe %{y}: t = %{x}<extra></extra>",
-        }
+        places = [(t, k) for k, steps in few.items() for t in steps]
+        trace = {"mode": "markers", "meta": label, "marker": marker}
+        data = _dots(places, "nfe %{y}: t = %{x}", trace)
         panes.append(Plot(label, {"data": [data], "layout": look}, {"method": label}))
         rows += [(label, k, " ".join(map(str, steps))) for k, steps in few.items()]
     return Figure(
@@ -256,6 +250,12 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
         control="method",
         table=DataTable("chosen_timesteps", ("method", "nfe", "timesteps"), tuple(rows)),
     )
+
+
+def _dots(places: Sequence[tuple[Value, Value]], hover: str, look: charts.Spec) -> charts.Spec:
+    """Return a trace of points without bars."""
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    return {"type": "scatter", "x": xs, "y": ys, "hovertemplate": f"{hover}<extra></extra>", **look}
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
@@ -272,12 +272,8 @@ def training_curves(study: Study, curves: Curves) -> Figure:
         settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
         low, high = min(settled), max(settled)
         margin = 0.08 * (high - low or abs(high) or 1.0)
-        data = {
-            **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
-            "x": [i for i, _ in curve],
-            "y": [charts.number(loss) for _, loss in curve],
-            "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
-        }
+        trace = {"mode": "lines", "line": {"color": colour, "width": 1.5}}
+        data = _dots([(i, charts.number(loss)) for i, loss in curve], "%{x}: %{y:.4g}", trace)
         look = {
             "xaxis": charts.axis("iteration", **quiet),
             "yaxis": charts.axis("loss", **quiet, range=[low - margin, high + margin]),
@@ -299,10 +295,7 @@ def training_curves(study: Study, curves: Curves) -> Figure:
 
 
 def levelled(curves: Curves) -> str:
-    """Say which networks have stopped learning, and which have not.
-
-    A line is fitted to the end of training; its change counts as a share of the mean there.
-    """
+    """Say which networks still learn, by a line through the end of training, beside its mean."""
     changes: dict[str, float] = {}  # of networks of one name, the last
     for (_, name), curve in curves.items():
         values = np.array([loss for _, loss in curve])[int(_START * len(curve)) :]

@@ -46,8 +46,11 @@ POINTS, PICTURES = "points.npz", "pictures/pictures.json"
 SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
 TEST = "test set"
 _PROVENANCE_TYPES = {
-    **dict.fromkeys(("versions", "digests", "notes"), dict),
-    **dict.fromkeys(("choices", "machines"), list),
+    "versions": dict,
+    "digests": dict,
+    "notes": dict,
+    "choices": list,
+    "machines": list,
 }
 _MOST_PIXELS = 1 << 24
 LIMIT = 300_000  # bytes of all pictures together
@@ -205,10 +208,7 @@ def webp(pixels: Pixels, *, lossless: bool = True) -> bytes:
 
 
 class PosteriorStd(NamedTuple):
-    """Deviations of x₀ given x_t for one noisy image, from each source, at some timesteps.
-
-    Sources are methods that predict it, and `probes_<M>` for estimates with M random probes.
-    """
+    """Deviations of x₀ given x_t by methods and, as `probes_<M>`, by M random probes."""
 
     timesteps: tuple[int, ...]
     noisy: Float[ndarray, "t c h w"]  # x_t itself, in [-1, 1]

@@ -217,10 +217,9 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
     sections = []
     for one in found.experiments:
         params = tuple((key, str(before), str(after)) for key, before, after in one.parameters)
-        both = (
-            DataTable(f"{one.name}-params", ("parameter", "before", "after"), params),
-            DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
-        )
+        rows = tuple(one.rows(everything=everything))
+        both = [DataTable(f"{one.name}-params", ("parameter", "before", "after"), params)]
+        both.append(DataTable(f"{one.name}-results", COLUMNS, rows))
         if everything or one.differ:
             shown = (table for table in both if table.rows)
             sections.append(_section(one.name, one.name, "", one.summary, *shown))

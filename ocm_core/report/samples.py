@@ -38,7 +38,7 @@ def sheet(study: Study, folder: ReportFolder) -> Figure | None:
         wanted = (study.family_of(study.quality.key)["ocm"], *_FIRST_ROWS)
         few = {key: x[:_SHEET_POINTS] for key, x in samples.items() if key[1] in wanted}
         pane, numbers = _plane(study, sampler, few, test[:_SHEET_POINTS], frame(test))
-        matrix = PictureMatrix(name, pane.columns, pane.rows)
+        matrix = pane._replace(title=name, at={})
         table = DataTable("sheet", _MOMENTS, tuple(numbers))
         said = f"{sampler.upper()}: the first {_SHEET_POINTS} points of the first seed, same noise."
     elif rows:

@@ -31,7 +31,6 @@ class Measure(NamedTuple):
 
     @property
     def higher(self) -> bool:
-        """Tell whether larger values are better."""
         return self.better == "higher"
 
     @property

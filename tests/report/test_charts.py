@@ -10,7 +10,15 @@ import pytest
 from numpy import ndarray
 
 from ocm_core.report import charts
-from ocm_core.report.charts import DARK, LIGHT, RELATIVE, Line, LineStyle, method_styles
+from ocm_core.report.charts import (
+    DARK,
+    LIGHT,
+    RELATIVE,
+    Line,
+    LineStyle,
+    method_styles,
+    route_styles,
+)
 from ocm_core.report.document import Result, ResultGroup, ResultRow, ResultTable
 from ocm_core.results.replicates import Estimate
 from tests.results.synthetic import METHODS, PARAMS, study
@@ -91,6 +99,7 @@ def test_tables_are_copied_as_latex_and_csv() -> None:
     assert TABLE.copies["CSV"].splitlines()[1] == "FID ↓,beta_tilde,12.345,0.1,1234.5,"
 
 
+DASHES = ("solid", "dot", "dash", "longdash", "dashdot", "none")
 HUES = ("vermillion", "blue", "green", "purple", "orange", "sky", "grey", "ink")
 APART = 15.0  # CIELAB units; two that differ by less than about 5 look alike side by side
 CONTRAST = 3.0  # of graphics, as WCAG 2.1 asks
@@ -145,6 +154,9 @@ def test_no_two_methods_look_the_same() -> None:
     found = study([], PARAMS | {"methods": own})
     styles = method_styles(found.methods)
     assert len(styles) == len(METHODS) + 3
+    solvers = [f"solver{i}" for i in range(5)]
+    routes = route_styles(solvers, solvers).values()
+    assert len({*routes}) == 5 and {style.dash for style in routes} < {*DASHES}
     for look in ("dash", "marker"):
         assert len({(style.hue, getattr(style, look)) for style in styles.values()}) == len(styles)
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from benchmarks.interface import Benchmark, Outcome
 from benchmarks.suite import number, spread, verdict
-from ocm_core.report.charts import Spec, axis, log_axis
+from ocm_core.report.charts import Spec, axis, log_axis, var
 from ocm_core.report.document import DataTable, Figure, Page, Plot, Section
-from ocm_core.report.style import var
 from ocm_core.text import plural
 
 Benchmarks = Mapping[str, Benchmark]

@@ -146,13 +146,13 @@ def index(json: bool) -> None:
       ocm index                          after a run, a pull or a checkout
     """
     from ocm_core.report.folder import report_names
-    from ocm_core.report.index import FILE, index
+    from ocm_core.report.page import INDEX, index
     from ocm_core.stages.report import all_measures
 
-    write_text(FILE, index(Path.cwd(), all_measures()))
+    write_text(INDEX, index(Path.cwd(), all_measures()))
     names = report_names()
-    tree = {"page": str(FILE), "experiments": names}
-    show(json, tree, f"open {FILE}: {', '.join(names) or 'no results yet'}")
+    tree = {"page": str(INDEX), "experiments": names}
+    show(json, tree, f"open {INDEX}: {', '.join(names) or 'no results yet'}")
 
 
 @command(

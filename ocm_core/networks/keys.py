@@ -92,3 +92,9 @@ def _published(module: nn.Module, key: str) -> str:
     ours, rest = ".".join(parts[:cut]), ".".join(parts[cut:])
     theirs = names.get(ours, ours)
     return f"{theirs}.{_published(module.get_submodule(ours), rest)}" if rest else theirs
+
+
+def _first_few(keys: Iterable[str]) -> str:
+    ordered = sorted(keys)
+    more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
+    return ", ".join(ordered[:SHOWN]) + more

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from ocm_core.report.style import GROUPS, LineStyle
+from ocm_core.report.charts import GROUPS, LineStyle
 from ocm_core.results.claims import CheckedClaim
 from ocm_core.results.study import Method
 from ocm_core.results.table import Value, csv_text
@@ -113,10 +113,8 @@ class ResultTable(NamedTuple):
         lines.append(" & ".join(n.translate(escape) for n in (self.stub, *self.columns)) + r" \\")
         for title, rows in self.groups:
             lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{{title.translate(escape)}}} \\"]
-            lines += [
-                " & ".join([row.label.translate(escape), *(c.latex for c in row.cells)]) + r" \\"
-                for row in rows
-            ]
+            named = ([row.label.translate(escape), *(c.latex for c in row.cells)] for row in rows)
+            lines += [" & ".join(cells) + r" \\" for cells in named]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
     @property
@@ -124,10 +122,9 @@ class ResultTable(NamedTuple):
         """Return the means with six digits and their errors."""
         heads = [name for column in self.columns for name in (column, f"{column} ±")]
         lines = [["group", self.stub, *heads]]
-        for title, rows in self.groups:
-            for row in rows:
-                pairs = [(digits(cell.mean, 6), digits(cell.error, 3)) for cell in row.cells]
-                lines.append([title, row.label, *(x for pair in pairs for x in pair)])
+        for title, row in ((title, row) for title, rows in self.groups for row in rows):
+            pairs = [(digits(cell.mean, 6), digits(cell.error, 3)) for cell in row.cells]
+            lines.append([title, row.label, *(x for pair in pairs for x in pair)])
         return csv_text(lines)
 
 
@@ -172,10 +169,8 @@ class PictureMatrix(NamedTuple):
 class Figure(NamedTuple):
     """Panes with a caption, what a screen reader says of them, and the numbers underneath.
 
-    Panes stand side by side where there is room, as small multiples (square, or flat strips), or
-    alone. The legend shows each method's line, and brings out the chosen; where some are brought
-    out from the start, the others are grey until they are pointed at. The reader chooses a value
-    of the control, and sees the panes that are at it.
+    The legend brings out the chosen line; where some are brought out from the start, the others are
+    grey until they are pointed at. The reader sees the panes that are at the control's value.
     """
 
     id: str

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ocm_core.report import charts
-from ocm_core.report.charts import Line
+from ocm_core.report.charts import REFERENCE, Line, LineStyle, method_styles, route_styles, var
 from ocm_core.report.document import DataTable, Figure, Plot
 from ocm_core.report.folder import Curves, OptimalByMethod
-from ocm_core.report.style import REFERENCE, LineStyle, method_styles, route_styles, var
 from ocm_core.results.measures import Measure
 from ocm_core.results.replicates import Estimate, mean_of
 from ocm_core.results.study import USUAL, Frontier, Study, lines
@@ -24,6 +23,10 @@ _FRESH_STYLE = LineStyle(REFERENCE, "grey", "none", width=1)
 _BROUGHT_OUT = 3  # lines of differences; the others are grey until they are pointed at
 _EXACT = 1e-5  # of the largest value: less is rounding
 _LONGEST = 20  # timesteps of a drawn row: longer ones fill the picture
+_FRONTIER = (
+    *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
+    *("difference", "its standard error"),
+)
 _START, _LEVEL = 0.8, 0.02  # where the end of training begins, and a change that is a fall
 
 
@@ -36,7 +39,6 @@ class _Pane(NamedTuple):
     styles: Mapping[str, LineStyle]
     guidance: float | None = None
     less: str = ""  # what the measure is less, in a chart of differences
-    exact: Sequence[str] = ()  # lines that are left out, as zero but for rounding
 
     def plot(self, x_name: str, *, several: bool) -> Plot:
         """Draw it; `several` measures stand in one figure."""
@@ -48,10 +50,10 @@ class _Pane(NamedTuple):
         y = charts.value_axis(name, self.lines, log=log, higher=self.measure.higher)
         if self.less:
             y |= {"zeroline": True, "zerolinecolor": var("soft")}
-        spec = charts.chart(x, y, self.lines, self.styles)
         both = ", ".join(filter(None, (self.measure.name, self.place)))
         at = {} if self.guidance is None else {"guidance": f"{self.guidance:g}"}
-        return Plot(both if several else self.place or both, spec, at)
+        title = both if several else self.place or both
+        return Plot(title, charts.chart(x, y, self.lines, self.styles), at)
 
 
 def _figure(
@@ -90,35 +92,30 @@ def _figure(
 
 def curves(study: Study, measures: Sequence[Measure], id: str, caption: str = "") -> Figure | None:
     """Draw measures over nfe or time: a pane for each setting, a line for each method."""
-    panes = [pane for measure in measures for pane in _panes(study, measure)]
+    panes: list[_Pane] = []
+    exact: dict[str, None] = {}  # lines that are left out, as zero but for rounding
+    for measure in measures:
+        for place, columns, setting, routes in study.groups(measure.key):
+            drawn = _drawn(lines(columns))
+            if drawn and all(columns):
+                tops = {m: max(e.mean for _, e in p if e.is_finite) for m, p in drawn.items()}
+                least = _EXACT * max(tops.values()) if measure.log else -np.inf
+                exact |= {label: None for label, top in tops.items() if top < least}
+                shown = {m: points for m, points in drawn.items() if tops[m] >= least}
+                if setting.sampler:
+                    shown |= _fresh(study, measure, [*columns])
+                known = route_styles(routes, study.solvers) or method_styles(study.methods)
+                styles = known | {FRESH: _FRESH_STYLE}
+                panes.append(_Pane(measure, place, shown, styles, setting.guidance))
     x_name = TIME if measures and study.is_over_time(measures[0].key) else NFE
     if not caption and measures:
         names = listed([measure.name for measure in measures])
         caption = f"{names[0].upper()}{names[1:]} against {x_name}. {measures[0].about}"
         if len(measures) == 1 and measures[0].better:
             caption += f" {measures[0].better.capitalize()} is better."
-    exact = dict.fromkeys(label for pane in panes for label in pane.exact)
     if exact:
         caption += f" Exact but for rounding, and below an axis: {listed([*exact])}."
     return _figure(study, id, panes, x_name, caption)
-
-
-def _panes(study: Study, measure: Measure) -> Iterator[_Pane]:
-    """Yield a chart for each group that has something to draw."""
-    methods = method_styles(study.methods)
-    for place, columns, setting, routes in study.groups(measure.key):
-        styles = route_styles(routes, study.solvers) if routes else methods
-        drawn = _drawn(lines(columns))
-        if not (drawn and all(columns)):
-            continue
-        tops = {m: max(e.mean for _, e in points if e.is_finite) for m, points in drawn.items()}
-        least = _EXACT * max(tops.values()) if measure.log else -np.inf
-        exact = [label for label, top in tops.items() if top < least]
-        drawn = {label: points for label, points in drawn.items() if label not in exact}
-        if setting.sampler:
-            drawn |= _fresh(study, measure, [*columns])
-        shown = {**styles, FRESH: _FRESH_STYLE}
-        yield _Pane(measure, place, drawn, shown, setting.guidance, exact=exact)
 
 
 def _drawn(lines: Mapping[str, Line]) -> dict[str, Line]:
@@ -141,6 +138,7 @@ def differences(study: Study, measure: Measure) -> Figure | None:
     styles = method_styles(study.methods)
     panes: list[_Pane] = []
     sizes: dict[str, list[float]] = {}
+    less = f" less that of {reference}"
     for setting, columns in study.grids[measure.key].items():
         gaps: dict[str, list[tuple[float, Estimate]]] = {}
         for x, at in columns.items():
@@ -148,15 +146,15 @@ def differences(study: Study, measure: Measure) -> Figure | None:
                 if label != reference:
                     gaps.setdefault(label, []).append((x, at.gap(label, reference)))
         if drawn := _drawn(gaps):
-            less, place = f" less that of {reference}", study.place(setting)
+            place = study.place(setting)
             panes.append(_Pane(measure, place, drawn, styles, setting.guidance, less))
         for label, points in drawn.items():
             sizes.setdefault(label, []).extend(abs(e.mean) for _, e in points if e.is_finite)
     nearest = sorted(sizes, key=lambda label: float(np.mean(sizes[label])))
     caption = (
-        f"{measure.name} of each method less that of {reference}, in pairs that began with the "
-        f"same noise: {'above' if measure.higher else 'below'} zero is better. A number at the "
-        "edge is the value of a point beyond it. Point at a grey line to bring it out."
+        f"{measure.name} of each method{less}, in pairs that began with the same noise: "
+        f"{'above' if measure.higher else 'below'} zero is better. A number at the edge is the "
+        "value of a point beyond it. Point at a grey line to bring it out."
     )
     few = nearest[:_BROUGHT_OUT] if len(nearest) > _BROUGHT_OUT else ()
     id = f"{measure.key.replace('.', '-')}-differences"
@@ -188,56 +186,42 @@ def frontier_figure(study: Study) -> Figure | None:
     first = next(iter(found.values()))
     papers = [f"ddpm, {m}" for m in (study.family_of(first.measure.key)["ocm"], USUAL)]
     along = {place: lines(frontier.columns) for place, frontier in found.items()}
-    shown = dict.fromkeys(
-        label
-        for place, frontier in found.items()
-        for label in [*frontier.leaders(), *papers]
-        if label in along[place]
-    )
+    shown: dict[str, None] = {}
+    for place, frontier in found.items():
+        shown |= {m: None for m in [*frontier.leaders(), *papers] if m in along[place]}
     styles = route_styles(shown, study.solvers) | {FRESH: _FRESH_STYLE}
     panes = []
+    rows: list[tuple[Value, ...]] = []
     for (key, scale), frontier in found.items():
+        measure, gaps = frontier.measure, frontier.gaps()
         drawn: dict[str, Line] = {m: p for m in styles if (p := along[key, scale].get(m))}
-        drawn |= _fresh(study, frontier.measure, [*frontier.columns])
+        drawn |= _fresh(study, measure, [*frontier.columns])
         guided = f"guidance {scale:g}" if study.is_guided and scale else ""
-        panes.append(_Pane(frontier.measure, guided, drawn, styles, scale))
+        panes.append(_Pane(measure, guided, drawn, styles, scale))
+        for nfe, at in frontier.columns.items():
+            sides = [frontier.best(nfe, solver=solver) for solver in (False, True)]
+            both = [value for best in sides for value in (best, at.mean(best) if best else None)]
+            rows.append((measure.name, nfe, scale, *both, *gaps.get(nfe, (None, None))))
     features = study.space_name(first.measure)
     caption = f"{verdict(first)} Features of {features};" if features else verdict(first)
-    return _figure(study, "frontier", panes, NFE, caption, _frontier_table(study))
+    table = DataTable("frontier", _FRONTIER, tuple(rows))
+    return _figure(study, "frontier", panes, NFE, caption, table)
 
 
 def verdict(frontier: Frontier) -> str:
     """Say at which nfe which side is ahead."""
-    duels = list(frontier.duels())
-    if not duels:
+    gaps = frontier.gaps()
+    if not gaps:
         return "The best ways to spend network evaluations."
-    sign = -1.0 if frontier.measure.higher else 1.0
     sides: dict[str, list[str]] = {}
-    for duel in duels:
-        ahead = "this work is ahead" if sign * duel.gap.mean < 0 else "solvers are ahead"
-        side = "noise decides" if duel.gap.is_noise else ahead
-        sides.setdefault(side, []).append(str(duel.nfe))
+    for nfe, gap in gaps.items():
+        ours = gap.mean > 0 if frontier.measure.higher else gap.mean < 0
+        ahead = "this work is ahead" if ours else "solvers are ahead"
+        sides.setdefault("noise decides" if gap.is_noise else ahead, []).append(str(nfe))
     told = "; ".join(f"{side} at {listed(nfes)}" for side, nfes in sides.items())
-    unknown = "" if duels[0].gap.has_error else " (one seed: whether that is noise is not known)"
+    known = next(iter(gaps.values())).has_error
+    unknown = "" if known else " (one seed: whether that is noise is not known)"
     return f"By {frontier.measure.name}, {told} network evaluations{unknown}."
-
-
-def _frontier_table(study: Study) -> DataTable:
-    """List both sides at every nfe, and the difference where both were sampled."""
-    rows: list[tuple[Value, ...]] = []
-    for (_, scale), frontier in study.frontiers.items():
-        gaps = {duel.nfe: (duel.gap.mean, duel.gap.error) for duel in frontier.duels()}
-        for nfe, at in frontier.columns.items():
-            row: list[Value] = [frontier.measure.name, nfe, scale]
-            for solver in (False, True):
-                best = frontier.best(nfe, solver=solver)
-                row += [best, at.mean(best) if best else None]
-            rows.append((*row, *gaps.get(nfe, (None, None))))
-    columns = (
-        *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
-        *("difference", "its standard error"),
-    )
-    return DataTable("frontier", columns, tuple(rows))
 
 
 def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Figure:
@@ -252,12 +236,9 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
     for label in shown:
         few = {k: steps for k, steps in sorted(timesteps[label].items()) if k <= _LONGEST}
         marker = {"symbol": "line-ns-open", "size": 7, "color": styles[label].colour}
-        data = {
-            **{"type": "scatter", "mode": "markers", "meta": label, "marker": marker},
-            "x": [t for steps in few.values() for t in steps],
-            "y": [k for k, steps in few.items() for _ in steps],
-            "hovertemplate": "nfe %{y}: t = %{x}<extra></extra>",
-        }
+        places = [(t, k) for k, steps in few.items() for t in steps]
+        trace = {"mode": "markers", "meta": label, "marker": marker}
+        data = _dots(places, "nfe %{y}: t = %{x}", trace)
         panes.append(Plot(label, {"data": [data], "layout": look}, {"method": label}))
         rows += [(label, k, " ".join(map(str, steps))) for k, steps in few.items()]
     return Figure(
@@ -269,6 +250,12 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
         control="method",
         table=DataTable("chosen_timesteps", ("method", "nfe", "timesteps"), tuple(rows)),
     )
+
+
+def _dots(places: Sequence[tuple[Value, Value]], hover: str, look: charts.Spec) -> charts.Spec:
+    """Return a trace of points without bars."""
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    return {"type": "scatter", "x": xs, "y": ys, "hovertemplate": f"{hover}<extra></extra>", **look}
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
@@ -285,12 +272,8 @@ def training_curves(study: Study, curves: Curves) -> Figure:
         settled = finite[len(finite) // 10 :] if len(finite) > 10 else finite
         low, high = min(settled), max(settled)
         margin = 0.08 * (high - low or abs(high) or 1.0)
-        data = {
-            **{"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.5}},
-            "x": [i for i, _ in curve],
-            "y": [charts.number(loss) for _, loss in curve],
-            "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
-        }
+        trace = {"mode": "lines", "line": {"color": colour, "width": 1.5}}
+        data = _dots([(i, charts.number(loss)) for i, loss in curve], "%{x}: %{y:.4g}", trace)
         look = {
             "xaxis": charts.axis("iteration", **quiet),
             "yaxis": charts.axis("loss", **quiet, range=[low - margin, high + margin]),
@@ -312,10 +295,7 @@ def training_curves(study: Study, curves: Curves) -> Figure:
 
 
 def levelled(curves: Curves) -> str:
-    """Say which networks have stopped learning, and which have not.
-
-    A line is fitted to the end of training; its change counts as a share of the mean there.
-    """
+    """Say which networks still learn, by a line through the end of training, beside its mean."""
     changes: dict[str, float] = {}  # of networks of one name, the last
     for (_, name), curve in curves.items():
         values = np.array([loss for _, loss in curve])[int(_START * len(curve)) :]

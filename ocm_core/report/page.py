@@ -1,25 +1,20 @@
-"""The page of an experiment, as a function of its folder: which figures, in which order.
+"""The page of an experiment, as a function of its folder, and the index of all experiments.
 
-A measure that no section here is about gets one of its own, with a figure and a table.
+A measure that no section here is about gets one of its own, with a figure and a table. The index
+has a card for each folder of `reports/`; a site has all pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from ocm_core.report import document as doc
 from ocm_core.report import figures, paper, samples, tables
-from ocm_core.report.document import (
-    Claims,
-    DataTable,
-    Glossary,
-    Headline,
-    Page,
-    PageBlock,
-    Provenance,
-    Section,
-)
-from ocm_core.report.folder import ReportFolder
+from ocm_core.report.document import DataTable, Page, PageBlock, Section
+from ocm_core.report.folder import REPORTS, SAMPLES, ReportFolder, read_folder, report_names
+from ocm_core.report.render import BUNDLE, render, render_template
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
 from ocm_core.results.compare import COLUMNS, Revisions
@@ -29,6 +24,9 @@ from ocm_core.text import listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
+INDEX = REPORTS / "index.html"
+SMOKE = "_smoke"  # how the names of experiments end that show that all stages run
+_THUMBNAILS = 3
 
 
 def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
@@ -37,7 +35,7 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     checked = tuple(claims.check(study))
     compared = paper.compare(study, paper.published(study))
     relative = [m.label for m in study.methods.values() if m.is_relative]
-    told = Claims(checked, relative) if checked else None
+    told = doc.Claims(checked, relative) if checked else None
     given, own = study.param("sample.samplers", {}), dict.fromkeys(study.recipe_names.values())
     samplers = {label: given[label] for label in own if label not in study.methods}
     explained = "A line and an equation for each method, and a line for each sampler."
@@ -45,26 +43,21 @@ def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
         _section("claims", "Which of the paper's claims hold?", claims.summary(checked), told),
         *_sample_sections(study, folder, compared),
         _likelihood(study, folder, compared),
-        *_other_measures(study),
         *_further(study, folder),
         paper.section(study, compared),
-        _methods(study, folder),
-        _training(study, folder),
-        _section("glossary", "Glossary", explained, Glossary(study.methods, samplers)),
+        *_made(study, folder),
+        _section("glossary", "Glossary", explained, doc.Glossary(study.methods, samplers)),
         _provenance(study, folder),
     ]
     table = tables.headline(study)
     glance = (
         samples.sheet(study, folder),
         figures.frontier_figure(study),
-        Headline(table, checked) if table else None,
+        doc.Headline(table, checked) if table else None,
     )
-    return Page(
-        title=study.param("report.title", folder.name),
-        subtitle=study.param("report.summary", ""),
-        sections=tuple(section for section in sections if section.blocks),
-        glance=tuple(block for block in glance if block),
-    )
+    title, subtitle = study.param("report.title", folder.name), study.param("report.summary", "")
+    shown = tuple(section for section in sections if section.blocks)
+    return Page(title, subtitle, shown, glance=tuple(block for block in glance if block))
 
 
 def _section(id: str, title: str, finding: str, *blocks: PageBlock | None) -> Section:
@@ -101,12 +94,12 @@ def _leaders(study: Study, measure: Measure) -> str:
     for setting, columns in study.grids[measure.key].items():
         if setting.score not in ("", study.score) or setting.guidance not in (None, study.guidance):
             continue
+        place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
         for nfe in _HEADLINE_NFE:
             at = columns.get(nfe)
             if at and len(at.ranked()) > 1:
                 best, ties = at.ranked()[0], len(at.ties())
                 others = f", {ties} more within noise" if ties else ""
-                place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
                 told = f"{best} ({at.mean(best):.3g}{others}) with {place}"
                 parts.setdefault(nfe, []).append(told)
     by_nfe = [f"at nfe {nfe} that of {listed(parts[nfe])}" for nfe in sorted(parts)]
@@ -154,19 +147,15 @@ def _in_pairs(study: Study) -> str:
     return " ".join(said)
 
 
-def _other_measures(study: Study) -> Iterator[Section]:
-    """Give each measure that no other section is about a figure and a table."""
-    for measure in study.measures:
-        if measure.ranks_samples or measure.key == BOUND or not measure.shown:
-            continue
-        id = measure.key.replace(".", "-").replace("_", "-")
-        name = f"{measure.name[0].upper()}{measure.name[1:]}"
-        figure, table = figures.curves(study, [measure], id), tables.measure_table(study, measure)
-        yield _section(f"measure-{id}", name, measure.about, figure, table)
-
-
 def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
-    """Show what guidance trades, and what the heads predict."""
+    """Show measures that no other section is about, guidance, and what the heads predict."""
+    for measure in study.measures:
+        if measure.shown and not measure.ranks_samples and measure.key != BOUND:
+            id = measure.key.replace(".", "-").replace("_", "-")
+            name = f"{measure.name[0].upper()}{measure.name[1:]}"
+            figure = figures.curves(study, [measure], id)
+            table = tables.measure_table(study, measure)
+            yield _section(f"measure-{id}", name, measure.about, figure, table)
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     yield _section("guidance-section", "What does guidance trade?", "", guided)
@@ -175,15 +164,13 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     yield _section("deviations", "What do the heads predict?", finding, deviations)
 
 
-def _methods(study: Study, folder: ReportFolder) -> Section:
+def _made(study: Study, folder: ReportFolder) -> Iterator[Section]:
+    """Show what methods cost, and how networks were trained."""
     said = "Operations are those of a step with the method, relative to the network alone."
     finding = "Heads add parameters; probes and exact Jacobians add backward passes to every step."
     shown = said if "operations" in study.grids else None
     table = tables.methods(study, folder.notes)
-    return _section("methods", "What do methods cost?", finding, shown, table)
-
-
-def _training(study: Study, folder: ReportFolder) -> Section:
+    yield _section("methods", "What do methods cost?", finding, shown, table)
     curves = folder.curves
     blocks: list[PageBlock | None] = [figures.training_curves(study, curves) if curves else None]
     for row in study.results.select(measure="loss"):
@@ -197,15 +184,13 @@ def _training(study: Study, folder: ReportFolder) -> Section:
             "its estimate was not positive, the variance of a Gaussian took its place: at up to "
             f"{told}."
         )
-    shares = tables.clamped(study)
-    if shares:
-        blocks += [
+    if shares := tables.clamped(study):
+        clamped = (
             "Some estimates of Cov[x₀ | xₜ] were out of range (negative, or above the limit), and "
-            "were set to its end. The share of such entries, in percent:",
-            shares,
-        ]
-    finding = figures.levelled(curves) if curves else ""
-    return _section("training", "Training", finding, *blocks)
+            "were set to its end. The share of such entries, in percent:"
+        )
+        blocks += [clamped, shares]
+    yield _section("training", "Training", figures.levelled(curves) if curves else "", *blocks)
 
 
 def _provenance(study: Study, folder: ReportFolder) -> Section:
@@ -215,7 +200,7 @@ def _provenance(study: Study, folder: ReportFolder) -> Section:
         for inner, value in block.items() if isinstance(block, dict) else ():
             settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
     remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
-    facts = Provenance(folder.provenance, study.param("sample", {}), remake, settings)
+    facts = doc.Provenance(folder.provenance, study.param("sample", {}), remake, settings)
     return _section("provenance", "Provenance", f"Made again by {remake}", facts)
 
 
@@ -232,16 +217,77 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
     sections = []
     for one in found.experiments:
         params = tuple((key, str(before), str(after)) for key, before, after in one.parameters)
-        both = (
-            DataTable(f"{one.name}-params", ("parameter", "before", "after"), params),
-            DataTable(f"{one.name}-results", COLUMNS, tuple(one.rows(everything=everything))),
-        )
+        rows = tuple(one.rows(everything=everything))
+        both = [DataTable(f"{one.name}-params", ("parameter", "before", "after"), params)]
+        both.append(DataTable(f"{one.name}-results", COLUMNS, rows))
         if everything or one.differ:
             shown = (table for table in both if table.rows)
             sections.append(_section(one.name, one.name, "", one.summary, *shown))
-    return Page(
-        title=f"{found.before} → {found.after}",
-        subtitle="Which results and parameters differ, experiment by experiment.",
-        sections=tuple(sections),
-        summary=tuple(f"{one.name}: {one.summary}." for one in found.experiments),
-    )
+    title = f"{found.before} → {found.after}"
+    subtitle = "Which results and parameters differ, experiment by experiment."
+    summary = tuple(f"{one.name}: {one.summary}." for one in found.experiments)
+    return Page(title, subtitle, tuple(sections), summary)
+
+
+def index(
+    root: Path, registry: Registry | None = None, *, pages: bool = False, home: str = ""
+) -> str:
+    """Render the index; it links to pages that exist, or to all of them if `pages` is true.
+
+    `home` is the address of the documentation on a site.
+    """
+    cards: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # True: of smoke runs
+    for name in report_names(root):
+        has_page = pages or (root / REPORTS / f"{name}.html").exists()
+        card = _card(read_folder(name, root), registry or measures(), has_page=has_page)
+        cards[name.endswith(SMOKE)].append(card)
+    return render_template("index.html", experiments=cards[False], smoke=cards[True], home=home)
+
+
+def site(root: Path, home: str, registry: Registry | None = None) -> dict[str, str]:
+    """Return all pages, one copy of Plotly and the index, by their address within a site."""
+    from plotly.offline import get_plotlyjs
+
+    known = registry or measures()
+    files = {f"{INDEX}": index(root, known, pages=True, home=home)}
+    for name in report_names(root):
+        shown = page(read_folder(name, root), known)
+        files[f"{REPORTS}/{name}.html"] = render(shown, bundle=BUNDLE)
+    return files | {f"{REPORTS}/{BUNDLE}": get_plotlyjs()}
+
+
+def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[str, Any]:
+    """Sum an experiment up, as the template shows it."""
+    study = Study(folder.results, folder.params, registry)
+    rows = folder.rows_of(SAMPLES)[:1]
+    pictures = [samples.uri(cell) for row in rows for cell in row.cells if cell is not None]
+    drawings = []
+    if folder.points:
+        test, given = folder.points
+        plane = [points for (_, method, _), points in given.items() if "ocm" in method]
+        drawings = [samples.panel("", x, samples.frame(test), "blue") for x in plane[:_THUMBNAILS]]
+    return {
+        "name": folder.name,
+        "title": study.param("report.title", folder.name),
+        "summary": study.param("report.summary", ""),
+        "page": f"{folder.name}.html" if has_page else None,
+        "table": tables.headline(study),
+        "best": [*_best(study)],
+        "verdict": figures.verdict(study.frontier) if study.frontier and study.solvers else "",
+        "pictures": pictures[:_THUMBNAILS],
+        "drawings": [drawing.path for drawing in drawings],
+        "note": f"Results of commit {folder.provenance.get('commit', '')[:7]}.",
+    }
+
+
+def _best(study: Study) -> Iterator[tuple[str, list[tuple[str, str, float]]]]:
+    """Name the best methods by every measure, with those within noise of them."""
+    for measure in (m for m in study.measures if m.better and m.shown):
+        for setting, columns in study.grids[measure.key].items():
+            cells = [
+                (at.where, ", ".join([best, *at.ties()]), at.mean(best))
+                for at in columns.values()
+                if (best := at.best()) and len(at.entries) > 1
+            ]
+            if cells:
+                yield f"{measure.name}, {study.place(setting)}", cells

@@ -15,10 +15,9 @@ from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.project import located
 from ocm_core.report.document import DataTable, Section
-from ocm_core.report.folder import REMEDY
 from ocm_core.results.replicates import NOISE, Estimate
 from ocm_core.results.study import Method, Setting, Study
-from ocm_core.results.table import UNGUIDED, Value
+from ocm_core.results.table import REMEDY, UNGUIDED, Value
 from ocm_core.text import listed
 
 FILE = Path("reports/paper/results.csv")
@@ -32,7 +31,7 @@ _COLUMNS = (
 _MEASURES = {
     "bits_per_dim": ("nll_bpd", 1.0),
     "fid": ("fid", 1.0),
-    "recall": ("recall_percent", 100.0),
+    "recall": ("recall_percent", 100),
 }
 
 
@@ -71,9 +70,24 @@ class Compared(NamedTuple):
     ours: Estimate  # in the paper's unit, ± over seeds or images
     paper: PublishedRow | None
     seeds: PublishedRow | None
-    printed: float  # that of a table of results first
-    difference: float  # ours less the paper's, with two digits
-    agrees: bool | None  # whether ours is within the paper's spread; None where it gives none
+
+    @property
+    def known(self) -> list[PublishedRow]:
+        """Return what the paper prints; that of a table of results first."""
+        return [row for row in (self.paper, self.seeds) if row]
+
+    @property
+    def difference(self) -> float:
+        """Return ours less the paper's, with two digits."""
+        return float(f"{self.ours.mean - self.known[0].value:.2g}")
+
+    @property
+    def agrees(self) -> bool | None:
+        """Tell whether ours is within the paper's spread; None where it gives none."""
+        if not self.seeds or self.seeds.deviation is None:
+            return None
+        reach = NOISE * self.seeds.deviation
+        return any(abs(self.ours.mean - row.value) <= reach + row.rounding for row in self.known)
 
 
 def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
@@ -81,39 +95,32 @@ def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
 
     `report.paper` names one on the same data with another network: only its likelihoods compare.
     """
-    file, name = located(file), str(study.param("name", ""))
+    file, paper = located(file), study.param("report.paper")
     if not file.exists():
         return []
-    paper = study.param("report.paper")
-    rows = _read(file, paper or name)
+    experiment = paper or study.param("name", "")
+    metrics = [metric for metric, _ in _MEASURES.values()]
+    with reading(file, "the paper's results", REMEDY), file.open(newline="", encoding="utf-8") as f:
+        lines = csv.DictReader(f)
+        if tuple(lines.fieldnames or ()) != _COLUMNS:
+            has, wanted = ", ".join(lines.fieldnames or ()), ", ".join(_COLUMNS)
+            raise OcmError(f"{file}: has the columns {has}, expected {wanted}; {REMEDY}")
+        rows = [
+            PublishedRow(
+                n["table"],
+                (n["metric"], n["sampler"], float(n["cfg"] or UNGUIDED), int(n["steps"])),
+                n["method"],
+                int(n["probes"]) if n["probes"] else None,
+                value=float(n["value"]),
+                rounding=0.5 * 10.0 ** -len(n["value"].partition(".")[2]),
+                deviation=float(n["std"]) if n["std"] else None,
+            )
+            for n in lines
+            if n["experiment"] == experiment and n["metric"] in metrics
+        ]
     if paper and not rows:
         raise OcmError(f"report.paper: {file} has no experiment {paper!r}")
     return [r for r in rows if not paper or (r.place[0] == "nll_bpd" and r.table != SEEDS)]
-
-
-def _read(file: Path, experiment: str) -> list[PublishedRow]:
-    with file.open(newline="", encoding="utf-8") as text:
-        lines = csv.DictReader(text)
-        if tuple(lines.fieldnames or ()) != _COLUMNS:
-            raise OcmError(
-                f"{file}: has the columns {', '.join(lines.fieldnames or ())}, expected "
-                f"{', '.join(_COLUMNS)}; {REMEDY}"
-            )
-        metrics = [metric for metric, _ in _MEASURES.values()]
-        with reading(file, "the paper's results", REMEDY):
-            return [
-                PublishedRow(
-                    n["table"],
-                    (n["metric"], n["sampler"], float(n["cfg"] or UNGUIDED), int(n["steps"])),
-                    n["method"],
-                    int(n["probes"]) if n["probes"] else None,
-                    value=float(n["value"]),
-                    rounding=0.5 * 10.0 ** -len(n["value"].partition(".")[2]),
-                    deviation=float(n["std"]) if n["std"] else None,
-                )
-                for n in lines
-                if n["experiment"] == experiment and n["metric"] in metrics
-            ]
 
 
 def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
@@ -129,27 +136,14 @@ def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
                 theirs = [row for row in rows if row.place == place]
                 for label, cell in at.entries.items():
                     matching = [row for row in theirs if row.is_of(study.methods[label])]
+                    seeds = next((row for row in matching if row.table == SEEDS), None)
+                    single = [row for row in matching if row.table != SEEDS]
+                    paper = min(single, key=lambda row: row.table in _ABLATIONS, default=None)
                     if matching:
                         spread = cell.known.error if cell.known else cell.spread
                         ours = Estimate(unit * cell.estimate.mean, unit * spread)
-                        beside = _beside(ours.mean, matching)
-                        found.append(Compared(key, setting, label, nfe, ours, *beside))
+                        found.append(Compared(key, setting, label, nfe, ours, paper, seeds))
     return found
-
-
-def _beside(
-    ours: float, rows: Sequence[PublishedRow]
-) -> tuple[PublishedRow | None, PublishedRow | None, float, float, bool | None]:
-    """Return the row of a main table and that over seeds, and how ours compares with them."""
-    seeds = next((row for row in rows if row.table == SEEDS), None)
-    single = [row for row in rows if row.table != SEEDS]
-    paper = min(single, key=lambda row: row.table in _ABLATIONS, default=None)
-    known = [row for row in (paper, seeds) if row]
-    agrees = None
-    if seeds and seeds.deviation is not None:
-        reach = NOISE * seeds.deviation
-        agrees = any(abs(ours - row.value) <= reach + row.rounding for row in known)
-    return paper, seeds, known[0].value, float(f"{ours - known[0].value:.2g}"), agrees
 
 
 def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, dict[int, float]]]:
@@ -158,18 +152,16 @@ def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, d
     for one in compared:
         if one.key == key:
             values = found.setdefault(one.setting, {}).setdefault(one.method, {})
-            values[one.nfe] = one.printed / _MEASURES[key][1]
+            values[one.nfe] = one.known[0].value / _MEASURES[key][1]
     return found
 
 
 def section(study: Study, compared: Sequence[Compared]) -> Section:
     """Return the section of the page; empty where nothing is in the paper."""
     judged = [one.agrees for one in compared if one.agrees is not None]
-    told = (
-        f"{sum(judged)} of {len(judged)} whose spread it gives agree"
-        if judged
-        else "for none of them does it give a spread over seeds"
-    )
+    told = "for none of them does it give a spread over seeds"
+    if judged:
+        told = f"{sum(judged)} of {len(judged)} whose spread it gives agree"
     columns = (
         *("measure", "setting", "method", "nfe", "ours", "±"),
         *("paper", "paper, over seeds", "± paper", "difference", "agreement"),

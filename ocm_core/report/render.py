@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ocm_core.report.charts import PALETTES, SCALE
 from ocm_core.report.document import BOX, Figure, Glossary, Page, Plot, digits
-from ocm_core.report.style import PALETTES, SCALE
 from ocm_core.results.replicates import NOISE
 from ocm_core.text import listed
 
@@ -43,13 +43,8 @@ def render(page: Page, *, bundle: str | None = None) -> str:
 def render_template(name: str, explained: Collection[str] = (), **values: Any) -> str:
     """Render a template of this package; `explained` labels become links to the glossary."""
     loader = PackageLoader("ocm_core.report")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {
         "kind": lambda block: type(block).__name__.lower(),
         "json": _json,
@@ -79,13 +74,11 @@ def _about(label: str, explained: Collection[str]) -> str | None:
 
 def _linked(text: str, explained: Collection[str]) -> Markup:
     """Link labels that the glossary explains, alone or behind one another: `quality, delta`."""
-    parts = [
-        Markup('<a href="#{}">{}</a>').format(_anchor(part), part)
-        if part.lower() in explained
-        else escape(_prose(part))
+    link = Markup('<a href="#{}">{}</a>')
+    return Markup(", ").join(
+        link.format(_anchor(part), part) if part.lower() in explained else escape(_prose(part))
         for part in text.split(", ")
-    ]
-    return Markup(", ").join(parts)
+    )
 
 
 def _prose(text: str) -> str:

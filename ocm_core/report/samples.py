@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ocm_core.report import folder as files
 from ocm_core.report.document import BOX, DataTable, Figure, Panel, Picture, PictureMatrix
-from ocm_core.report.folder import (
-    POSTERIOR_STD,
-    SAMPLES,
-    TEST,
-    PictureRow,
-    Pixels,
-    PlanePoints,
-    ReportFolder,
-    webp,
-)
+from ocm_core.report.folder import PictureRow, Pixels, PlanePoints, ReportFolder, webp
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Value
 
@@ -39,18 +31,26 @@ def uri(pixels: Pixels) -> str:
 def sheet(study: Study, folder: ReportFolder) -> Figure | None:
     """Return the first thing to see: samples from the same noise, nfe in columns."""
     name = "samples by way and nfe"
-    rows = [row for row in folder.pictures if row.figure == SAMPLES]
+    rows = folder.rows_of(files.SAMPLES)
     if folder.points and folder.points[1] and study.quality:
         test, samples = folder.points
         sampler = next(iter(samples))[0]
         wanted = (study.family_of(study.quality.key)["ocm"], *_FIRST_ROWS)
         few = {key: x[:_SHEET_POINTS] for key, x in samples.items() if key[1] in wanted}
         pane, numbers = _plane(study, sampler, few, test[:_SHEET_POINTS], frame(test))
-        matrix = PictureMatrix(name, pane.columns, pane.rows)
+        matrix = pane._replace(title=name, at={})
         table = DataTable("sheet", _MOMENTS, tuple(numbers))
         said = f"{sampler.upper()}: the first {_SHEET_POINTS} points of the first seed, same noise."
     elif rows:
-        matrix, table = _matrix(name, rows), DataTable("sheet", _LEVELS, tuple(_levels(rows)))
+        matrix = _matrix(name, rows)
+        levels: list[tuple[Value, ...]] = [
+            (row.name, column, *(float(f"{x:.4g}") for x in (visible.mean(), visible.std())))
+            for row in rows
+            for column, cell in zip(row.columns, row.cells, strict=True)
+            if cell is not None
+            for visible in [cell[cell[..., 3] > 0][:, :3]]
+        ]
+        table = DataTable("sheet", _LEVELS, tuple(levels))
         said = "The first samples of the first seed; the same place, the same noise."
         if study.is_guided and study.guidance:
             said += f" Guidance {study.guidance:g}."
@@ -71,23 +71,12 @@ def _matrix(title: str, rows: Sequence[PictureRow]) -> PictureMatrix:
     """Put rows of pictures under the same columns."""
     shown = []
     for row in rows:
-        named = zip(row.columns, row.cells, strict=True)
-        pictures = [
-            None if x is None else Picture(f"{row.name}, {column}", uri(x), x.shape[1], x.shape[0])
-            for column, x in named
-        ]
-        shown.append((row.name, tuple(pictures)))
+        named = (
+            (f"{row.name}, {column}", x) for column, x in zip(row.columns, row.cells, strict=True)
+        )
+        sized = (None if x is None else Picture(m, uri(x), *x.shape[1::-1]) for m, x in named)
+        shown.append((row.name, tuple(sized)))
     return PictureMatrix(title, rows[0].columns, tuple(shown))
-
-
-def _levels(rows: Sequence[PictureRow]) -> Iterator[tuple[Value, ...]]:
-    """List mean and deviation of the visible pixels of every picture."""
-    for row in rows:
-        for column, cell in zip(row.columns, row.cells, strict=True):
-            if cell is not None:
-                visible = cell[cell[..., 3] > 0][:, :3]
-                numbers = (float(f"{x:.4g}") for x in (visible.mean(), visible.std()))
-                yield row.name, column, *numbers
 
 
 def plane_panels(study: Study, test: PlanePoints, samples: PlaneSamples) -> Figure:
@@ -114,20 +103,18 @@ def _plane(
     nfes = sorted({nfe for _, nfe in here})
     shown = []
     for m, method in study.methods.items():
-        panels = {
-            nfe: panel(f"nfe {nfe}", here[m, nfe], reach, method.known.profile.line.hue)
-            for nfe in nfes
-            if (m, nfe) in here
-        }
-        if panels:
-            shown.append((m, tuple(panels.get(nfe) for nfe in nfes)))
-    shown.append((TEST, (panel(TEST, test, reach, "ink"),)))
+        hue, given = method.known.profile.line.hue, [(nfe, here.get((m, nfe))) for nfe in nfes]
+        panels = [None if x is None else panel(f"nfe {k}", x, reach, hue) for k, x in given]
+        if any(panels):
+            shown.append((m, tuple(panels)))
+    shown.append((files.TEST, (panel(files.TEST, test, reach, "ink"),)))
     columns = tuple(f"nfe {nfe}" for nfe in nfes)
     rows: list[tuple[Value, ...]] = []
     for (m, nfe), x in here.items():
         finite = x[np.isfinite(x).all(1)].astype(np.float64)
         moments = (*map(float, finite.mean(0)), *map(float, finite.std(0)))
-        rows.append((sampler, m, nfe, *moments, _outside(x, reach)))
+        outside = int((~(np.abs(x) <= reach).all(1)).sum())  # or no numbers
+        rows.append((sampler, m, nfe, *moments, outside))
     return PictureMatrix(sampler.upper(), columns, tuple(shown), {"sampler": sampler}), rows
 
 
@@ -136,15 +123,10 @@ def frame(test: PlanePoints) -> float:
     return float(np.abs(test).max()) * 1.15
 
 
-def _outside(points: PlanePoints, reach: float) -> int:
-    """Count points that the frame does not show, those that are no numbers among them."""
-    return int((~(np.abs(points) <= reach).all(1)).sum())
-
-
 def panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
     """Draw points as strokes of no length: a tenth of the bytes of circles."""
-    outside = _outside(points, reach)
     inside = points[(np.abs(points) <= reach).all(1)].astype(np.float64)
+    outside = len(points) - len(inside)
     places = np.rint((inside * [1, -1] / reach + 1) * (BOX / 2)).astype(int)
     path = "".join(f"M{x} {y}h0" for x, y in places.tolist())
     return Panel(title, f"{outside} outside" if outside else "", path, hue)
@@ -152,7 +134,7 @@ def panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
 
 def posterior_std(folder: ReportFolder) -> Figure | None:
     """Show predicted deviations of pixels across t beside estimates from random probes."""
-    rows = [row for row in folder.pictures if row.figure == POSTERIOR_STD]
+    rows = folder.rows_of(files.POSTERIOR_STD)
     if not rows:
         return None
     names = ", ".join(row.name for row in rows)
@@ -166,7 +148,7 @@ def posterior_std(folder: ReportFolder) -> Figure | None:
         panes=(_matrix("posterior deviations", rows),),
         arrangement="alone",
         colour_bar="the number above each column, and more",
-        table=DataTable("posterior_std", *folder.picture_table(POSTERIOR_STD)),
+        table=DataTable("posterior_std", *folder.picture_table(files.POSTERIOR_STD)),
     )
 
 
@@ -176,11 +158,9 @@ def nearest_head(figure: Figure) -> str:
     for row in figure.table.rows:
         if len(row) == 4 and not str(row[1]).startswith("M = "):
             gaps.setdefault(str(row[1]), []).append(float(row[3] or 0.0))
-    if not gaps:
-        return ""
     means = {name: float(np.mean(values)) for name, values in gaps.items()}
+    if not means:
+        return ""
     best = min(means, key=means.__getitem__)
-    return (
-        f"Of the heads, {best} is nearest to the estimate with the most probes: a root mean square "
-        f"difference of {means[best]:.2g}, the mean over t."
-    )
+    how = f"a root mean square difference of {means[best]:.2g}, the mean over t"
+    return f"Of the heads, {best} is nearest to the estimate with the most probes: {how}."

@@ -25,30 +25,30 @@ def _ranked_group(
     notes: Mapping[tuple[str, int], str] | None = None,
     published: Sequence[Mapping[str, float]] = (),
 ) -> ResultGroup:
-    """Rank the entries of each column; the paper's own numbers stand under theirs."""
-    ranks = [_ranks(column) for column in columns]
+    """Rank the entries of each column; the paper's own numbers stand under theirs.
+
+    The best and the second best are marked; equals share a place, and alone there is none.
+    """
+    ranks: list[dict[float, Mark]] = []
+    for column in columns:
+        means = [column.mean(label) for label in column.ranked()]
+        levels = sorted({*means}, reverse=column.higher) if len(means) > 1 else []
+        ranks.append(dict(zip(levels, _RANKS, strict=False)))
     ties = [column.ties() if len(column.ranked()) > 1 else [] for column in columns]
     rows: list[ResultRow] = []
     for label in dict.fromkeys(label for column in columns for label in column.entries):
         cells = []
         for i, column in enumerate(columns):
-            known = column.entries.get(label)
-            mean, error = (known.estimate.mean, known.estimate.error) if known else (None, None)
-            note = (notes or {}).get((label, i), "")
-            cells.append(Result(mean, error, ranks[i].get(label, ""), label in ties[i], note))
+            cells.append(Result(note=(notes or {}).get((label, i), "")))
+            if label in column.entries:
+                mean, error = column.entries[label].estimate
+                rank, tied = ranks[i].get(mean, ""), label in ties[i]
+                cells[i] = cells[i]._replace(mean=mean, error=error, rank=rank, tied=tied)
         rows.append(ResultRow(label, tuple(cells)))
         printed = tuple(Result(column.get(label)) for column in published)
         if any(cell.mean is not None for cell in printed):
             rows.append(ResultRow(f"{label} in the paper", printed, published=True))
     return ResultGroup(title, tuple(rows))
-
-
-def _ranks(column: Comparison) -> dict[str, Mark]:
-    """Mark the best and the second best; equals share a place, and alone there is none."""
-    order = column.ranked()
-    levels = sorted({column.mean(label) for label in order}, reverse=column.higher)
-    marks = dict(zip(levels, _RANKS, strict=False)) if len(order) > 1 else {}
-    return {label: marks[at] for label in order if (at := column.mean(label)) in marks}
 
 
 def measure_table(

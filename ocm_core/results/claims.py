@@ -57,114 +57,102 @@ class CheckedClaim(NamedTuple):
         return max(case.verdict for case in self.cases)
 
 
-class Where(NamedTuple):
-    """The settings and columns that a claim is about; None means any."""
-
-    sampler: str | None = None
-    score: str | None = None
-    guided: bool | None = None
-    plane: bool | None = None  # whether data are points of a plane
-    nfe: tuple[float, float] = (0, inf)  # from, to
-    fewest: bool = False  # at the smallest nfe only
-
-
 class Claim(NamedTuple):
-    """One row: `left` stands in a `relation` to each of `right`, by a measure."""
+    """One row: `left` stands in a `relation` to each of `right`, by a measure, in some settings."""
 
     key: str
-    measure: str
-    where: Where
+    measure: str  # of a bound on the likelihood, of images only
     left: str  # a method, or {ocm}, {npr}, {sn} for the heads of the family
     relation: Relation
     right: tuple[str, ...]
     short: str
     text: str
+    nfe: tuple[float, float] = (0, inf)  # from, to
+    sampler: str | None = None  # None means any, here and below
+    score: str | None = None
+    guided: bool | None = None  # with guidance, the smallest nfe only
 
 
-FEW = Where(nfe=(5, 10))
-FEW_IMAGES = Where(nfe=(5, 10), plane=False)
+FEW, HEADS = (5, 10), ("{npr}", "{sn}")
 CLAIMS = (
     Claim(
-        *("a", "bits_per_dim", Where(nfe=(25, inf), plane=False), "{ocm}", "best", OTHERS),
-        "{ocm}'s lowest NLL from nfe 25 on",
+        *("a", "bits_per_dim", "{ocm}", "best", OTHERS, "{ocm}'s lowest NLL from nfe 25 on"),
         "From nfe 25 on, {ocm} has the lowest NLL, or is within one standard error of it.",
+        nfe=(25, inf),
     ),
     Claim(
-        *("b", "bits_per_dim", FEW_IMAGES, "{ocm}", "below", ("analytic", "beta")),
+        *("b", "bits_per_dim", "{ocm}", "below", ("analytic", "beta")),
         "{ocm}'s lower NLL than analytic's and beta's at small nfe",
         "At nfe 5 to 10, {ocm} has a lower NLL than analytic and beta.",
+        FEW,
     ),
     Claim(
-        *("c", "bits_per_dim", FEW_IMAGES, "{ocm}", "much below", ("{sn}", "beta_tilde")),
+        *("c", "bits_per_dim", "{ocm}", "much below", ("{sn}", "beta_tilde")),
         "much higher NLL of {sn} and beta_tilde at small nfe",
         f"At nfe 5 to 10, the NLL of {{sn}} and of beta_tilde is more than {MUCH:g} bits/dim above "
         "that of {ocm}.",
+        FEW,
     ),
     Claim(
-        *("d", "bits_per_dim", Where(plane=False), "*", "falls", OTHERS),
-        "NLL falling with nfe",
+        *("d", "bits_per_dim", "*", "falls", OTHERS, "NLL falling with nfe"),
         "NLL falls with nfe, for every method.",
     ),
     Claim(
-        *("e", "frechet", Where("ddpm", nfe=(0, 10)), "beta", "worst", OTHERS),
-        "beta's worst {name} at small nfe",
+        *("e", "frechet", "beta", "worst", OTHERS, "beta's worst {name} at small nfe"),
         "Up to nfe 10, beta has the highest {name} with DDPM.",
+        *((0, 10), "ddpm"),
     ),
     Claim(
-        *("f", "frechet", Where("ddpm"), "{ocm}", "best", OTHERS),
-        "{ocm}'s best {name} with DDPM",
+        *("f", "frechet", "{ocm}", "best", OTHERS, "{ocm}'s best {name} with DDPM"),
         "At every nfe, {ocm} has the lowest {name} with DDPM, or is within one standard error.",
+        sampler="ddpm",
     ),
     Claim(
-        *("g", "recall", Where("ddpm", guided=False, nfe=(5, 10)), "{ocm}", "above"),
-        ("beta_tilde",),
+        *("g", "recall", "{ocm}", "above", ("beta_tilde",)),
         "{ocm}'s higher recall than beta_tilde's at small nfe",
         "At nfe 5 to 10, {ocm} has a higher recall than beta_tilde.",
+        *(FEW, "ddpm", None, False),
     ),
     Claim(
-        *("h", "recall", Where(guided=True, fewest=True), "{ocm}", "above"),
-        ("beta_tilde", "delta"),
+        *("h", "recall", "{ocm}", "above", ("beta_tilde", "delta")),
         "{ocm}'s higher recall at every guidance",
         "At the smallest nfe and every guidance scale, {ocm} has a higher recall than beta_tilde "
         "(DDIM: delta).",
+        guided=True,
+    ),
+    *(
+        Claim(
+            *(key, "covariance_error", "{ocm}", "not above", HEADS),
+            f"{{ocm}}'s lower covariance error with the {score} score",
+            f"With the {score} score, {{ocm}} has a lower covariance error than {{npr}} and {{sn}} "
+            "at every t.",
+            score=score,
+        )
+        for key, score in (("i", "exact"), ("j", "trained"))
     ),
     Claim(
-        *("i", "covariance_error", Where(score="exact"), "{ocm}", "not above", ("{npr}", "{sn}")),
-        "{ocm}'s lower covariance error with the exact score",
-        "With the exact score, {ocm} has a lower covariance error than {npr} and {sn} at every t.",
-    ),
-    Claim(
-        *("j", "covariance_error", Where(score="trained"), "{ocm}", "not above", ("{npr}", "{sn}")),
-        "{ocm}'s lower covariance error with the trained score",
-        "With the trained score, {ocm} has a lower covariance error than {npr} and {sn} at every "
-        "t.",
-    ),
-    Claim(
-        *("k", "mmd", Where(nfe=(5, inf)), "{ocm}", "equals", ("exact_diag",)),
+        *("k", "mmd", "{ocm}", "equals", ("exact_diag",)),
         "{ocm} as good as exact_diag from nfe 5 on",
         "From nfe 5 on, {ocm} samples as well as exact_diag, within sampling noise.",
+        (5, inf),
     ),
     Claim(
-        *("l", "mmd", FEW, "{ocm}", "below", FIXED),
-        "{ocm} better than fixed variances at small nfe",
+        *("l", "mmd", "{ocm}", "below", FIXED, "{ocm} better than fixed variances at small nfe"),
         "At nfe 5 to 10, {ocm} beats the best fixed variance.",
+        FEW,
     ),
     Claim(
-        *("m", "mmd", Where(nfe=(10, 10)), "exact_full", "below", ("exact_diag",)),
+        *("m", "mmd", "exact_full", "below", ("exact_diag",)),
         "exact_full better than exact_diag at nfe 10",
         "At nfe 10, exact_full beats exact_diag.",
+        (10, 10),
     ),
     Claim(
-        *("n", "mmd", Where(nfe=(2, 3)), "{ocm}", "not above", ("beta", "delta")),
-        "sensible samples at nfe 2 and 3",
+        *("n", "mmd", "{ocm}", "not above", ("beta", "delta"), "sensible samples at nfe 2 and 3"),
         "Nfe 2 and 3 are finite for every method, and {ocm} is not worse than beta (DDIM: delta).",
+        (2, 3),
     ),
 )
-
-
-def check(study: Study) -> list[CheckedClaim]:
-    """Decide every claim whose measure and setting the results have."""
-    return [found for claim in CLAIMS if (found := _check(study, claim))]
 
 
 def summary(checked: Sequence[CheckedClaim]) -> str:
@@ -175,45 +163,49 @@ def summary(checked: Sequence[CheckedClaim]) -> str:
     return f"Of {len(checked)} claims of the paper, {listed(told)}." if checked else ""
 
 
-def _check(study: Study, claim: Claim) -> CheckedClaim | None:
-    key = "fid" if claim.measure == "frechet" and "fid" in study.grids else claim.measure
-    settings = [*_settings(study, key, claim.where)] if key in study.grids else []
-    if not settings:
-        return None
-    names = {**study.family_of(key), "name": study.registry[key].name}
-    left, *right = (name.format(**names) for name in (claim.left, *claim.right))
-    allowed = study.comparable(key) | {left, *right}
-    cases: list[ClaimCase] = []
-    for setting, columns in settings:
-        like = {
-            x: at._replace(entries={m: e for m, e in at.entries.items() if m in allowed})
-            for x, at in columns.items()
-        }
-        place = study.place(setting)
-        if claim.relation == "falls":
-            cases += _falls(place, like, study)
-        else:
-            cases += _cases(study, claim.relation, place, like, left, right)
-    if not cases:
-        missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
-        cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
-    short, text = claim.short.format(**names), claim.text.format(**names)
-    return CheckedClaim(claim.key, short, text, tuple(cases))
+def check(study: Study) -> Iterator[CheckedClaim]:
+    """Decide every claim whose measure and setting the results have."""
+    for claim in CLAIMS:
+        key = "fid" if claim.measure == "frechet" and "fid" in study.grids else claim.measure
+        names = {**study.family_of(key), "name": study.registry[key].name}
+        left, *right = (name.format(**names) for name in (claim.left, *claim.right))
+        allowed = study.comparable(key) | {left, *right}
+        settings, cases = [*_settings(study, key, claim)], list[ClaimCase]()
+        for setting, columns in settings:
+            like = {
+                x: at._replace(entries={m: e for m, e in at.entries.items() if m in allowed})
+                for x, at in columns.items()
+            }
+            place = study.place(setting)
+            if claim.relation == "falls":
+                cases += _falls(place, like, study)
+            else:
+                cases += _cases(study, claim.relation, place, like, left, right)
+        if settings and not cases:
+            missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
+            cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
+        if cases:
+            told = (claim.short.format(**names), claim.text.format(**names))
+            yield CheckedClaim(claim.key, *told, tuple(cases))
 
 
-def _settings(study: Study, key: str, where: Where) -> Iterator[tuple[Setting, Columns]]:
+def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, Columns]]:
     """Find the settings of a claim; of several rules of timesteps, the first."""
-    if where.guided not in (None, study.is_guided) or where.plane not in (None, study.is_plane):
+    if claim.guided not in (None, study.is_guided) or (key == "bits_per_dim" and study.is_plane):
         return
-    first = next(iter(study.grids[key])).timesteps
-    for setting, columns in study.grids[key].items():
-        if where.sampler not in (None, setting.sampler) or where.score not in (None, setting.score):
-            continue
-        low, high = where.nfe
+    grid, (low, high) = study.grids.get(key, {}), claim.nfe
+    first = next((setting.timesteps for setting in grid), "")
+    for setting, columns in grid.items():
         chosen = {x: at for x, at in columns.items() if low <= x <= high}
-        if where.fewest:
-            chosen = {x: chosen[x] for x in sorted(chosen)[:1]}
-        if chosen and setting.timesteps == first and setting.sampler not in study.solvers:
+        if claim.guided:
+            chosen = dict(sorted(chosen.items())[:1])
+        wanted = claim.sampler in (None, setting.sampler) and claim.score in (None, setting.score)
+        if (
+            wanted
+            and chosen
+            and setting.timesteps == first
+            and setting.sampler not in study.solvers
+        ):
             yield setting, chosen
 
 

@@ -22,7 +22,7 @@ from ocm_core.text import listed, plural, text_table
 
 WORKING_TREE = "working tree"
 COLUMNS = ("measure", "where", "before", "after", "change", "verdict")
-_FILES = ("results.csv", "params.yaml")  # of a folder of reports/
+_RESULTS, _PARAMS = _FILES = ("results.csv", "params.yaml")  # of a folder of reports/
 _REMEDY = "restore it, or compare another revision"
 
 
@@ -91,15 +91,12 @@ class Changes(NamedTuple):
 
     def rows(self, *, everything: bool) -> list[tuple[str, ...]]:
         """Return a table of the numbers, those that changed most first."""
-        return [
-            (
-                *(n.measure, n.place),
-                *("" if value is None else f"{value:.6g}" for value in (n.before, n.after)),
-                *(str(n.gap or ""), n.verdict.value),
-            )
-            for n in self.numbers
-            if everything or not n.verdict.is_minor
-        ]
+        rows = []
+        for n in self.numbers:
+            if everything or not n.verdict.is_minor:
+                both = ("" if value is None else f"{value:.6g}" for value in (n.before, n.after))
+                rows.append((n.measure, n.place, *both, str(n.gap or ""), n.verdict.value))
+        return rows
 
 
 class Revisions(NamedTuple):
@@ -115,22 +112,18 @@ class Revisions(NamedTuple):
         for one in self.experiments:
             lines += ["", f"{one.name}: {one.summary}"]
             lines += [f"  {key}: {before} → {after}" for key, before, after in one.parameters]
-            rows = one.rows(everything=everything)
-            if rows:
+            if rows := one.rows(everything=everything):
                 lines += [f"  {line}" for line in text_table(COLUMNS, rows, ("before", "after"))]
         return "\n".join(lines if self.experiments else [*lines, "no results in either"])
 
     def tree(self, *, everything: bool) -> dict[str, Any]:
         """Return the comparison as plain data."""
-        experiments = {
-            one.name: {
-                "parameters": [[*map(str, change)] for change in one.parameters],
-                "numbers": [
-                    dict(zip(COLUMNS, row, strict=True)) for row in one.rows(everything=everything)
-                ],
-            }
-            for one in self.experiments
-        }
+        experiments = {}
+        for one in self.experiments:
+            rows = one.rows(everything=everything)
+            numbers = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+            changed = [[*map(str, change)] for change in one.parameters]
+            experiments[one.name] = {"parameters": changed, "numbers": numbers}
         return {"before": self.before, "after": self.after, "experiments": experiments}
 
 
@@ -143,6 +136,7 @@ def compare(root: Path, before: str, after: str | None = None) -> Revisions:
 
 def _files(root: Path, revision: str | None) -> dict[str, dict[str, str]]:
     """Return the text of results and parameters of every experiment that has both."""
+    commit = ""
     if revision is None:
         paths = [file.relative_to(root) for file in sorted(root.glob("reports/*/*"))]
     else:
@@ -151,14 +145,11 @@ def _files(root: Path, revision: str | None) -> dict[str, dict[str, str]]:
         listing = _git(root, "ls-tree", "-r", "--name-only", "-z", commit, "reports/")
         paths = [Path(path) for path in listing.decode("utf-8", "replace").split("\0")]
     found: dict[str, dict[str, str]] = {}
-    for path in paths:
-        if path.name in _FILES and len(path.parts) == 3:
-            if revision is None:
-                content = (root / path).read_bytes()
-            else:
-                content = _git(root, "show", f"{commit}:{path.as_posix()}")
-            with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
-                found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
+    for path in (path for path in paths if path.name in _FILES and len(path.parts) == 3):
+        shown = ("show", f"{commit}:{path.as_posix()}")
+        content = _git(root, *shown) if commit else (root / path).read_bytes()
+        with reading(f"{path} of {revision or WORKING_TREE}", "text", _REMEDY):
+            found.setdefault(path.parent.name, {})[path.name] = content.decode("utf-8")
     return {name: files for name, files in found.items() if {*files} == {*_FILES}}
 
 
@@ -169,33 +160,21 @@ def _git(root: Path, *arguments: str, say: str = "") -> bytes:
     return done.stdout
 
 
-def _changes(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> Changes:
-    (was, given), (now, asked) = (_contents(name, files) for files in (old, new))
+def _changes(name: str, *both: Mapping[str, str]) -> Changes:
+    """Compare the files of an experiment; one that a revision does not have has no files."""
+    cells: list[dict[tuple[Any, ...], Replicates]] = []
+    params: list[dict[str, Any]] = []
+    for files in both:
+        results, file = (f"reports/{name}/{file}" for file in _FILES)
+        cells.append(by_place(Results.parse(files[_RESULTS], results)) if files else {})
+        with reading(file, "parameters in YAML", _REMEDY):
+            params.append(dict(_leaves(yaml.safe_load(files[_PARAMS]))) if files else {})
+    (was, now), (given, asked) = cells, params
     numbers = [_number(key, was.get(key), now.get(key)) for key in {**was, **now}]
     order = [*ChangeVerdict, *dict.fromkeys(number.measure for number in numbers)]
-    keys = {**given, **asked} if given and asked else {}
-    pairs = [(key, given.get(key), asked.get(key)) for key in keys]
-    return Changes(
-        name,
-        tuple(
-            sorted(
-                numbers, key=lambda n: (order.index(n.verdict), order.index(n.measure), -n.share)
-            )
-        ),
-        tuple(pair for pair in pairs if pair[1] != pair[2]),
-    )
-
-
-def _contents(
-    name: str, files: Mapping[str, str]
-) -> tuple[dict[tuple[Any, ...], Replicates], dict[str, Any]]:
-    """Return the results by place and the parameters by key; nothing of a missing experiment."""
-    if not files:
-        return {}, {}
-    results, params = (f"reports/{name}/{file}" for file in _FILES)
-    cells = by_place(Results.parse(files[_FILES[0]], results))
-    with reading(params, "parameters in YAML", _REMEDY):
-        return cells, dict(_leaves(yaml.safe_load(files[_FILES[1]])))
+    numbers.sort(key=lambda n: (order.index(n.verdict), order.index(n.measure), -n.share))
+    keys = [k for k in {**given, **asked} if given and asked and given.get(k) != asked.get(k)]
+    return Changes(name, tuple(numbers), tuple((k, given.get(k), asked.get(k)) for k in keys))
 
 
 def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None) -> Number:
@@ -203,13 +182,9 @@ def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None
     rule = "" if sampler else f"t {timesteps}" if timesteps.isdigit() else timesteps
     scale = f"guidance {guidance:g}" if guidance not in (None, UNGUIDED) else ""
     parts = (score, sampler, rule, method, "" if nfe is None else f"nfe {nfe}", scale)
-    return Number(
-        measure,
-        ", ".join(filter(None, parts)),
-        old.estimate.mean if old else None,
-        new.estimate.mean if new else None,
-        difference(new, old, paired=False) if old and new else None,
-    )
+    before, after = (cell.estimate.mean if cell else None for cell in (old, new))
+    gap = difference(new, old, paired=False) if old and new else None
+    return Number(measure, ", ".join(filter(None, parts)), before, after, gap)
 
 
 def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

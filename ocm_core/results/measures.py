@@ -31,7 +31,6 @@ class Measure(NamedTuple):
 
     @property
     def higher(self) -> bool:
-        """Tell whether larger values are better."""
         return self.better == "higher"
 
     @property
@@ -52,25 +51,19 @@ class Measure(NamedTuple):
 
 _lower_log = partial(Measure, better="lower", log=True)
 _part = partial(Measure, replicate="image", shown=False)
+_FEATURES = "between the features of samples and of data."
 MEASURES = (
     _lower_log("fid", "FID", about="Distance between Inception features."),
-    _lower_log(
-        "frechet",
-        "Fréchet distance",
-        about="Fréchet distance between the features of samples and of data.",
-    ),
+    _lower_log("frechet", "Fréchet distance", about=f"Fréchet distance {_FEATURES}"),
     _lower_log("mmd", "MMD", about="Maximum mean discrepancy to the test set."),
     _lower_log("kid", "KID", about="Kernel distance of Inception features."),
     _lower_log(
-        "kernel_distance",
-        "kernel distance",
-        about="Polynomial kernel distance between the features of samples and of data.",
+        "kernel_distance", "kernel distance", about=f"Polynomial kernel distance {_FEATURES}"
     ),
     Measure("precision", "precision", "higher", about="Share of samples that look like data."),
     Measure("recall", "recall", "higher", about="Share of the data that samples cover."),
     _lower_log(
-        "bits_per_dim",
-        "NLL, bits/dim",
+        *("bits_per_dim", "NLL, bits/dim"),
         about="Upper bound on the negative log-likelihood of test data.",
         replicate="image",
     ),
@@ -78,21 +71,16 @@ MEASURES = (
         *("bits_per_dim_difference", "NLL less that of the first timesteps, bits/dim", "lower"),
         about="Paired over test images.",
     ),
-    _part(
-        *("bits_per_dim_decoder", "decoder term, bits/dim"),
-        about="Part of the bound: the discrete decoder at the last timestep.",
-    ),
-    _part(
-        *("bits_per_dim_steps", "terms of the steps, bits/dim"),
-        about="Part of the bound: the transitions between timesteps.",
-    ),
-    _part(
-        *("bits_per_dim_prior", "prior term, bits/dim"),
-        about="Part of the bound: the first timestep against the prior.",
+    *(
+        _part(f"bits_per_dim_{key}", f"{name}, bits/dim", about=f"Part of the bound: {about}.")
+        for key, name, about in (
+            ("decoder", "decoder term", "the discrete decoder at the last timestep"),
+            ("steps", "terms of the steps", "the transitions between timesteps"),
+            ("prior", "prior term", "the first timestep against the prior"),
+        )
     ),
     _lower_log(
-        "covariance_error",
-        "covariance error",
+        *("covariance_error", "covariance error"),
         about="Mean squared distance to the exact posterior covariance at each timestep.",
         replicate="point",
     ),

@@ -79,13 +79,10 @@ def replicates(rows: Iterable[Row]) -> Replicates:
     without: dict[str, dict[str, float]] = {}
     for row in rows:
         if not row.replicate:
-            error = nan if row.error is None else row.error
-            return Replicates({}, Estimate(row.value, error))
+            return Replicates({}, Estimate(row.value, nan if row.error is None else row.error))
         seed, _, block = row.replicate.partition("/")
-        if block:
-            without.setdefault(seed, {})[block] = row.value
-        else:
-            seeds[seed] = row.value
+        at, name = (without.setdefault(seed, {}), block) if block else (seeds, seed)
+        at[name] = row.value
     if len(seeds) == 1 and without:
         [(seed, value)] = seeds.items()
         numbers = np.array([*without[seed].values()])
@@ -167,10 +164,8 @@ class Comparison(NamedTuple):
 
     def ties(self) -> list[str]:
         """Return the labels within noise of the best, without those that equal it."""
-        best = self.best()
-        if best is None:
-            return []
-        behind = [label for label in self.ranked() if self.mean(label) != self.mean(best)]
+        best, *others = self.ranked() or [""]
+        behind = [label for label in others if self.mean(label) != self.mean(best)]
         return [label for label in behind if self.gap(label, best).is_noise]
 
 

@@ -27,7 +27,7 @@ HEADS = ("npr", "sn", "ocm")  # kinds of methods that the papers train a head fo
 USUAL = "beta_tilde"  # the variance that DDPM is usually sampled with
 SHEET_NFE = (5, 10, 25)  # of the samples that are seen first: where methods differ
 TABLE_NFE = (5, 10, 25, 100)
-_PUBLISHED = ("none",)
+_PUBLISHED: tuple[str, ...] = ("none",)
 
 
 class Setting(NamedTuple):
@@ -41,11 +41,6 @@ class Setting(NamedTuple):
 
 Columns = dict[int, Comparison]  # by nfe, or by timestep
 Grid = dict[Setting, Columns]
-
-
-# A pane of a figure, or a group of a table: its name, its lines, and all samplers with one method
-# if the lines are such, else none.
-MethodGroup = tuple[str, Columns, Setting, list[str]]
 
 
 @dataclass(frozen=True)
@@ -83,9 +78,7 @@ class Study:
             recipe = {k: v for k, v in sampler.items() if k not in ("grids", "methods")}
             names[label] = firsts.setdefault(repr(recipe), label)
         self.recipe_names = names
-        self.results = Results(
-            row._replace(sampler=names.get(row.sampler, row.sampler)) for row in results
-        )
+        self.results = Results(r._replace(sampler=names.get(r.sampler, r.sampler)) for r in results)
         self.measures = registry.ordered(self.results.distinct("measure"))
         ranked = (m for m in self.measures if m.ranks_samples and m.shown)
         self.quality = next(ranked, None)  # what samples are ranked by
@@ -101,10 +94,8 @@ class Study:
         """Look a parameter up by its dotted key."""
         tree: Any = self.params
         for key in path.split("."):
-            if not isinstance(tree, Mapping) or tree.get(key) is None:
-                return default
-            tree = tree[key]
-        return tree
+            tree = tree.get(key) if isinstance(tree, Mapping) else None
+        return default if tree is None else tree
 
     def route(self, sampler: str, method: str) -> str:
         """Name a way to sample: a sampler with a covariance method, or a solver of diffusers."""
@@ -116,24 +107,19 @@ class Study:
         """Return the methods, heads of one family together: charts and tables follow this order."""
         given: dict[str, Mapping[str, Any]] = {**self.param("methods", {})}
         given |= {m: {"kind": m} for m in self.results.distinct("method") if m not in given}
-        own = ("kind", "needs", "head", "init")
         found = {}
         for label, method in given.items():
-            options = {k: v for k, v in method.items() if k not in own}
-            found[label] = Method(label, str(method["kind"]), options, self._family(method))
+            options = {k: method[k] for k in method if k not in ("kind", "needs", "head", "init")}
+            form = method.get("head") or self.param("head", {})
+            family = tuple(str(form.get(key)) for key in ("baseline", "link", "unit"))
+            family = _PUBLISHED if form.get("baseline", "none") == "none" else family
+            head = family if method["kind"] in HEADS else None
+            found[label] = Method(label, str(method["kind"]), options, head)
         families = dict.fromkeys([_PUBLISHED, *(m.family for m in found.values() if m.family)])
         heads = [label for f in families for label, m in found.items() if m.family == f]
         first = next((i for i, label in enumerate(found) if label in heads), len(found))
         rest = [label for label in found if label not in heads]
         return {label: found[label] for label in [*rest[:first], *heads, *rest[first:]]}
-
-    def _family(self, method: Mapping[str, Any]) -> tuple[str, ...] | None:
-        if method["kind"] not in HEADS:
-            return None
-        form = method.get("head") or self.param("head", {})
-        if form.get("baseline", "none") == "none":
-            return _PUBLISHED
-        return tuple(str(form.get(key)) for key in ("baseline", "link", "unit"))
 
     def family_of(self, key: str) -> dict[str, str]:
         """Name the heads that claims by a measure are about: label by kind.
@@ -165,17 +151,14 @@ class Study:
             setting = Setting(score, sampler, "" if per_timestep or sampler else rule, guidance)
             by_x = cells.setdefault(key, {}).setdefault(setting, {})
             by_x.setdefault(x, {})[method] = found
-        units = {key: "t =" if self.is_over_time(key) else "nfe" for key in cells}
         return {
-            key: {at: self._columns(key, by_x, units[key]) for at, by_x in settings.items()}
+            key: {at: self._columns(key, by_x) for at, by_x in settings.items()}
             for key, settings in cells.items()
         }
 
-    def _columns(
-        self, key: str, by_x: Mapping[int, Mapping[str, Replicates]], unit: str = "nfe"
-    ) -> Columns:
+    def _columns(self, key: str, by_x: Mapping[int, Mapping[str, Replicates]]) -> Columns:
         """Compare the entries at each nfe or timestep, methods in their order."""
-        columns = {}
+        columns, unit = {}, "t =" if self.is_over_time(key) else "nfe"
         for x, cells in sorted(by_x.items()):
             order = dict.fromkeys([*self.methods, *cells])
             entries = {label: cells[label] for label in order if label in cells}
@@ -191,8 +174,11 @@ class Study:
                 entries |= {self.route(setting.sampler, m): cell for m, cell in at.entries.items()}
         return self._columns(key, merged)
 
-    def groups(self, key: str) -> Iterator[MethodGroup]:
-        """Split a measure into settings with several methods, then samplers that have one."""
+    def groups(self, key: str) -> Iterator[tuple[str, Columns, Setting, list[str]]]:
+        """Split a measure into settings with several methods, then samplers that have one.
+
+        Yield a name, the columns, the setting, and the ways to sample if the lines are such.
+        """
         alone: dict[Setting, Grid] = {}
         routes: list[str] = []
         for setting, columns in self.grids[key].items():
@@ -212,13 +198,11 @@ class Study:
 
     def place(self, setting: Setting) -> str:
         """Name a setting: `DDPM, exact score`, `even timesteps`, `DDPM, guidance 1.5`."""
-        parts = [
-            setting.sampler.upper(),
-            f"{setting.timesteps} timesteps" if setting.timesteps else "",
-            f"{setting.score} score" if len(self.scores) > 1 and setting.score else "",
-            f"guidance {setting.guidance:g}" if self.is_guided and setting.guidance else "",
-        ]
-        return ", ".join(part for part in parts if part)
+        score, sampler, rule, scale = setting
+        parts = [sampler.upper(), f"{rule} timesteps" if rule else ""]
+        parts.append(f"{score} score" if len(self.scores) > 1 and score else "")
+        parts.append(f"guidance {scale:g}" if self.is_guided and scale else "")
+        return ", ".join(filter(None, parts))
 
     def small_print(self, measure: Measure) -> str:
         """Say how a measure was made: a part of every caption that shows one."""
@@ -230,10 +214,8 @@ class Study:
         blocks = {name.partition("/")[2] for name in names} - {""}
         count = self.param("sample.count", "?")
         if len(seeds) == 1 and blocks:
-            return (
-                f"{count} samples a cell, of one seed; ± one standard error, by a jackknife over "
-                f"{len(blocks)} blocks."
-            )
+            error = f"± one standard error, by a jackknife over {len(blocks)} blocks"
+            return f"{count} samples a cell, of one seed; {error}."
         number = len(seeds) or len(self.param("sample.seeds", [0]))
         bars = ", ± one standard error" if number > 1 else ""
         return f"{count} samples a cell; mean over {plural(number, 'seed')}{bars}."
@@ -247,9 +229,8 @@ class Study:
     def frontiers(self) -> dict[tuple[str, float | None], Frontier]:
         """Return what each nfe gets with the last score, by measure and guidance."""
         keys = [m.key for m in (self.quality, self.registry["recall"]) if m and m.key in self.grids]
-        scales = self.results.distinct("guidance") or [None]
         found = {}
-        for key, scale in product(keys, scales):
+        for key, scale in product(keys, self.results.distinct("guidance") or [None]):
             grid = self.grids[key].items()
             here = {s: c for s, c in grid if s.score in ("", self.score) and s.guidance == scale}
             if here:
@@ -267,8 +248,7 @@ class Study:
         """Return the samples of the first sheet, by the samplers' own names."""
         if not self.quality:
             return []
-        key = self.quality.key
-        ocm = self.family_of(key)["ocm"]
+        key, ocm = self.quality.key, self.family_of(self.quality.key)["ocm"]
         routes: list[str | None] = [f"ddpm, {ocm}", f"ddpm, {USUAL}", "ddim, delta"]
         if self.is_plane:
             shown = [m.label for m in self.methods.values() if m.kind != "rademacher"]
@@ -283,15 +263,6 @@ class Study:
         return [k for r in dict.fromkeys(routes) for k in samples if self.route(*k[:2]) == r]
 
 
-class Duel(NamedTuple):
-    """The best of this work and the best solver at one nfe, and the first less the second."""
-
-    nfe: int
-    ours: str
-    solver: str
-    gap: Estimate
-
-
 class Frontier(NamedTuple):
     """Every way to sample with the last score, compared by one measure at each nfe."""
 
@@ -304,12 +275,10 @@ class Frontier(NamedTuple):
         at = self.columns[nfe]
         return at.best([label for label in at.entries if (label in self.solvers) == solver])
 
-    def duels(self) -> Iterator[Duel]:
-        """Set the best of this work against the best solver at every nfe that both have."""
-        for nfe, at in self.columns.items():
-            ours, solver = self.best(nfe, solver=False), self.best(nfe, solver=True)
-            if ours and solver:
-                yield Duel(nfe, ours, solver, at.gap(ours, solver))
+    def gaps(self) -> dict[int, Estimate]:
+        """Return the best of this work less the best solver, at every nfe that has both."""
+        sides = {k: (self.best(k, solver=False), self.best(k, solver=True)) for k in self.columns}
+        return {k: self.columns[k].gap(a, b) for k, (a, b) in sides.items() if a and b}
 
     def leaders(self) -> list[str]:
         """Return every way that is the best of its side at some nfe, solvers last."""

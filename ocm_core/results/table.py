@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.reading import reading
 
 Value = str | int | float | None
 
@@ -38,7 +39,7 @@ COLUMNS = (
 )
 UNGUIDED = 1.0
 _NUMBERS = {"nfe": int, "guidance": float, "value": float, "error": float}
-_REMEDY = "restore the file with git or make the report again"
+REMEDY = "restore the file with git or make the report again"
 
 
 class Results(tuple[Row, ...]):
@@ -53,9 +54,8 @@ class Results(tuple[Row, ...]):
         for name in choices:
             if name not in COLUMNS:
                 raise OcmError(f"results: column {unknown(name, COLUMNS)}")
-        return Results(
-            row for row in self if all(getattr(row, name) in v for name, v in choices.items())
-        )
+        wanted = [*choices.items()]
+        return Results(row for row in self if all(getattr(row, k) in v for k, v in wanted))
 
     def distinct(self, column: str) -> list[Any]:
         """Return the values of a column, each once: numbers rising, names as they first appear."""
@@ -77,7 +77,10 @@ class Results(tuple[Row, ...]):
 
     def text(self) -> str:
         """Return the table as CSV, with floats that read back exactly."""
-        lines = [COLUMNS, *([_written(k, getattr(row, k)) for k in COLUMNS] for row in self)]
+        lines: list[Sequence[Value]] = [COLUMNS]
+        for row in self:
+            cells = ((_NUMBERS.get(name), getattr(row, name)) for name in COLUMNS)
+            lines.append([repr(float(x)) if t is float and x is not None else x for t, x in cells])
         return csv_text(lines)
 
     def write(self, path: Path) -> None:
@@ -87,11 +90,8 @@ class Results(tuple[Row, ...]):
     @classmethod
     def read(cls, path: Path) -> Results:
         """Read a table; a damaged file is an error that names its line."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OcmError(f"{path}: not readable as a table of results ({error})") from error
-        return cls.parse(text, str(path))
+        with reading(path, "a table of results", REMEDY):
+            return cls.parse(path.read_text("utf-8"), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> Results:
@@ -99,14 +99,18 @@ class Results(tuple[Row, ...]):
         lines = csv.reader(io.StringIO(text))
         heads = next(lines, [])
         if tuple(heads) != COLUMNS:
-            raise OcmError(
-                f"{source}: has the columns {','.join(heads)[:200] or 'none'}, expected "
-                f"{','.join(COLUMNS)}; {_REMEDY}"
-            )
+            has, wanted = ",".join(heads)[:200] or "none", ",".join(COLUMNS)
+            raise OcmError(f"{source}: has the columns {has}, expected {wanted}; {REMEDY}")
+        rows = []
         try:
-            return cls(map(_row, lines))
+            for line in lines:
+                cells: dict[str, Any] = dict(zip(COLUMNS, line, strict=True))
+                for name, number in _NUMBERS.items():
+                    cells[name] = number(cells[name]) if cells[name] or name == "value" else None
+                rows.append(Row(**cells))
         except (ValueError, csv.Error) as error:
-            raise OcmError(f"{source}, line {lines.line_num}: {error}; {_REMEDY}") from error
+            raise OcmError(f"{source}, line {lines.line_num}: {error}; {REMEDY}") from error
+        return cls(rows)
 
 
 def csv_text(lines: Iterable[Iterable[Value]]) -> str:
@@ -114,16 +118,3 @@ def csv_text(lines: Iterable[Iterable[Value]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
-
-
-def _written(name: str, value: Value) -> str:
-    if value is None:
-        return ""
-    return repr(float(value)) if _NUMBERS.get(name) is float else str(value)
-
-
-def _row(line: Sequence[str]) -> Row:
-    cells: dict[str, Any] = dict(zip(COLUMNS, line, strict=True))
-    for name, number in _NUMBERS.items():
-        cells[name] = number(cells[name]) if cells[name] or name == "value" else None
-    return Row(**cells)

@@ -10,10 +10,9 @@ from ocm_core.params.compose import choices
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import stages
 from ocm_core.pipeline.state import last_commit, number_digests
-from ocm_core.report.folder import Curves, ReportFolder
+from ocm_core.report.folder import Curves, PosteriorStd, ReportFolder, write_report
 from ocm_core.report.page import page
 from ocm_core.report.render import render
-from ocm_core.report.write import PosteriorStd, write_report
 from ocm_core.results.measures import Registry, measures
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Results

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,11 +19,11 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from ocm_core.report import document
+from ocm_core.report.charts import PALETTES, LineStyle
 from ocm_core.report.folder import read_folder
-from ocm_core.report.index import index
+from ocm_core.report.page import index
 from ocm_core.report.page import page as document_of
 from ocm_core.report.render import render
-from ocm_core.report.style import PALETTES, LineStyle
 from tests.report.made_up import ROOT, tables
 
 PHONE, DESKTOP = 390, 1400
@@ -94,9 +95,9 @@ def unfold(page: Page) -> None:
     )
 
 
-def seen(page: Page, figure: str) -> list[str]:
-    """What a figure shows at present."""
-    return page.evaluate("(id) => seen(document.getElementById(id))", figure)
+def seen(page: Page, figure: str, kind: str = "seen") -> list[str]:
+    """What a figure shows at present; or what of it is `undrawn`."""
+    return page.evaluate(f"(id) => {kind}(document.getElementById(id))", figure)
 
 
 def figures(page: Page) -> list[str]:
@@ -113,6 +114,7 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         html = index(ROOT) if name == "index" else render(document_of(read_folder(name, ROOT)))
         file = folder / f"{name}.html"
         file.write_text(html, "utf-8")
+        assert file.stat().st_size < LIMIT
         return file
 
     return made
@@ -124,14 +126,11 @@ def place(request: pytest.FixtureRequest) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def file(page_of: Callable[[str], Path], place: tuple[str, int]) -> Path:
-    return page_of(place[0])
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, file: Path, place: tuple[str, int]) -> Iterator[Page]:
+def page(
+    browser: Browser, page_of: Callable[[str], Path], place: tuple[str, int]
+) -> Iterator[Page]:
     """Open for all tests: they leave it as they find it."""
-    with opened(browser, file, place[1]) as shown:
+    with opened(browser, page_of(place[0]), place[1]) as shown:
         unfold(shown)
         yield shown
 
@@ -142,23 +141,18 @@ CHOOSE = """(input) => {
 }"""
 
 
-def test_every_figure_is_drawn_with_data_at_every_choice(page: Page, file: Path) -> None:
-    assert file.stat().st_size < LIMIT
+def test_every_figure_is_drawn_with_data_at_every_choice(page: Page) -> None:
     assert {"sheet", "frontier", "training-curves"} <= {*figures(page)}
     for figure in figures(page):
         inputs = page.locator(f"#{figure} .controls input").all()
         shown = {*seen(page, figure)}
-        assert shown and undrawn(page, figure) == []
+        assert shown and seen(page, figure, "undrawn") == []
         for choice in [*inputs, *inputs[:1]]:
             choice.evaluate(CHOOSE)
-            assert undrawn(page, figure) == []
+            assert seen(page, figure, "undrawn") == []
             shown |= {*seen(page, figure)}
         everything = page.locator(f"#{figure} .pane").count()
         assert len(shown) == everything, f"{figure}: {everything - len(shown)} panes never show"
-
-
-def undrawn(page: Page, figure: str) -> list[str]:
-    return page.evaluate("(id) => undrawn(document.getElementById(id))", figure)
 
 
 def test_radio_buttons_follow_the_keyboard_and_the_mouse(page: Page) -> None:
@@ -212,24 +206,6 @@ def test_the_keyboard_alone_reaches_everything(page: Page) -> None:
     assert page.evaluate("[...waiting].map((e) => e.outerHTML.slice(0, 80))") == []
 
 
-def test_nothing_is_wider_than_the_screen(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    width = page.viewport_size["width"] if page.viewport_size else 0
-    assert page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
-    outside = page.evaluate(
-        """() => [...document.querySelectorAll("main *, header *")]
-          .filter((e) => !e.closest(".scroll, .unseen, .skip, svg") && e.checkVisibility())
-          .filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5)
-          .map((e) => e.outerHTML.slice(0, 80))"""
-    )
-    assert outside == []
-    sizes = page.evaluate(
-        "[...document.querySelectorAll('p, td, th, figcaption, dd, label, button, svg text')]"
-        ".filter((e) => e.checkVisibility()).map((e) => parseFloat(getComputedStyle(e).fontSize))"
-    )
-    assert min(sizes) >= 10
-
-
 # Of every chart: words that stand on one another, and words that leave the chart.
 CLASHES = """() => [...document.querySelectorAll(".plot")].flatMap((plot) => {
   if (plot.offsetWidth === 0) return [];
@@ -249,18 +225,30 @@ CLASHES = """() => [...document.querySelectorAll(".plot")].flatMap((plot) => {
 })"""
 
 
-def test_no_label_stands_on_another(page: Page, place: tuple[str, int]) -> None:
+def test_nothing_is_wider_than_the_screen_and_no_label_stands_on_another(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    width = page.viewport_size["width"] if page.viewport_size else 0
+    assert page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll("main *, header *")]
+          .filter((e) => !e.closest(".scroll, .unseen, .skip, svg") && e.checkVisibility())
+          .filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5)
+          .map((e) => e.outerHTML.slice(0, 80))"""
+    )
+    assert outside == []
     assert page.evaluate(CLASHES) == []
-
-
-def test_what_is_cut_off_at_the_side_says_so(page: Page) -> None:
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('p, td, th, figcaption, dd, label, button, svg text')]"
+        ".filter((e) => e.checkVisibility()).map((e) => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert min(sizes) >= 10
     boxes = page.evaluate(
         """() => [...document.querySelectorAll(".scroll")].filter((e) => e.checkVisibility())
           .map((e) => [
             e.scrollWidth > e.clientWidth + 1, getComputedStyle(e, "::after").content])"""
     )
     assert boxes
-    for is_cut, sign in boxes:
+    for is_cut, sign in boxes:  # what is cut off at the side says so
         assert ("more to the right" in sign) == is_cut
 
 
@@ -294,10 +282,10 @@ def test_the_data_of_every_figure_can_be_saved(page: Page) -> None:
 
 
 def test_the_first_screen_holds_samples_frontier_and_table(
-    browser: Browser, file: Path, place: tuple[str, int]
+    browser: Browser, page_of: Callable[[str], Path], place: tuple[str, int]
 ) -> None:
     """On a desk at once; on a phone in this order."""
-    with opened(browser, file, place[1]) as page:
+    with opened(browser, page_of(place[0]), place[1]) as page:
         parts = ("#sheet", "#frontier", "#headline", "nav", ".fold")
         boxes = [page.locator(part).first.bounding_box() for part in parts]
         tops = [box["y"] for box in boxes if box]
@@ -310,7 +298,9 @@ def test_the_first_screen_holds_samples_frontier_and_table(
             assert page.locator("details[open]").count() == 0
 
 
-def test_buttons_copy_what_they_say(browser: Browser, page_of: Callable[[str], Path]) -> None:
+def test_buttons_copy_and_labels_lead_to_their_entry(
+    browser: Browser, page_of: Callable[[str], Path]
+) -> None:
     given = tables(document_of(read_folder(FIRST, ROOT)))
     with opened(browser, page_of(FIRST), permissions=["clipboard-read", "clipboard-write"]) as page:
         unfold(page)
@@ -323,10 +313,6 @@ def test_buttons_copy_what_they_say(browser: Browser, page_of: Callable[[str], P
                 results.get_by_text("Copied").wait_for()
                 assert page.evaluate("navigator.clipboard.readText()") == text
                 page.wait_for_timeout(1600)
-
-
-def test_a_label_leads_to_its_entry(browser: Browser, page_of: Callable[[str], Path]) -> None:
-    with opened(browser, page_of(FIRST)) as page:
         page.locator("#headline tbody a", has_text="beta_tilde").first.click()
         entry = page.locator("#about-beta-tilde")
         entry.wait_for()
@@ -360,11 +346,8 @@ def assert_coloured(page: Page, scheme: str) -> None:
     )
     ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     ink = page.evaluate("getComputedStyle(document.body).color")
-    assert [ground, ink] == [rgb(palette["page"]), rgb(palette["ink"])]
-
-
-def rgb(colour: str) -> str:
-    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+    for shown, name in ((ground, "page"), (ink, "ink")):
+        assert [int(x) for x in re.findall(r"\d+", shown)] == [*bytes.fromhex(palette[name][1:])]
 
 
 @pytest.mark.parametrize("width", [DESKTOP, pytest.param(PHONE, marks=pytest.mark.slow)])
@@ -391,19 +374,11 @@ def test_text_stays_text_wherever_a_page_can_have_it(browser: Browser, tmp_path:
     axis = {"title": {"text": ATTACK}}
     spec = {"data": [trace | {"mode": "lines+text"}], "layout": {"xaxis": axis}}
     rows = ((ATTACK, (document.Picture(ATTACK, PIXEL, 1, 1),)),)
-    figure = document.Figure(
-        id="figure",
-        caption=ATTACK,
-        label=ATTACK,
-        panes=(
-            document.Plot(ATTACK, spec),
-            document.PictureMatrix(ATTACK, (ATTACK,), rows, {ATTACK: ATTACK}),
-            document.PictureMatrix(ATTACK, (ATTACK,), rows, {ATTACK: "other"}),
-        ),
-        table=table,
-        legend={ATTACK: LineStyle("Learned", "blue", "circle")},
-        control=ATTACK,
-    )
+    ats = ({ATTACK: ATTACK}, {ATTACK: "other"})
+    matrices = (document.PictureMatrix(ATTACK, (ATTACK,), rows, at) for at in ats)
+    panes = (document.Plot(ATTACK, spec), *matrices)
+    legend = {ATTACK: LineStyle("Learned", "blue", "circle")}
+    figure = document.Figure("figure", ATTACK, ATTACK, panes, table, legend, control=ATTACK)
     blocks = (ATTACK, figure, table, document.Provenance({}, {}, ATTACK, {}))
     section = document.Section("s", ATTACK, blocks)
     file = tmp_path / "page.html"

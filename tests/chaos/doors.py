@@ -46,8 +46,7 @@ from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.staging import StagingFolder
 from ocm_core.pipeline.state import results_state
 from ocm_core.report.folder import read_folder
-from ocm_core.report.index import index
-from ocm_core.report.page import comparison, page
+from ocm_core.report.page import comparison, index, page
 from ocm_core.report.render import render
 from ocm_core.results.compare import compare
 from ocm_core.store.reader import open_split

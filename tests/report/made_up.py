@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ocm_core.report.document import DataTable, Figure, Headline, Page, ResultTable
-from ocm_core.report.folder import ReportFolder
-from ocm_core.report.write import PosteriorStd, write_report
+from ocm_core.report.folder import PosteriorStd, ReportFolder, write_report
 from ocm_core.results.measures import measures
 from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
@@ -17,16 +16,11 @@ from tests.results.synthetic import PARAMS, PLANE, image_rows, near, seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVENANCE: dict[str, Any] = {
-    "commit": "0123456789abcdef",
-    "choices": ["data: digits"],
-    "machines": ["x86-64"],
-    "versions": {"torch": "2"},
-    "digests": {"parameters": "ab" * 20},
+    **{"commit": "0123456789abcdef", "choices": ["data: digits"], "machines": ["x86-64"]},
+    **{"versions": {"torch": "2"}, "digests": {"parameters": "ab" * 20}},
     "notes": {
-        "images": {"likelihood": 36},
-        "head_parameters": {"ocm": 100},
-        "replaced_baselines": {"trained": 2},
-        "shape": [1, 8, 8],
+        **{"images": {"likelihood": 36}, "head_parameters": {"ocm": 100}},
+        **{"replaced_baselines": {"trained": 2}, "shape": [1, 8, 8]},
     },
 }
 CURVES = {("by denoising", "score"): [(i, 10.0 / i) for i in range(1, 300)]}

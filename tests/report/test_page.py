@@ -11,23 +11,15 @@ from plotly.offline import get_plotlyjs
 
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
+from ocm_core.report import folder as files
 from ocm_core.report.document import Headline, Page
-from ocm_core.report.folder import TEST, ReportFolder, read_folder, report_names
-from ocm_core.report.index import index, site
-from ocm_core.report.page import page
+from ocm_core.report.folder import ReportFolder, read_folder, report_names
+from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
-from ocm_core.report.write import LIMIT, MOST_POINTS, colours, shrink, write_report
 from ocm_core.results.measures import Measure, measures
 from ocm_core.results.table import Results, Row
-from tests.report.made_up import (
-    PROVENANCE,
-    ROOT,
-    figures,
-    image_folder,
-    images,
-    plane_folder,
-    tables,
-)
+from tests.report import made_up
+from tests.report.made_up import PROVENANCE, ROOT, figures, image_folder, plane_folder, tables
 from tests.results.synthetic import PARAMS, image_rows, near, seeds
 
 
@@ -51,6 +43,10 @@ def test_a_page_of_images_has_a_figure_for_everything(tmp_path: Path) -> None:
     assert "in pairs: of 1 bounds 1 are lower, 0 higher by less" in caption
     assert "of 36 test images" in caption
     assert render(shown).count(get_plotlyjs()) == 1
+    again = image_folder(tmp_path / "again/digits").path  # the same bytes
+    assert render(page(ReportFolder(again))) == render(shown)
+    for file in again.rglob("*.*"):
+        assert file.read_bytes() == (tmp_path / "digits" / file.relative_to(again)).read_bytes()
 
 
 def test_a_page_of_points_is_the_same_page_with_other_measures(tmp_path: Path) -> None:
@@ -59,13 +55,6 @@ def test_a_page_of_points_is_the_same_page_with_other_measures(tmp_path: Path) -
     assert "measure-covariance-error" in sections(shown)
     assert "fresh data" in (figures(shown)["frontier"].legend or {})
     assert len(figures(shown)["covariance-error"].panes) == 2  # one for each score
-
-
-def test_the_same_folder_makes_the_same_bytes(tmp_path: Path) -> None:
-    one, other = (image_folder(tmp_path / name / "digits") for name in "ab")
-    assert render(page(one)) == render(page(other))
-    for file in one.path.rglob("*.*"):
-        assert file.read_bytes() == (other.path / file.relative_to(one.path)).read_bytes()
 
 
 def test_a_new_measure_appears_without_an_edit_of_the_page(tmp_path: Path) -> None:
@@ -93,32 +82,25 @@ def test_an_extra_feature_space_has_a_section_of_its_own(tmp_path: Path) -> None
     assert section.title == "And in the features of Inception v3?"
 
 
-def test_an_experiment_with_nothing_but_a_bound_has_a_page(tmp_path: Path) -> None:
+def test_a_bound_alone_or_diverged_values_have_a_page(tmp_path: Path) -> None:
     rows = [row for row in image_rows() if row.measure == "bits_per_dim"]
-    shown = page(image_folder(tmp_path / "digits", rows))
+    shown = page(image_folder(tmp_path / "bound", rows))
     assert "quality" not in sections(shown) and "likelihood" in sections(shown)
     assert render(shown)
-
-
-def test_diverged_and_single_values_can_be_drawn(tmp_path: Path) -> None:
-    rows = seeds(
-        "frechet",
-        {("ddpm", "ocm", 5): [float("nan")], ("ddpm", "beta", 5): [3.0], ("ddpm", "beta", 10): [3]},
-    )
-    html = render(page(image_folder(tmp_path / "digits", rows)))
+    values = {
+        ("ddpm", "ocm", 5): [float("nan")],
+        ("ddpm", "beta", 5): [3],
+        ("ddpm", "beta", 10): [3],
+    }
+    html = render(page(image_folder(tmp_path / "diverged", seeds("frechet", values))))
     assert "NaN" not in html.split("<script>")[0]
 
 
 def test_guidance_has_a_figure_where_three_scales_were_sampled(tmp_path: Path) -> None:
-    rows = [
-        row
-        for scale in (1.5, 2.0, 3.0)
-        for row in seeds(
-            "frechet",
-            {("ddpm", "ocm", 10): near(scale), ("ddpm", "beta", 10): near(2 * scale)},
-            guidance=scale,
-        )
-    ]
+    rows: list[Row] = []
+    for scale in (1.5, 2.0, 3.0):
+        values = {("ddpm", "ocm", 10): near(scale), ("ddpm", "beta", 10): near(2 * scale)}
+        rows += seeds("frechet", values, guidance=scale)
     shown = figures(page(image_folder(tmp_path / "latent", rows)))
     assert [pane.title for pane in shown["guidance"].panes] == ["DDPM, nfe 10"]
     assert shown["frontier"].choices == ["1.5", "2", "3"]
@@ -155,9 +137,7 @@ def test_the_commands_write_pages_and_the_index(
 def test_a_site_has_one_copy_of_plotly(tmp_path: Path) -> None:
     image_folder(tmp_path / "reports/digits")
     files = site(tmp_path, home="../index.html")
-    assert {*files} == {
-        *("reports/index.html", "reports/digits.html", "reports/plotly.min.js"),
-    }
+    assert {*files} == {f"reports/{n}" for n in ("index.html", "digits.html", "plotly.min.js")}
     assert '<script src="plotly.min.js">' in files["reports/digits.html"]
     assert '<a href="digits.html">' in files["reports/index.html"]
 
@@ -172,23 +152,22 @@ def test_every_committed_folder_makes_a_page(name: str) -> None:
     assert folder.provenance["commit"]
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("params.yaml", "- 1\n"),
-        ("provenance.json", "[]"),
-        ("curves.csv", "training\nx\n"),
-        ("timesteps.json", '{"ocm": {"five": [1]}}'),
-        ("pictures/pictures.json", '{"rows": [{}]}'),
-        ("pictures/samples-0.webp", "no picture"),
-        ("results.csv", "no table"),
-    ],
-)
-def test_damage_is_named(tmp_path: Path, file: str, content: str) -> None:
-    folder = image_folder(tmp_path / "digits")
-    (folder.path / file).write_text(content)
-    with pytest.raises(OcmError, match=Path(file).name.replace(".", r"\.")):
-        page(type(folder)(folder.path))
+def test_damage_is_named(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "digits").path
+    for file, content in {
+        "params.yaml": "- 1\n",
+        "provenance.json": "[]",
+        "curves.csv": "training\nx\n",
+        "timesteps.json": '{"ocm": {"five": [1]}}',
+        "pictures/pictures.json": '{"rows": [{}]}',
+        "pictures/samples-0.webp": "no picture",
+        "results.csv": "no table",
+    }.items():
+        whole = (folder / file).read_bytes()
+        (folder / file).write_text(content)
+        with pytest.raises(OcmError, match=Path(file).name.replace(".", r"\.")):
+            page(ReportFolder(folder))
+        (folder / file).write_bytes(whole)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -200,22 +179,26 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert len(folder.curves["by denoising", "score"]) == 100
     metrics = json.loads((folder.path / "metrics.json").read_text())
     assert metrics["frechet"]["ddpm"]["ocm"]["K5"] == 27
-    rows = {row.name: row for row in folder.pictures if row.figure == "samples"}
-    assert next(iter(rows)) == "quality, delta" and [*rows][-1] == TEST
+    rows = {row.name: row for row in folder.rows_of("samples")}
+    assert next(iter(rows)) == "quality, delta" and [*rows][-1] == files.TEST
     assert rows["ddpm, ocm"].columns == ("nfe 5", "nfe 10")
     first = rows["ddpm, ocm"].cells[0]
     assert first is not None
-    np.testing.assert_array_equal(first[:8, :8, 0], images(36, 8)[0])
-    deviations = [row.name for row in folder.pictures if row.figure == "posterior_std"]
+    np.testing.assert_array_equal(first[:8, :8, 0], made_up.images(36, 8)[0])
+    deviations = [row.name for row in folder.rows_of("posterior_std")]
     assert deviations == ["xₜ", "ocm", "M = 1", "M = 10"]
+    (folder.path / "old.txt").write_text("")
+    again = image_folder(tmp_path / "digits", [])  # what was before is gone
+    assert not (again.path / "old.txt").exists()
+    assert not [row for row in again.pictures if row.name == "ddpm, ocm"]
 
 
 def test_points_are_few_and_small(tmp_path: Path) -> None:
     folder = plane_folder(tmp_path / "toy")
     assert folder.points is not None
     test, samples = folder.points
-    assert len(test) == MOST_POINTS
-    assert {len(points) for points in samples.values()} == {MOST_POINTS}
+    assert len(test) == files.MOST_POINTS
+    assert {len(points) for points in samples.values()} == {files.MOST_POINTS}
     assert (folder.path / "points.npz").stat().st_size < 100_000
     assert folder.pictures == []
 
@@ -224,31 +207,23 @@ def test_points_are_few_and_small(tmp_path: Path) -> None:
 def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     """Pure noise, which early samples are, is as large as its pixels."""
     keys = [("quality", "delta", 5), ("ddpm", "ocm", 5), ("ddpm", "ocm", 10), ("unipc", "none", 5)]
-    results, photos = Results(image_rows()), images(12, side, 3)
+    results, photos = Results(image_rows()), made_up.images(12, side, 3)
     shown = {"samples": dict.fromkeys(keys, photos), "test": photos}
-    write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
+    files.write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
     folder = ReportFolder(tmp_path / "photos")
-    files = [*(folder.path / "pictures").iterdir()]
-    assert 1000 < sum(file.stat().st_size for file in files) <= LIMIT
+    sizes = [file.stat().st_size for file in (folder.path / "pictures").iterdir()]
+    assert 1000 < sum(sizes) <= files.LIMIT
     [row] = [row for row in folder.pictures if row.name == "unipc"]
     assert row.cells[0] is not None and row.cells[1] is None
 
 
-def test_what_was_before_is_gone(tmp_path: Path) -> None:
-    folder = image_folder(tmp_path / "digits")
-    (folder.path / "old.txt").write_text("")
-    again = image_folder(tmp_path / "digits", [])
-    assert not (again.path / "old.txt").exists()
-    assert not [row for row in again.pictures if row.name == "ddpm, ocm"]
-
-
 def test_shrinking_takes_means_and_leaves_an_odd_rim() -> None:
-    small = shrink(np.arange(25.0).reshape(1, 5, 5), 2)
+    small = files.shrink(np.arange(25.0).reshape(1, 5, 5), 2)
     np.testing.assert_array_equal(small, [[[3, 5], [13, 15]]])
-    assert shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
+    assert files.shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
 
 
 def test_colours_go_from_dark_to_light_and_end_at_the_top() -> None:
-    shown = colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
+    shown = files.colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
     brightness = shown.sum(-1)[0]
     assert brightness[0] < brightness[1] < brightness[2] == brightness[3]

@@ -24,12 +24,9 @@ def compared(found: Study) -> dict[tuple[str, str, int], Compared]:
     return {(one.key, one.method, one.nfe): one for one in rows}
 
 
-def test_an_experiment_has_the_rows_of_its_exact_name() -> None:
+def test_an_experiment_has_its_rows_and_of_another_network_only_likelihoods() -> None:
     assert len(published(named("celeba64", []))) == 66 + 36 + 18
     assert published(named("celeba64_smoke", [])) == []
-
-
-def test_of_another_network_only_likelihoods_compare() -> None:
     found = named("cifar10_small", bounds({("beta", 10): 7.0, ("ocm", 10): 6.0}), "cifar10_ls")
     rows = published(found)
     assert {row.place[0] for row in rows} == {"nll_bpd"} and len(rows) == 36
@@ -51,25 +48,21 @@ def test_distances_compare_only_in_the_features_of_inception() -> None:
 
 
 def test_recall_is_in_percent_there_and_a_share_in_tables(tmp_path: Path) -> None:
-    (tmp_path / "paper").mkdir()
-    (tmp_path / "paper/results.csv").write_text(
+    file = tmp_path / "results.csv"
+    file.write_text(
         "table,experiment,sampler,method,steps,cfg,probes,metric,value,std,note\n"
         "main,made_up,ddpm,ocm,5,,,recall_percent,80.0,,\n"
         "seeds,made_up,ddpm,ocm,5,,,recall_percent,80.5,0.5,\n"
     )
     place = {("ddpm", "ocm", 5): [0.8, 0.81, 0.82]}
     found = study([*seeds("recall", place), *seeds("fid", place)])
-    [one] = compare(found, published(found, tmp_path / "paper/results.csv"))
+    [one] = compare(found, published(found, file))
     assert one.ours.mean == pytest.approx(81) and one.agrees
     [(_, values)] = printed([one], "recall").items()
     assert values == {"ocm": {5: 0.8}}
     far = study([*seeds("recall", {("ddpm", "ocm", 5): near(0.9)}), *seeds("fid", place)])
-    assert not compare(far, published(far, tmp_path / "paper/results.csv"))[0].agrees
-
-
-def test_a_foreign_file_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "paper").mkdir()
-    (tmp_path / "paper/results.csv").write_text("table,experiment\n")
+    assert not compare(far, published(far, file))[0].agrees
+    file.write_text("table,experiment\n")
     with pytest.raises(OcmError, match=r"results\.csv: has the columns table, experiment"):
-        published(study([]), tmp_path / "paper/results.csv")
+        published(study([]), file)
     assert published(study([]), tmp_path / "nowhere/results.csv") == []

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from ocm_core.errors import OcmError
-from ocm_core.report.index import site as site_files
+from ocm_core.report.page import site as site_files
 from tests.report.made_up import ROOT, image_folder
 
 COPIED = ("docs", "workflow/site", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -48,9 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_link_leads_somewhere_and_nothing_comes_from_elsewhere(
-    site: Path, browser: Browser
-) -> None:
+def test_every_link_leads_somewhere_within_the_site(site: Path, browser: Browser) -> None:
     assert script("links").problems(site) == []
     pages = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
     assert {"index.html", "tour.html", "mathematics.html", "reports/digits.html"} <= {*pages}
@@ -89,9 +87,7 @@ def test_tables_of_documents_are_filled_in() -> None:
 
 
 @pytest.mark.slow
-def test_the_pictures_of_the_readme_are_made_by_the_command(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_pictures_of_the_readme_are_made(browser: Browser, tmp_path: Path) -> None:
     image_folder(tmp_path / "reports/digits")
     pictures, files = script("pictures"), site_files(tmp_path, home="")
     readme = (ROOT / "README.md").read_text()

@@ -11,19 +11,14 @@ from ocm_core.results.table import Results, Row
 
 PUBLISHED = {"baseline": "none", "link": "identity", "unit": "own"}
 RELATIVE = {"baseline": "moments", "link": "positive", "unit": "root"}
+_PLAIN = ("beta", "beta_tilde", "delta", "analytic", "npr")
 METHODS: dict[str, dict[str, Any]] = {
-    "beta": {"kind": "beta"},
-    "beta_tilde": {"kind": "beta_tilde"},
-    "delta": {"kind": "delta"},
-    "analytic": {"kind": "analytic"},
-    "npr": {"kind": "npr"},
+    **{kind: {"kind": kind} for kind in _PLAIN},
     "ocm_relative": {"kind": "ocm", "head": RELATIVE, "probes": 1},
     "sn": {"kind": "sn"},
     "ocm": {"kind": "ocm", "probes": 1},
     "ocm_3": {"kind": "ocm", "probes": 3},
-    "exact_diag": {"kind": "exact_diag"},
-    "exact_full": {"kind": "exact_full"},
-    "none": {"kind": "none"},
+    **{kind: {"kind": kind} for kind in ("exact_diag", "exact_full", "none")},
 }
 DDPM = {"kind": "ddpm", "eta": 1.0, "timesteps": {"kind": "even"}}
 PARAMS: dict[str, Any] = {
@@ -57,27 +52,20 @@ def seeds(
     measure: str,
     values: Mapping[Place, Sequence[float]],
     score: str = "trained",
-    guidance: float = 1.0,
+    guidance: float = 1,
 ) -> list[Row]:
     """One row for each seed."""
     return [
-        Row(measure, v, None, score, sampler, method, "even", nfe, guidance, f"seed{i}")
+        Row(measure, v, None, score, sampler, method, "even", nfe, float(guidance), f"seed{i}")
         for (sampler, method, nfe), found in values.items()
         for i, v in enumerate(found)
     ]
 
 
-def bounds(
-    values: Mapping[tuple[str, int], float],
-    error: float = 0.01,
-    rule: str = "even",
-    score: str = "trained",
-) -> list[Row]:
+def bounds(values: Mapping[tuple[str, int], float], rule: str = "even") -> list[Row]:
     """Bits per dimension by method and nfe."""
-    return [
-        Row("bits_per_dim", v, error, score, "", method, rule, nfe)
-        for (method, nfe), v in values.items()
-    ]
+    given = values.items()
+    return [Row("bits_per_dim", v, 0.01, "trained", "", m, rule, nfe) for (m, nfe), v in given]
 
 
 def near(value: float) -> list[float]:
@@ -94,18 +82,14 @@ def image_rows() -> list[Row]:
     distances = {
         **{("ddpm", m, 5): near(v) for m, v in {"beta": 46, "ocm": 27, "ocm_relative": 28}.items()},
         **{("ddpm", m, 10): near(v) for m, v in {"beta": 14, "ocm": 11, "ocm_relative": 9}.items()},
-        ("ddpm", "beta_tilde", 5): near(52),
-        ("ddpm", "beta_tilde", 10): near(15),
+        **{("ddpm", "beta_tilde", k): near(v) for k, v in {5: 52, 10: 15}.items()},
         ("long", "beta_tilde", 100): near(6),
         **{("quality", "delta", k): near(v) for k, v in {5: 7, 10: 5}.items()},
         **{("unipc", "none", k): near(v) for k, v in {5: 13, 10: 5.5}.items()},
     }
     recalls = {place: [v / 100 + 0.5 for v in found] for place, found in distances.items()}
-    nll = {
-        (m, k): 50 / k + i
-        for i, m in enumerate(("ocm", "beta", "sn", "ocm_relative"))
-        for k in (5, 10, 25)
-    }
+    labels = enumerate(("ocm", "beta", "sn", "ocm_relative"))
+    nll = {(m, k): 50 / k + i for i, m in labels for k in (5, 10, 25)}
     return [
         *seeds("frechet", distances),
         *seeds("recall", recalls),

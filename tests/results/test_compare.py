@@ -29,18 +29,13 @@ def put(root: Path, rows: list[Row], rate: float) -> None:
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
 
-BEFORE = [
-    *seeds("frechet", {("ddpm", "ocm", 5): [8.0, 8.1, 7.9], ("ddpm", "ocm", 10): [4.0, 4.5, 3.5]}),
-    *seeds("frechet", {("ddpm", "beta", 5): [9.0]}),
-    Row("loss", 1.0, 0.01),
-    Row("loss", 2.0, method="sn"),
-]
-AFTER = [
-    *seeds("frechet", {("ddpm", "ocm", 5): [7.0, 7.1, 6.9], ("ddpm", "ocm", 10): [4.1, 4.6, 3.6]}),
-    *seeds("frechet", {("ddpm", "sn", 5): [6.0]}),
-    Row("loss", 1.0, 0.01),
-    Row("loss", 2.5, method="sn"),
-]
+def rows(few: list[float], more: list[float], other: str, loss: float) -> list[Row]:
+    values = {("ddpm", "ocm", 5): few, ("ddpm", "ocm", 10): more, ("ddpm", other, 5): [9.0]}
+    return [*seeds("frechet", values), Row("loss", 1.0, 0.01), Row("loss", loss, method="sn")]
+
+
+BEFORE = rows([8.0, 8.1, 7.9], [4.0, 4.5, 3.5], "beta", 2.0)
+AFTER = rows([7.0, 7.1, 6.9], [4.1, 4.6, 3.6], "sn", 2.5)
 
 
 @pytest.fixture
@@ -48,8 +43,8 @@ def root(tmp_path: Path) -> Path:
     git(tmp_path, "init", "--quiet", "--initial-branch=main")
     (tmp_path / "reports/paper").mkdir(parents=True)
     (tmp_path / "reports/paper/results.csv").write_text("table,value\n")  # no experiment
-    for rows, rate in ((BEFORE, 0.1), (AFTER, 0.2)):
-        put(tmp_path, rows, rate)
+    for given, rate in ((BEFORE, 0.1), (AFTER, 0.2)):
+        put(tmp_path, given, rate)
         git(tmp_path, "add", "--all")
         git(tmp_path, "commit", "--quiet", "--message", "results")
     return tmp_path
@@ -68,21 +63,16 @@ def test_changes_beyond_noise_come_first(root: Path) -> None:
     assert digits.parameters == (("train.rate", 0.1, 0.2),)
     assert digits.differ
     assert "1 parameter, 1 beyond noise" in digits.summary
-
-
-def test_the_working_tree_is_compared_by_default(root: Path) -> None:
+    # without a second commit, the working tree
     [same] = compare(root, "HEAD").experiments
     assert not same.differ
     put(root, BEFORE, 0.2)
     [changed] = compare(root, "HEAD").experiments
     assert changed.differ and changed.parameters == ()
-
-
-def test_a_new_experiment_has_no_changed_parameters(root: Path) -> None:
     (root / "reports/digits").rename(root / "reports/other")
     gone, new = compare(root, "HEAD").experiments
     assert (gone.name, new.name) == ("digits", "other")
-    assert not gone.parameters and not new.parameters
+    assert not gone.parameters and not new.parameters  # neither has anything to compare with
     assert {n.verdict for n in new.numbers} == {ChangeVerdict.NEW}
 
 

@@ -14,19 +14,14 @@ from ocm_core.results.table import Row
 from tests.results.synthetic import PARAMS, PLANE, Place, bounds, image_rows, near, seeds, study
 
 
-def test_samplers_of_one_recipe_are_one() -> None:
+def test_samplers_of_one_recipe_and_heads_of_one_family_stand_together() -> None:
     found = study(image_rows())
-    [(setting, columns)] = [
-        (s, c) for s, c in found.grids["frechet"].items() if s.sampler == "ddpm"
-    ]
+    [(setting, columns)] = [i for i in found.grids["frechet"].items() if i[0].sampler == "ddpm"]
     assert setting == Setting("trained", "ddpm", "", 1.0)
     assert [*columns] == [5, 10, 100]
     assert found.recipe_names["long"] == "ddpm"
     assert not [s for s in found.grids["frechet"] if s.sampler == "long"]
-
-
-def test_heads_of_one_family_stand_together_the_published_first() -> None:
-    labels = [*study(image_rows()).methods]
+    labels = [*found.methods]
     first = labels.index("npr")
     assert labels[first : first + 5] == ["npr", "sn", "ocm", "ocm_3", "ocm_relative"]
 
@@ -43,80 +38,48 @@ def test_claims_are_about_the_first_family_whose_ocm_was_measured() -> None:
 def test_the_frontier_sets_the_best_of_both_sides_against_each_other() -> None:
     frontier = study(image_rows()).frontier
     assert frontier is not None
-    duels = {duel.nfe: duel for duel in frontier.duels()}
-    assert (duels[5].ours, duels[5].solver) == ("quality, delta", "unipc")
-    assert duels[5].gap.mean == pytest.approx(-6)
-    assert [*duels] == [5, 10]  # the solver has no 100
-    assert frontier.leaders() == [
-        "quality, delta",
-        "ddpm, beta_tilde",
-        "unipc",
-    ]
+    assert [frontier.best(5, solver=side) for side in (False, True)] == ["quality, delta", "unipc"]
+    gaps = frontier.gaps()
+    assert [*gaps] == [5, 10] and gaps[5].mean == pytest.approx(-6)  # the solver has no 100
+    assert frontier.leaders() == ["quality, delta", "ddpm, beta_tilde", "unipc"]
 
 
-def test_what_diverged_is_never_best() -> None:
+def test_what_diverged_is_never_best_and_higher_may_be_better() -> None:
     rows = seeds("frechet", {("ddpm", "ocm", 5): [1, nan, 1], ("ddpm", "beta", 5): near(2)})
-    frontier = study(rows).frontier
-    assert frontier and frontier.best(5, solver=False) == "ddpm, beta"
-    diverged = study(seeds("frechet", {("ddpm", "ocm", 5): [nan] * 3})).frontier
-    assert diverged and diverged.best(5, solver=False) is None
-
-
-def test_higher_is_better_where_the_measure_says_so() -> None:
+    diverged = seeds("frechet", {("ddpm", "ocm", 5): [nan] * 3})
+    for given, best in ((rows, "ddpm, beta"), (diverged, None)):
+        frontier = study(given).frontier
+        assert frontier and frontier.best(5, solver=False) == best
     found = study(image_rows()).frontiers["recall", 1.0]
     assert found.best(5, solver=False) == "ddpm, beta_tilde"
 
 
 def test_samples_of_the_first_sheet_have_the_samplers_own_names() -> None:
     shown = study(image_rows()).shown_samples
-    assert ("quality", "delta", 5) in shown
-    assert ("ddpm", "ocm", 10) in shown
-    assert ("unipc", "none", 5) in shown
+    assert {("quality", "delta", 5), ("ddpm", "ocm", 10), ("unipc", "none", 5)} <= {*shown}
     assert {nfe for *_, nfe in shown} <= {5, 10}
     rows = [*image_rows(), *seeds("frechet", {("long", "beta_tilde", 25): near(7)})]
     assert ("long", "beta_tilde", 25) in study(rows).shown_samples
 
 
-def test_guided_results_are_told_by_their_scale() -> None:
-    rows = [
-        row
-        for scale in (1.5, 3.0)
-        for row in seeds("frechet", {("ddpm", "ocm", 5): near(scale)}, guidance=scale)
-    ]
+def test_settings_are_told_by_guidance_and_score() -> None:
+    place: Place = ("ddpm", "ocm", 5)
+    rows = [r for g in (1.5, 3.0) for r in seeds("frechet", {place: near(g)}, guidance=g)]
     found = study(rows)
     assert found.is_guided and found.guidance == 1.5
-    assert [found.place(s) for s in found.grids["frechet"]] == [
-        "DDPM, guidance 1.5",
-        "DDPM, guidance 3",
-    ]
+    told = [found.place(s) for s in found.grids["frechet"]]
+    assert told == ["DDPM, guidance 1.5", "DDPM, guidance 3"]
+    values = {place: near(1), ("ddpm", "beta", 5): near(2)}
+    plane = study([r for s in ("exact", "trained") for r in seeds("mmd", values, s)], PLANE)
+    assert plane.quality and plane.quality.key == "mmd"
+    told = [plane.place(s) for s in plane.grids["mmd"]]
+    assert told == ["DDPM, exact score", "DDPM, trained score"]
+    assert plane.frontier and len(plane.frontier.columns[5].entries) == 2  # the last score's
 
 
-def test_a_plane_has_two_scores() -> None:
-    rows = [
-        row
-        for score in ("exact", "trained")
-        for row in seeds("mmd", {("ddpm", "ocm", 5): near(1), ("ddpm", "beta", 5): near(2)}, score)
-    ]
-    found = study(rows, PLANE)
-    assert found.quality and found.quality.key == "mmd"
-    assert [found.place(s) for s in found.grids["mmd"]] == [
-        "DDPM, exact score",
-        "DDPM, trained score",
-    ]
-    assert found.frontier and len(found.frontier.columns[5].entries) == 2  # the last score's
-
-
-@pytest.mark.parametrize(
-    ("wanted", "present", "found"),
-    [((5, 10, 25), (5, 7, 10, 20), [5, 10, 20]), ((5,), (), []), ((10,), (2, 100), [2])],
-)
-def test_nearest_is_by_ratio(
-    wanted: tuple[int, ...], present: tuple[int, ...], found: list[int]
-) -> None:
-    assert nearest(wanted, present) == found
-
-
-def test_missing_parameters_have_a_default() -> None:
+def test_nearest_is_by_ratio_and_missing_parameters_have_a_default() -> None:
+    assert nearest((5, 10, 25), (5, 7, 10, 20)) == [5, 10, 20]
+    assert nearest((5,), ()) == [] and nearest((10,), (2, 100)) == [2]
     found = study(image_rows(), {"methods": PARAMS["methods"]})
     assert found.param("sample.count", 7) == 7
     assert found.frontier is not None
@@ -166,12 +129,11 @@ def test_likelihood(
     assert verdict(key, bounds(values)) == expected
 
 
-def test_only_the_first_rule_of_timesteps_counts() -> None:
-    rows = [
-        *bounds({("ocm", 25): 3.0, ("npr", 25): 3.1}),
-        *bounds({("ocm", 25): 3.1, ("npr", 25): 3.0}, rule="optimal"),
-    ]
-    assert verdict("a", rows) is HOLDS
+def test_only_the_first_rule_of_timesteps_and_images_count() -> None:
+    first = bounds({("ocm", 25): 3.0, ("npr", 25): 3.1})
+    second = bounds({("ocm", 25): 3.1, ("npr", 25): 3.0}, rule="optimal")
+    assert verdict("a", [*first, *second]) is HOLDS
+    assert verdict("b", bounds({("ocm", 5): 1.0, ("beta", 5): 2.0}), PLANE) is None
 
 
 def at(nfe: int, sampler: str = "ddpm", **values: list[float]) -> dict[Place, list[float]]:
@@ -189,18 +151,21 @@ SAMPLES = {
     "g, noise in pairs": ("recall", at(5, ocm=[0.8, 0.9], beta_tilde=[0.9, 0.8]), NOISE),
     "g, lower": ("recall", at(5, ocm=near(0.8), beta_tilde=near(0.9)), FAILS),
     "h": ("recall", at(5, ocm=near(0.8), beta_tilde=near(0.9)), None),  # without guidance
+    "k": ("mmd", at(5, ocm=near(1), exact_diag=near(1.001)), HOLDS),
+    "k, apart": ("mmd", at(5, ocm=near(1), exact_diag=near(2)), FAILS),
+    "l": ("mmd", at(5, ocm=near(1), beta=near(2), exact_diag=near(0.5)), HOLDS),
+    "l, behind": ("mmd", at(5, ocm=near(3), beta=near(2)), FAILS),
+    "m": ("mmd", at(10, exact_full=near(1), exact_diag=near(2)), HOLDS),
+    "n": ("mmd", at(2, ocm=near(1), beta=near(2)), HOLDS),
+    "n, diverged": ("mmd", at(2, ocm=near(1), beta=near(2), sn=[nan] * 3), FAILS),
 }
 
 
 @pytest.mark.parametrize("case", SAMPLES)
 def test_samples(case: str) -> None:
     measure, values, expected = SAMPLES[case]
-    assert verdict(case[0], seeds(measure, values)) == expected
-
-
-def test_fid_takes_the_place_of_the_distance() -> None:
-    [claim] = [c for c in check(study(seeds("fid", SAMPLES["f"][1]))) if c.key == "f"]
-    assert "lowest FID with DDPM" in claim.text
+    params = PLANE if measure == "mmd" else PARAMS
+    assert verdict(case[0], seeds(measure, values), params) == expected
 
 
 def test_with_guidance_recall_is_compared_at_the_smallest_nfe_of_each_sampler() -> None:
@@ -236,36 +201,14 @@ def test_covariance_error(ocm: list[float], npr: list[float], expected: Verdict)
         assert verdict(key, errors(score, ocm=ocm, npr=npr), PLANE) == expected
 
 
-PLANES = {
-    "k": (at(5, ocm=near(1), exact_diag=near(1.001)), HOLDS),
-    "k, apart": (at(5, ocm=near(1), exact_diag=near(2)), FAILS),
-    "l": (at(5, ocm=near(1), beta=near(2), exact_diag=near(0.5)), HOLDS),
-    "l, behind": (at(5, ocm=near(3), beta=near(2)), FAILS),
-    "m": (at(10, exact_full=near(1), exact_diag=near(2)), HOLDS),
-    "n": (at(2, ocm=near(1), beta=near(2)), HOLDS),
-    "n, diverged": (at(2, ocm=near(1), beta=near(2), sn=[nan] * 3), FAILS),
-}
-
-
-@pytest.mark.parametrize("case", PLANES)
-def test_planes(case: str) -> None:
-    values, expected = PLANES[case]
-    assert verdict(case[0], seeds("mmd", values), PLANE) == expected
-
-
-def test_the_likelihood_of_points_is_no_claim_of_the_paper() -> None:
-    assert verdict("b", bounds({("ocm", 5): 1.0, ("beta", 5): 2.0}), PLANE) is None
-
-
 def test_a_claim_has_its_worst_verdict_and_says_its_numbers() -> None:
-    checked = check(study(image_rows()))
+    checked = [*check(study(image_rows()))]
     assert [claim.key for claim in checked] == ["a", "b", "c", "d", "e", "f", "g"]
     [worst] = [claim for claim in checked if claim.key == "e"]
     assert worst.verdict is FAILS
     assert "nfe 5: beta 46, beta_tilde 52" in worst.cases[0].numbers
     assert summary(checked).startswith("Of 7 claims of the paper, ")
     assert summary([]) == ""
-
-
-def test_every_claim_has_its_own_letter() -> None:
+    [claim] = [c for c in check(study(seeds("fid", SAMPLES["f"][1]))) if c.key == "f"]
+    assert "lowest FID with DDPM" in claim.text  # in the place of the distance
     assert len({claim.key for claim in CLAIMS}) == len(CLAIMS)

@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from tables import filled  # MkDocs looks for it beside this file
 
-from ocm_core.report.index import site
+from ocm_core.report.page import site
 from ocm_core.stages.report import all_measures
 
 ROOT = Path(__file__).resolve().parents[2]

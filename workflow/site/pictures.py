@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from ocm_core.errors import OcmError
-from ocm_core.report.index import site
+from ocm_core.report.page import site
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs/pictures"

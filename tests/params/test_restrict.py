@@ -6,7 +6,7 @@ import pytest
 
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
-from ocm_core.params.restrict import restrict, values
+from ocm_core.pipeline.graph import Graph, restrict
 
 KEYS = ["data", "train.heads", "train.moments.draws", "methods.ocm_relative"]
 
@@ -38,7 +38,7 @@ def test_names_that_are_no_keys_stay_attribute_errors() -> None:
 
 def test_values_are_those_behind_the_keys() -> None:
     experiment = compose("toy_mog9")
-    assert values(experiment, ["train.heads.seed", "data.std"]) == {
+    assert Graph(experiment).values(["train.heads.seed", "data.std"]) == {
         "data.std": experiment.data.model_dump()["std"],
         "train.heads.seed": experiment.train.heads.seed,
     }

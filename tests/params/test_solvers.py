@@ -10,7 +10,7 @@ import pytest
 
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
-from ocm_core.params.library import check_solvers
+from ocm_core.sampling.checks import check_solvers
 
 ROOT = Path(__file__).parents[2]
 NONE = "+methods.none={}"

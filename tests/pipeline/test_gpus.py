@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ocm_core import cli
+from ocm_core.launch import VISIBLE, available, seen
 from ocm_core.pipeline import job as runner
-from ocm_core.pipeline.launch import VISIBLE, available, seen
 from tests.pipeline.conftest import ROOT
 
 HOLD = """
 import sys
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.launch import reserve
+from ocm_core.launch import reserve
 try:
     print(reserve(int(sys.argv[1])), flush=True)
 except OcmError as error:

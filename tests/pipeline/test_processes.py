@@ -14,12 +14,12 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from ocm_core import launch
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
-from ocm_core.pipeline import artifacts, launch
+from ocm_core.pipeline import artifacts
 from ocm_core.pipeline.job import Job, run_task
-from ocm_core.pipeline.launch import await_first
 from ocm_core.stages import encode
 from tests.pipeline.conftest import GRID, NAME, Project
 from tests.pipeline.test_pieces import inodes
@@ -140,14 +140,14 @@ def test_an_old_view_of_a_shared_disk_is_waited_for(tmp_path: Path) -> None:
     state.write_text("iteration 70")
     second = SecondOfTwo({state.name: sha256_of(new)})
     Timer(0.3, lambda: new.rename(state)).start()
-    await_first(second, state.parent, patience=20.0)
+    launch.await_first(second, state.parent, patience=20.0)
     assert state.read_text() == "iteration 80"
     for rank in (SecondOfTwo({}), Rank()):
-        await_first(rank, tmp_path / "nothing", patience=0.2)
+        launch.await_first(rank, tmp_path / "nothing", patience=0.2)
 
 
 @pytest.mark.parametrize("decision", [{}, {"training.safetensors": "0" * 64}])
 def test_a_disk_that_is_not_shared_is_refused(tmp_path: Path, decision: dict[str, str]) -> None:
     (tmp_path / "training.safetensors").write_text("iteration 70")
     with pytest.raises(OcmError, match=r"other files than the first process sees, even after 0 s"):
-        await_first(SecondOfTwo(decision), tmp_path, patience=0.2)
+        launch.await_first(SecondOfTwo(decision), tmp_path, patience=0.2)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from ocm_core.launch import VISIBLE
 from ocm_core.params.compose import experiment_names
 from ocm_core.pipeline.graph import graph_of
-from ocm_core.pipeline.launch import VISIBLE
 from ocm_core.pipeline.stage import Task, stages
 from tests.pipeline.conftest import NAME, ROOT, Project
 

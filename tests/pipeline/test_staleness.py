@@ -68,7 +68,7 @@ SOURCES: dict[str, tuple[str, set[str], set[str], set[str]]] = {
     ),
     "report": ("ocm_core/stages/report.py", {"report/all"}, set(), {"report"}),
     "nobody's": (
-        "ocm_core/covariance/sn.py ocm_core/networks/dit.py ocm_core/pipeline/launch.py "
+        "ocm_core/covariance/sn.py ocm_core/networks/dit.py ocm_core/pipeline/stage.py "
         "ocm_core/commands/run.py",
         set(),
         set(),

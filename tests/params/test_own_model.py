@@ -15,8 +15,6 @@ from ocm_core.schema.experiment import DiffusersNetworkParams, Experiment, Sched
 from tests.networks.diffusers_cases import PLAIN, model
 
 GREY = PLAIN | {"in_channels": 1, "out_channels": 1}
-
-
 OVERLAY = """# @package _global_
 defaults: [/base: images]
 data: {{ kind: digits }}
@@ -45,6 +43,7 @@ def test_what_the_folder_says_is_composed(composed: Callable[..., Experiment]) -
     assert (experiment.network.prediction, experiment.schedule.steps) == ("sample", 999)
     assert experiment.network.config["block_out_channels"] == [8, 16]
     assert len(experiment.network.digest) == 64 and not experiment.network.conditional
+    assert compose("own_smoke").sample.count == 8
 
 
 @pytest.mark.parametrize(
@@ -62,15 +61,9 @@ def test_images_that_do_not_fit_are_refused(
         composed(changes)
 
 
-def test_a_model_of_the_own_images_takes_smoke(composed: Callable[..., Experiment]) -> None:
-    composed({})
-    assert compose("own_smoke").sample.count == 8
-
-
 def test_a_folder_that_is_not_there(project: Path) -> None:
-    (project / "experiment/own.yaml").write_text(OVERLAY.format(folder="nowhere"))
-    with pytest.raises(OcmError, match="nowhere"):
-        compose("own")
-    (project / "experiment/own.yaml").write_text(OVERLAY.format(folder="null"))
-    with pytest.raises(OcmError, match=r"own\.yaml: network\.path: None; expected the folder"):
-        compose("own")
+    said = r"own\.yaml: network\.path: None; expected the folder"
+    for folder, message in {"nowhere": "nowhere", "null": said}.items():
+        (project / "experiment/own.yaml").write_text(OVERLAY.format(folder=folder))
+        with pytest.raises(OcmError, match=message):
+            compose("own")

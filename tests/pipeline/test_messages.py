@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from tests.pipeline.conftest import NAME, Project
-from tests.pipeline.test_dvc import WIDER
+from tests.pipeline.conftest import NAME, WIDER, Project
 
 
 def test_a_dry_run_is_a_summary(empty: Project) -> None:

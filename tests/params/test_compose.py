@@ -104,6 +104,7 @@ def test_smoke_never_enlarges() -> None:
     for name in experiment_names():
         whole, smoke = compose(name), compose(f"{name}_smoke")
         assert smoke.sample.count < whole.sample.count
+        assert smoke.methods == whole.methods and smoke.head == whole.head
         for key in ("score", "heads", "vae", "classifier"):
             settings = getattr(smoke.train, key)
             assert settings is None or settings.iterations == 20

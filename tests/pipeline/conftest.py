@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 import pytest
@@ -76,10 +77,10 @@ class Project:
     def _call(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=self.root, env=self.env, capture_output=True, text=True)
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def start(self, *command: str, **options: Any) -> subprocess.Popen[str]:
         """Start a command in a process group, so that it can be killed with its children."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
-        return subprocess.Popen(command, cwd=self.root, env=self.env, text=True, **pipes)
+        options |= {"stdout": PIPE, "stderr": STDOUT, "text": True, "start_new_session": True}
+        return subprocess.Popen(command, cwd=self.root, env=self.env, **options)
 
     def killed(self, sign: Path, *command: str) -> bool:
         """Kill -9 a command once the file `sign` exists; return False if it was quicker."""

@@ -75,7 +75,9 @@ def test_another_seed_concerns_all_but_the_data() -> None:
     assert validate(yaml.safe_load(dump(second)), "x.yaml") == second  # not shifted again
 
 
-def test_an_override_wins_over_a_preset() -> None:
+def test_an_override_wins_over_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "digits", "sample.count=3"]) == 0
+    assert "count: 3" in capsys.readouterr().out
     assert compose("digits_smoke", ["sample.count=5"]).sample.count == 5
     assert compose("cifar10_ls_smoke", ["+data.train_size=32"]).data.model_dump()["side"] == 16
 
@@ -122,11 +124,6 @@ def test_choices_are_what_the_files_set() -> None:
     assert "data.std = 0.1" in choices("toy_mog9")
     assert choices("digits_seed2")[0] == "as digits" and choices("digits_seed2")[-1] == "reseed = 2"
     assert not any("title" in line for line in choices("digits"))
-
-
-def test_parameters_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["params", "digits", "sample.count=3"]) == 0
-    assert "count: 3" in capsys.readouterr().out
 
 
 def test_a_rehearsal_has_few_images_and_the_full_network() -> None:

@@ -102,9 +102,6 @@ def test_every_stage_has_one_rule_and_few_run_where_snakemake_does(empty: Projec
     local = {stage.name for stage in stages().values() if stage.local}
     assert set(said.partition("local: ")[2].split()) == local
     assert local == {name for name in stages() if name.startswith("fetch_")} | {"report"}
-
-
-def test_what_is_no_stage_makes_nothing(empty: Project) -> None:
     for place in ("train/nonsense/all", "evaluate/heads/trained"):
         target = f"artifacts/{NAME}/{place}/manifest.json"
         assert "MissingRuleException" in empty.run("snakemake", "--dry-run", target, fails=True)
@@ -123,14 +120,11 @@ def test_the_rules_are_short() -> None:
     assert sum(len(file.read_text().splitlines()) for file in files) <= 200
 
 
-def test_a_dry_run_is_a_summary(empty: Project) -> None:
+def test_a_dry_run_is_a_summary_and_a_wrong_name_gets_the_nearest(empty: Project) -> None:
     plan = ("snakemake", "--dry-run", "reports/imagenet256.html")
     said = empty.run(*plan)
     assert len(said.splitlines()) < 60 and re.search(r"\nsample +[3-9]\d\n", said)
     assert "wildcards:" in empty.run(*plan, "--quiet", "host")
-
-
-def test_a_wrong_name_of_a_report_gets_the_nearest(empty: Project) -> None:
     said = empty.run("snakemake", "--cores", "1", "reports/digit.html", fails=True)
     assert "did you mean 'digits'?" in said.splitlines()[-1]
     assert "Traceback" not in said

@@ -1,25 +1,83 @@
-"""Schedulers of diffusers that cannot sample an experiment are refused before it runs."""
+"""Models and schedulers of diffusers that do not fit an experiment are refused before it runs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from diffusers import DDPMPipeline, DDPMScheduler
 
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.sampling.checks import check_solvers
+from ocm_core.schema.experiment import DiffusersNetworkParams, Experiment, SchedulerSchedule
+from tests.networks.diffusers_cases import PLAIN, model
 from tests.params.conftest import ROOT
+
+GREY = PLAIN | {"in_channels": 1, "out_channels": 1}
+OVERLAY = """# @package _global_
+defaults: [/base: images]
+data: {{ kind: digits }}
+network: {{ family: diffusers, path: {folder} }}
+schedule: {{ kind: model }}
+train: {{ score: null }}
+report: {{ title: Own, summary: Own. }}
+"""
+
+
+@pytest.fixture
+def composed(project: Path, tmp_path: Path) -> Callable[..., Experiment]:
+    def build(changes: dict[str, Any], **scheduler: Any) -> Experiment:
+        folder = tmp_path / "model"
+        DDPMPipeline(model(GREY | changes), DDPMScheduler(**scheduler)).save_pretrained(folder)
+        (project / "experiment/own.yaml").write_text(OVERLAY.format(folder=folder))
+        return compose("own")
+
+    return build
+
+
+def test_what_the_folder_says_is_composed(composed: Callable[..., Experiment]) -> None:
+    experiment = composed({}, prediction_type="sample", rescale_betas_zero_snr=True)
+    assert isinstance(experiment.network, DiffusersNetworkParams)
+    assert isinstance(experiment.schedule, SchedulerSchedule)
+    assert (experiment.network.prediction, experiment.schedule.steps) == ("sample", 999)
+    assert experiment.network.config["block_out_channels"] == [8, 16]
+    assert len(experiment.network.digest) == 64 and not experiment.network.conditional
+    assert compose("own_smoke").sample.count == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sample_size": 16}, r"data: items of shape \(1, 8, 8\), .* takes \(1, 16, 16\)"),
+        ({"in_channels": 3, "out_channels": 3}, r"takes \(3, 8, 8\); give the data set"),
+        ({"num_class_embeds": 4}, "data: 10 classes, and the model .* takes labels of 4"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(
+    changes: dict[str, Any], message: str, composed: Callable[..., Experiment]
+) -> None:
+    with pytest.raises(OcmError, match=message):
+        composed(changes)
+
+
+def test_a_folder_that_is_not_there(project: Path) -> None:
+    said = r"own\.yaml: network\.path: None; expected the folder"
+    for folder, message in {"nowhere": "nowhere", "null": said}.items():
+        (project / "experiment/own.yaml").write_text(OVERLAY.format(folder=folder))
+        with pytest.raises(OcmError, match=message):
+            compose("own")
+
 
 NONE = "+methods.none={}"
 
 
-def solver(scheduler: str, options: str = "", nfe: str = "5", label: str = "baseline") -> str:
-    return (
-        f"+sample.samplers.{label}={{kind: diffusers, scheduler: {scheduler}, "
-        f"options: {{{options}}}, grids: [{{nfe: [{nfe}]}}]}}"
-    )
+def solver(scheduler: str, options: str = "", nfe: str = "5") -> str:
+    how = f"scheduler: {scheduler}, options: {{{options}}}, grids: [{{nfe: [{nfe}]}}]"
+    return f"+sample.samplers.baseline={{kind: diffusers, {how}}}"
 
 
 @pytest.mark.parametrize(
@@ -49,10 +107,7 @@ def test_a_solver_needs_the_method_none_and_has_no_other() -> None:
     ddim = solver("DDIMScheduler")
     for said, overrides in {
         "baseline: a solver has no covariance; add the method `none:`": [ddim],
-        "baseline.methods.0: 'ocm' is unknown; valid: none": [
-            NONE,
-            ddim[:-1] + ", methods: [ocm]}",
-        ],
+        "methods.0: 'ocm' is unknown; valid: none": [NONE, ddim[:-1] + ", methods: [ocm]}"],
         "'none' is defined for solvers only": [NONE, "sample.samplers.ddpm.methods=[none]"],
     }.items():
         with pytest.raises(OcmError, match=re.escape(said)):
@@ -73,12 +128,9 @@ def test_a_limit_that_diffusers_has_not_is_refused() -> None:
     ],
 )
 def test_a_preset_that_cannot_be_is_refused(preset: str, methods: str, said: str) -> None:
-    asked = (
-        f"+sample.samplers.baseline={{kind: preset, name: {preset}, methods: [{methods}], "
-        "grids: [{nfe: [5]}]}"
-    )
+    how = f"kind: preset, name: {preset}, methods: [{methods}], grids: [{{nfe: [5]}}]"
     with pytest.raises(OcmError, match=re.escape(said)):
-        compose("digits", [asked])
+        compose("digits", [f"+sample.samplers.baseline={{{how}}}"])
 
 
 def test_the_baselines_of_the_document_can_be_composed(project: Path) -> None:

@@ -66,7 +66,7 @@ SMUGGLED = "    rows = __import__('importlib').import_module('ocm_core.networks.
     ("old", "new", "said"),
     [
         ('"network.scores", "sample")', '"network.scores")', "reads sample without declaring it"),
-        ("    rows = []\n", SMUGGLED, "stage 'brightness' has loaded ocm_core.networks._"),
+        ("    rows = []\n", SMUGGLED, "stage 'brightness' has loaded ocm_core.networks.dit"),
         (", *sample_tasks(experiment)]", "]", "sample/all is not among the inputs of this stage"),
     ],
     ids=["key", "module", "input"],

@@ -93,7 +93,7 @@ def plan(experiment: str) -> None:
     examples:
       ocm plan digits
     """
-    from ocm_core.pipeline.sync import write_plan
+    from ocm_core.sync import write_plan
 
     print(f"{write_plan(experiment)}: written")
 
@@ -110,7 +110,7 @@ def sync(experiment: list[str]) -> None:
       ocm sync                           the active experiments
       ocm sync digits                    one of them
     """
-    from ocm_core.pipeline.sync import sync
+    from ocm_core.sync import sync
 
     print(sync(experiment))
 

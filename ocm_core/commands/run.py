@@ -74,7 +74,7 @@ def _together(gpus: int | None, processes: int | None, nodes: int) -> AbstractCo
         from ocm_core.distributed import joined
 
         return joined(int(rank))
-    from ocm_core.pipeline import launch
+    from ocm_core import launch
 
     if nodes > 1:
         launch.on_nodes(nodes, gpus or 0, sys.argv[1:])

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocm_core.doctor.machine import host_memory
 from ocm_core.io.atomic import alone_in, write_text
+from ocm_core.launch import seen
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.job import available_device
-from ocm_core.pipeline.launch import seen
 from ocm_core.pipeline.stage import Task, stages
 from ocm_core.schema.experiment import Experiment, ImageNetworkParams
 from ocm_core.text import plural

@@ -12,9 +12,9 @@ from ocm_core.doctor import cost
 from ocm_core.doctor.cost import duration, metric
 from ocm_core.doctor.machine import MISSING, differing_packages, diffusers_problem, machine
 from ocm_core.doctor.needs import DOWNLOAD, IN_PLACE, NeededFile, needed_files, to_write
-from ocm_core.params.library import check_solvers
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.state import UP_TO_DATE, states
+from ocm_core.sampling.checks import check_solvers
 from ocm_core.text import plural, text_table
 
 

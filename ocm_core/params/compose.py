@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -12,36 +11,35 @@ from typing import Any, cast
 import hydra
 import yaml
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from ocm_core import covariance
+from ocm_core.checkpoints.known import block_at, complete_from_folder, complete_published
+from ocm_core.diffusion import kernels
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
 from ocm_core.io.yaml_files import MOST_BYTES, RESTORE, parse_yaml, read_yaml
+from ocm_core.networks import configuration
 from ocm_core.params.document import Tree, validated
-from ocm_core.params.edits import Edit, apply, parse, preset_edits
-from ocm_core.params.library import complete, undefined_methods
+from ocm_core.params.edits import Edit, flat, parse, preset_edits
 from ocm_core.pipeline.stage import stages
 from ocm_core.project import located, shipped
+from ocm_core.sampling.checks import undefined_methods
 from ocm_core.schema import combinations
-from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.experiment import Experiment, SamplerParams
 
 PARAMS = Path("params")
-ACTIVE = PARAMS / "active.yaml"
-SHOWN = 20  # problems in one message
+ACTIVE, PRESETS = PARAMS / "active.yaml", PARAMS / "preset"
 
 
 def overlay(name: str) -> Path:
     """Return the file of an experiment."""
     return PARAMS / "experiment" / f"{name}.yaml"
-
-
-def preset_file(name: str) -> Path:
-    """Return the file of a preset: the project's, or the package's."""
-    return located(PARAMS / "preset" / f"{name}.yaml")
 
 
 def experiment_names() -> list[str]:
@@ -51,7 +49,7 @@ def experiment_names() -> list[str]:
 
 def preset_names() -> list[str]:
     """Return the presets that any experiment can take."""
-    folders = (root / PARAMS / "preset" for root in (Path(), shipped()))
+    folders = (PRESETS, shipped() / PRESETS)
     return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
 
 
@@ -83,7 +81,7 @@ def split_name(name: str) -> tuple[str, list[str]]:
 def choices(name: str) -> list[str]:
     """Return what an experiment's files set: `as digits`, `base: paper`, `sample.count = 150`."""
     experiment, presets = split_name(name)
-    files = [overlay(experiment), *map(preset_file, presets)]
+    files = [overlay(experiment), *(located(PRESETS / f"{preset}.yaml") for preset in presets)]
     lines = [line for file in files for line in _choices(read_yaml(file), "")]
     shown = [line for line in lines if not line.startswith("report.")]
     return [f"as {experiment}", *shown] if presets else shown
@@ -118,11 +116,10 @@ def _compose(name: str, overrides: tuple[str, ...], *_: object) -> Experiment:
     draft = _Draft(base)
     for preset in presets:
         full = draft.experiment(base).model_dump(mode="json")
-        draft.edit(preset_edits(preset_file(preset), full), full)
+        draft.edit(preset_edits(located(PRESETS / f"{preset}.yaml"), full), full)
         draft.tree["report"]["title"] += f" ({preset})"
     if overrides:
-        full = draft.experiment(base).model_dump(mode="json")
-        draft.edit([*map(parse, overrides)], full)
+        draft.edit(map(parse, overrides), draft.experiment(base).model_dump(mode="json"))
     experiment = draft.experiment(name)
     if by := experiment.reseed:  # what is trained, drawn or chosen has other seeds; the data stay
         tree = experiment.model_dump(mode="json")
@@ -135,13 +132,10 @@ class _Draft:
     """A tree of parameters, and where each of them comes from."""
 
     def __init__(self, name: str) -> None:
-        self.file, primary = overlay(name), f"experiment/{name}"
-        self.given: list[tuple[object, Tree]] = []  # by files and overrides; later ones win
+        self.file = overlay(name)
         read_yaml(self.file)
-        with _hydra(self.file):
-            loader = GlobalHydra.instance().config_loader()
-            origins = loader.compute_defaults_list(primary, [], RunMode.RUN).defaults
-            self.tree = cast(Tree, OmegaConf.to_container(hydra.compose(primary)))
+        self.tree, origins = _from_hydra(f"experiment/{name}", self.file)
+        self.given: list[tuple[object, Tree]] = []  # keys of files and overrides; later ones win
         for origin in origins:
             path, block = PARAMS / f"{origin.config_path}.yaml", origin.package or ""
             if block in ("base", "experiment"):
@@ -152,28 +146,27 @@ class _Draft:
     def _note(self, where: object, key: str, value: Any) -> None:
         for name in reversed(key.split(".") if key else []):
             value = {name: value}
-        self.given.append((where, value))
+        self.given.append((where, dict(flat(value))))
 
     def _blamed(self, line: str) -> object:
         """Return what has set the key that a problem begins with."""
-        key = line.partition(": ")[0].partition(" ")[0].split(".")
-        holders = (where for where, tree in reversed(self.given) if _holds(tree, key))
-        return next(holders, self.file)
+        key = line.partition(": ")[0].partition(" ")[0]
+        return next((where for where, keys in reversed(self.given) if key in keys), self.file)
 
-    def edit(self, edits: Sequence[Edit], full: Tree) -> None:
+    def edit(self, edits: Iterable[Edit], full: Tree) -> None:
         """Apply a preset's changes or overrides."""
-        apply(edits, self.tree, full)
         for edit in edits:
+            edit.apply(self.tree, full)
             self._note(edit.source, edit.key, edit.value)
 
     def experiment(self, name: str) -> Experiment:
         """Return the tree as an experiment, or raise an error with all of its problems."""
         with reading(overlay(name), "parameters that can be resolved", RESTORE):
             tree = cast(Tree, OmegaConf.to_container(OmegaConf.create(self.tree), resolve=True))
-        for block in (tree.get("evaluate"), (tree.get("sample") or {}).get("samplers")):
-            for key in [key for key, value in (block or {}).items() if value is None]:
-                cast(Tree, block).pop(key)  # left out
-        incomplete, wrong = list(complete(tree)), list[str]()
+        for block in (block_at(tree, "evaluate"), block_at(tree, "sample", "samplers")):
+            for key in [key for key, value in block.items() if value is None]:
+                del block[key]  # left out
+        incomplete, wrong = list(_complete(tree)), list[str]()
         experiment = _validated({"name": name, **tree}, wrong)
         failed = tuple(f"{line.partition(':')[0]}." for line in incomplete)
         problems = [*incomplete, *(line for line in wrong if not line.startswith(failed))]
@@ -183,30 +176,52 @@ class _Draft:
                 if stage.params is None or stage.name in experiment.evaluate:
                     problems += stage.check(experiment)
             problems += [] if problems else undefined_methods(experiment)
-        if problems or experiment is None:
-            lines = [f"{self._blamed(line)}: {line}" for line in problems[:SHOWN]]
-            more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-            raise OcmError("\n".join([*lines, *more]))
-        return experiment
+        if experiment and not problems:
+            return experiment
+        raise OcmError("\n".join(f"{self._blamed(line)}: {line}" for line in problems))
 
 
-def _holds(tree: Any, key: Sequence[str]) -> bool:
-    for name in key:
-        if isinstance(tree, list):
-            return name.isdecimal()
-        if not isinstance(tree, dict) or name not in tree:
-            return False
-        tree = tree[name]
-    return True
+def _complete(tree: Tree) -> Iterator[str]:
+    """Fill in what methods, kernels, networks and checkpoints know; yield what they refuse."""
+    methods = block_at(tree, "methods")
+    for label, given in methods.items():
+        if isinstance(given, dict | None):  # the schema refuses others
+            options = {"kind": label, **(given or {})}
+            own = {key: options.pop(key, None) for key in ("kind", "head", "init")}
+            try:
+                method = covariance.build(cast(str, own["kind"]), **options)
+                methods[label] = {**own, "needs": method.needs, **method.options}
+            except OcmError as error:
+                yield f"methods.{label}: {error}"
+    for label, sampler in block_at(tree, "sample", "samplers").items():
+        if isinstance(sampler, dict) and sampler.get("kind") not in ("preset", "diffusers"):
+            options = {k: v for k, v in sampler.items() if k not in SamplerParams.model_fields}
+            try:
+                sampler |= kernels.build(str(sampler.get("kind")), **options).model_dump()
+            except OcmError as error:
+                yield f"sample.samplers.{label}.{error}"
+    network = block_at(tree, "network")
+    from_folder = network.get("family") == "diffusers"
+    if block_at(tree, "schedule").get("kind") == "model" and not from_folder:
+        yield "schedule.kind: 'model' needs network.family: diffusers"
+    try:
+        if from_folder:
+            complete_from_folder(tree, network)
+        elif network and network.get("family") != "mlp":
+            if network.get("checkpoint"):
+                complete_published(tree, network, network["checkpoint"])
+            given = network.get("config") or {}
+            network["config"] = configuration(str(network.get("family")), given)
+    except OcmError as error:
+        yield str(error) if from_folder else f"network: {error}"
 
 
 def validate(tree: Tree, where: object) -> Experiment:
     """Return a tree that was dumped as an experiment; nothing is completed or combined anew."""
     problems: list[str] = []
-    experiment = _validated(tree, problems)
-    if experiment is None or problems:
-        raise OcmError("\n".join(f"{where}: {line}" for line in problems))
-    return experiment
+    if (experiment := _validated(tree, problems)) and not problems:
+        return experiment
+    raise OcmError("\n".join(f"{where}: {line}" for line in problems))
 
 
 def _validated(tree: Tree, problems: list[str]) -> Experiment | None:
@@ -236,13 +251,11 @@ class ShippedParameters(SearchPathPlugin):
     """Look for what a project's own `params/` does not have in the package's."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the package after the project."""
         search_path.append("ocm", f"file://{shipped() / PARAMS}")
 
 
-@contextmanager
-def _hydra(asked: object) -> Iterator[None]:
-    """Initialise Hydra on the tree of `params/`; its errors name what was asked of it."""
+def _from_hydra(name: str, asked: object) -> tuple[Tree, Sequence[ResultDefault]]:
+    """Return what Hydra composes, and the files that it takes; errors name what was asked."""
     for file in PARAMS.rglob("*.yaml"):
         if file.stat().st_size > MOST_BYTES // 16 or b"*" in file.read_bytes():
             parse_yaml(file)  # Hydra would not ask how much it stands for
@@ -254,7 +267,9 @@ def _hydra(asked: object) -> Iterator[None]:
     ):
         warnings.filterwarnings("ignore", "In .* Defaults list is missing `_self_`")  # it is last
         try:
-            yield
+            loader = GlobalHydra.instance().config_loader()
+            origins = loader.compute_defaults_list(name, [], RunMode.RUN).defaults
+            return cast(Tree, OmegaConf.to_container(hydra.compose(name))), origins
         except Exception as error:
             for file in PARAMS.rglob("*.yaml"):
                 if file.relative_to(PARAMS).with_suffix("").as_posix() in str(error):

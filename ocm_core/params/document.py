@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -21,13 +21,12 @@ def validated(kind: type[Model], tree: Tree, problems: list[str], above: str = "
         return kind.model_validate(tree)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            lines = _describe(detail, _dotted(detail["loc"], tree), kind)
-            problems += [f"{above}{line}" for line in lines]
+            problems += [f"{above}{line}" for line in _describe(detail, tree, kind)]
         return None
 
 
-def _describe(detail: ErrorDetails, key: str, kind: type[BaseModel]) -> Iterator[str]:
-    context: Mapping[str, Any] = detail.get("ctx", {})
+def _describe(detail: ErrorDetails, tree: Tree, kind: type[BaseModel]) -> Iterator[str]:
+    key, context = _dotted(detail["loc"], tree), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             *above, last = detail["loc"]
@@ -56,11 +55,8 @@ def _fields(kind: type[BaseModel], above: Iterable[int | str]) -> set[str]:
     models = {kind}
     for name in above:
         fields = [model.model_fields[name] for model in models if name in model.model_fields]
-        tagged = {model for model in models if name in _tags(model)}
-        if fields:
-            models = {model for field in fields for model in _models(field.annotation)}
-        elif tagged:
-            models = tagged
+        inner = {model for field in fields for model in _models(field.annotation)}
+        models = inner or {model for model in models if name in _tags(model)} or models
     return {name for model in models for name in model.model_fields}
 
 
@@ -78,9 +74,8 @@ def _dotted(location: Sequence[int | str], tree: Any) -> str:
     """Return the key as it is typed, without the tags of unions, which are no keys."""
     names = []
     for depth, name in enumerate(location):
-        child = tree.get(name) if isinstance(tree, Mapping) else None
-        if isinstance(tree, list) and isinstance(name, int):
-            child = tree[name]
+        is_place = isinstance(tree, list) and isinstance(name, int)
+        child = tree.get(name) if isinstance(tree, dict) else tree[name] if is_place else None
         if child is not None or depth == len(location) - 1:
             names.append(str(name))
             tree = child

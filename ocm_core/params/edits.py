@@ -9,7 +9,7 @@ and is passed over where the experiment does not have it. A value may be a chang
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -43,6 +43,33 @@ class Edit:
     adds: bool = False  # a key that need not exist
     removes: bool = False
 
+    def apply(self, tree: Any, full: Any) -> None:
+        """Change a tree of parameters; `full` has defaults, too, and so says which keys exist."""
+        known = dict(flat(tree)) | dict(flat(full))
+        if self.key not in known and not self.adds:
+            near, above = get_close_matches(self.key, known, n=1), self.key.rpartition(".")[0]
+            beside = {key for key in known if key.rpartition(".")[0] == above}
+            raise OcmError(f"{self.source}: key {unknown(self.key, {*near, *beside})}")
+        *names, last = self.key.split(".")
+        for name in names:  # defaults are written out on the way
+            at, full = self._position(tree, name), _children(full).get(name)
+            if not _children(_children(tree).get(name)):
+                tree[at] = deepcopy(full) if _children(full) else {}
+            tree = tree[at]
+        at = self._position(tree, last)
+        if not self.removes:
+            tree[at] = _changed(known.get(self.key), self.value)
+        elif isinstance(tree, list) or at in tree:
+            del tree[at]
+
+    def _position(self, block: Any, name: str) -> Any:
+        if not isinstance(block, list):
+            return name
+        if not name.isdecimal() or int(name) >= len(block):
+            expected = f"expected a position in a list of {len(block)} values"
+            raise OcmError(f"{self.source}: key {name!r}: {expected}")
+        return int(name)
+
 
 def preset_edits(file: Path, full: Tree) -> list[Edit]:
     """Return what a preset changes of the experiment `full`; keys that it does not have are not."""
@@ -57,59 +84,31 @@ def preset_edits(file: Path, full: Tree) -> list[Edit]:
 
 def parse(override: str) -> Edit:
     """Read one override in Hydra's grammar; a value replaces what was there."""
+    source = f"override {shortened(override, LONGEST_NAME)!r}"
     if len(override) > LONGEST_OVERRIDE:
-        shown = shortened(override, LONGEST_NAME)
-        raise OcmError(f"override {shown!r}: longer than {LONGEST_OVERRIDE} characters")
+        raise OcmError(f"{source}: longer than {LONGEST_OVERRIDE} characters")
     if "=" not in override and not override.startswith("~"):
-        raise OcmError(f"override {override!r}: expected key=value")
+        raise OcmError(f"{source}: expected key=value")
     try:
         parsed: Override = OverridesParser.create().parse_override(override)
         value = parsed.value()
     except HydraException as error:
-        raise OcmError(f"override {override!r}: {' '.join(str(error).split())}") from None
+        raise OcmError(f"{source}: {' '.join(str(error).split())}") from None
     adds = parsed.is_add() or parsed.is_force_add()
-    return Edit(f"override {override!r}", parsed.key_or_group, value, adds, parsed.is_delete())
-
-
-def apply(edits: Sequence[Edit], tree: Tree, full: Tree) -> None:
-    """Change the tree of parameters; `full` has the defaults, too, and so says which keys exist."""
-    problems = []
-    for edit in edits:
-        known = dict(_flat(tree)) | dict(_flat(full))
-        if edit.key not in known and not edit.adds:
-            near = get_close_matches(edit.key, known, n=1)
-            above = edit.key.rpartition(".")[0]
-            beside = [key for key in known if key.rpartition(".")[0] == above]
-            problems.append(f"{edit.source}: key {unknown(edit.key, {*near, *beside})}")
-            continue
-        *names, last = edit.key.split(".")
-        try:
-            block = _block(tree, full, names)
-            at = _position(block, last)
-        except OcmError as error:
-            problems.append(f"{edit.source}: {error}")
-            continue
-        if edit.removes:
-            block.pop(at) if isinstance(block, list) else block.pop(at, None)
-        else:
-            block[at] = _changed(known.get(edit.key), edit.value)
-    if problems:
-        raise OcmError("\n".join(problems))
+    return Edit(source, parsed.key_or_group, value, adds, parsed.is_delete())
 
 
 def matching(full: Tree, pattern: str) -> Tree:
     """Return the keys that a pattern with `*` stands for, with their values."""
-    names = re.compile(
-        r"\.".join(r"[^.]+" if n == "*" else re.escape(n) for n in pattern.split("."))
-    )
-    return {key: value for key, value in _flat(full) if names.fullmatch(key)}
+    names = re.compile(re.escape(pattern).replace(r"\*", r"[^.]+"))
+    return {key: value for key, value in flat(full) if names.fullmatch(key)}
 
 
-def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every key as it is typed, with its value; positions in lists are keys, too."""
     for name, child in _children(node).items():
         yield f"{prefix}{name}", child
-        yield from _flat(child, f"{prefix}{name}.")
+        yield from flat(child, f"{prefix}{name}.")
 
 
 def _children(node: Any) -> Tree:
@@ -118,26 +117,7 @@ def _children(node: Any) -> Tree:
 
 
 def _changed(old: Any, value: Any) -> Any:
-    name, argument = next(iter(value.items()), ("", None)) if isinstance(value, dict) else ("", 0)
+    name = next(iter(value), "") if isinstance(value, dict) else ""
     if name not in _CHANGES:
         return value
-    return None if old is None else _CHANGES[name](old, argument)
-
-
-def _block(tree: Any, full: Any, names: Sequence[str]) -> Any:
-    """Return the block of a tree at a key; defaults are written out on the way."""
-    for name in names:
-        at = _position(tree, name)
-        full = _children(full).get(name)
-        if not _children(_children(tree).get(name)):
-            tree[at] = deepcopy(full) if _children(full) else {}
-        tree = tree[at]
-    return tree
-
-
-def _position(block: Any, name: str) -> Any:
-    if not isinstance(block, list):
-        return name
-    if not name.isdecimal() or int(name) >= len(block):
-        raise OcmError(f"key {name!r}: expected a position in a list of {len(block)} values")
-    return int(name)
+    return None if old is None else _CHANGES[name](old, value[name])

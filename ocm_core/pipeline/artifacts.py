@@ -85,14 +85,10 @@ class Manifest(BaseModel):
     sha256: str = ""  # of all the above
 
     @property
-    def proof(self) -> str:
-        return text_digest(self.model_dump(mode="json", exclude={"sha256"}))
-
-    @property
     def text(self) -> str:
-        """The content of the file, which ends in its own digest."""
-        signed = self.model_copy(update={"sha256": self.proof})
-        return json.dumps(signed.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+        """The content of the file, with a digest of all the rest."""
+        tree = self.model_dump(mode="json", exclude={"sha256"})
+        return json.dumps(tree | {"sha256": text_digest(tree)}, indent=1, sort_keys=True) + "\n"
 
 
 def text_digest(value: object) -> str:
@@ -153,8 +149,8 @@ def differences(experiment: str, task: Task) -> Iterator[str]:
 
 def compare(folder: Path, manifest: Manifest, outputs: Path = Path()) -> Iterator[str]:
     """Yield how a folder, and its outputs below another, differ from a manifest."""
-    recorded = {folder / name: entry for name, entry in manifest.files.items()}
-    recorded |= {outputs / name: entry for name, entry in manifest.outputs.items()}
+    pairs = ((folder, manifest.files), (outputs, manifest.outputs))
+    recorded = {place / name: entry for place, files in pairs for name, entry in files.items()}
     for file in sorted({*_files(folder)} - recorded.keys()):
         yield f"{file}: extra, the manifest does not name it"
     yield from changes(recorded)
@@ -183,10 +179,8 @@ def records(folder: Path) -> dict[str, FileRecord]:
     found = {file.relative_to(folder).as_posix(): FileRecord.of(file) for file in _files(folder)}
     for name, record in found.items():
         if is_recorded_otherwise(folder / name, record.sha256):
-            raise OcmError(
-                f"{folder / name}: changed since it was written, on the disk or by another "
-                "program; run the job again: it makes this piece anew and keeps the others"
-            )
+            again = "run the job again: it makes this piece anew and keeps the others"
+            raise OcmError(f"{folder / name}: changed since it was written; {again}")
     return found
 
 

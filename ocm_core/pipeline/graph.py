@@ -1,10 +1,12 @@
-"""An experiment's graph: its tasks, what each takes, and the files of code it is made of."""
+"""An experiment's graph: its tasks, what each takes and reads, and the code it is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any, cast
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.compose import compose
@@ -19,9 +21,8 @@ class Graph:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.tasks = [
-            Task(name, part) for name, s in stages().items() for part in s.parts_of(experiment)
-        ]
+        parts = {name: stage.parts_of(experiment) for name, stage in stages().items()}
+        self.tasks = [Task(name, part) for name in parts for part in parts[name]]
         self.inputs: dict[Task, list[Task]] = {}
         for task in self.tasks:
             taken = dict.fromkeys(self.stage(task).takes(experiment, task.part))
@@ -34,8 +35,7 @@ class Graph:
         """Return the task of that name, or raise an error that lists the valid ones."""
         if stage not in stages():
             raise OcmError(f"stage {unknown(stage, stages())}")
-        valid = stages()[stage].parts_of(self.experiment)
-        name = self.experiment.name
+        name, valid = self.experiment.name, stages()[stage].parts_of(self.experiment)
         if not valid:
             raise OcmError(f"{name} has no stage {stage!r}: its parameters do not need it")
         if part not in valid:
@@ -60,6 +60,11 @@ class Graph:
     def keys(self, task: Task) -> list[str]:
         return self.stage(task).keys(self.experiment, task.part)
 
+    def values(self, keys: Collection[str]) -> dict[str, Any]:
+        """Return the values behind dotted keys, as plain JSON."""
+        tree: Any = self.experiment.model_dump(mode="json")
+        return {key: reduce(getitem, key.split("."), tree) for key in sorted(keys)}
+
     def modules(self, task: Task) -> list[str]:
         """Return where a task's code begins: its own file, and what its parameters choose."""
         stage, experiment = self.stage(task), self.experiment
@@ -75,3 +80,30 @@ class Graph:
 def graph_of(name: str) -> Graph:
     """Return the graph of the experiment of that name, as `params/` has it now."""
     return Graph(compose(name))
+
+
+def restrict(experiment: Experiment, keys: Collection[str], stage: str) -> Experiment:
+    """Return the experiment without the keys that `stage` does not declare; reading one raises."""
+    return cast(Experiment, _narrow(experiment, {"name", *keys}, stage, ""))
+
+
+def _narrow(node: Any, keys: Collection[str], stage: str, path: str) -> Any:
+    is_block = not isinstance(node, dict)
+    names = [*type(node).model_fields, *(node.model_extra or {})] if is_block else [*node]
+    kept, withheld = {}, {}
+    for name in names:
+        child, dotted = getattr(node, name) if is_block else node[name], f"{path}{name}"
+        if dotted in keys:
+            kept[name] = child
+        elif any(key.startswith(f"{dotted}.") for key in keys):
+            kept[name] = _narrow(child, keys, stage, f"{dotted}.")
+        else:
+            remedy = f"add the key to `reads` in ocm_core/stages/{stage}.py"
+            withheld[name] = f"stage {stage!r} reads {dotted} without declaring it: {remedy}"
+    if not is_block:
+        return kept
+    block = type(node).model_construct(**kept)
+    block._withheld = withheld
+    for name in withheld:
+        vars(block).pop(name, None)  # a default would hide that the key is not declared
+    return block

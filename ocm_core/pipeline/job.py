@@ -6,21 +6,19 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import room_for
-from ocm_core.params.restrict import restrict
+from ocm_core.launch import await_first
 from ocm_core.pipeline import artifacts
 from ocm_core.pipeline.artifacts import View, checked_folder, folder_of, manifest_of, text_digest
-from ocm_core.pipeline.graph import Graph, graph_of
-from ocm_core.pipeline.launch import await_first
+from ocm_core.pipeline.graph import Graph, graph_of, restrict
 from ocm_core.pipeline.sources import check_loaded, digest, loaded, sources
 from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.staging import StagingFolder, making, take_over
@@ -46,18 +44,13 @@ class Inputs:
 
     experiment: Experiment
     folders: Mapping[Task, Path]
-    requested_device: Device = "auto"
-
-    @cached_property
-    def device(self) -> str:
-        return available_device(self.requested_device)
+    device: str = "cpu"
 
     def take(self, kind: type[View], part: str = "all") -> View:
         """Return an artifact that must be among the inputs."""
-        artifact = self.find(kind, part)
-        if artifact is None:
-            raise OcmError(f"{kind.task(part)} is not among the inputs of this stage: declare it")
-        return artifact
+        if (artifact := self.find(kind, part)) is not None:
+            return artifact
+        raise OcmError(f"{kind.task(part)} is not among the inputs of this stage: declare it")
 
     def find(self, kind: type[View], part: str = "all") -> View | None:
         """Return an artifact, or None if this experiment does not have it."""
@@ -107,18 +100,14 @@ class Job(Inputs):
             return False
         return take_over(self.earlier, piece, self.pieces[piece], self.folder)
 
-    @overload
-    def progress(self, items: int, description: str) -> Iterator[int]: ...
-    @overload
-    def progress(self, items: Collection[Item], description: str) -> Iterator[Item]: ...
-    def progress(self, items: Any, description: str) -> Iterator[Any]:
-        """Iterate over `items` (or `range(items)`) with a bar, or with sparse lines in the log."""
-        return track(range(items) if isinstance(items, int) else items, description, self.log)
+    def progress(self, items: Collection[Item], description: str) -> Iterator[Item]:
+        """Iterate with a bar, or with sparse lines in the log."""
+        return track(items, description, self.log)
 
 
 def open_inputs(graph: Graph, needed: Collection[Task], device: Device = "auto") -> Inputs:
     """Return artifacts of an experiment for use outside of a job."""
-    return Inputs(graph.experiment, checked_folders(graph, needed), device)
+    return Inputs(graph.experiment, checked_folders(graph, needed), available_device(device))
 
 
 def checked_folders(graph: Graph, needed: Collection[Task]) -> dict[Task, Path]:
@@ -164,17 +153,9 @@ def run_task(name: str, stage: str, part: str, device: Device, threads: int) -> 
         if not rank.agreed(staging.prepare):
             return
         await_first(rank, staging.state)
-        job = Job(
-            experiment=restrict(graph.experiment, graph.keys(task), stage),
-            folders=folders,
-            requested_device=device,
-            task=task,
-            folder=staging.artifact,
-            state=staging.state,
-            outputs=staging.outputs,
-            earlier=staging.place,
-            threads=threads,
-        )
+        visible = restrict(graph.experiment, graph.keys(task), stage)
+        places = (staging.artifact, staging.state, staging.outputs, staging.place)
+        job = Job(visible, folders, available_device(device), task, *places, threads)
         with room_for(staging.root):
             import_module(f"ocm_core.stages.{stage}").run(job)
             check_loaded(before, graph.modules(task), stage)

@@ -1,14 +1,15 @@
 """Which files a task's code is made of: the static closure of its imports inside `ocm_core`.
 
-Snakemake does not look into imported packages, so each rule carries a digest of these files. The
-plumbing does not count: values reach a stage through its declared parameters. Nor does what a stage
-file declares, or does for its own artifact alone, where another one imports it.
+Each rule of Snakemake carries a digest of these files. The plumbing does not count: values reach a
+stage through its declared parameters. Nor does what a stage file declares, or does for its own
+artifact alone, where another one imports it.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
@@ -18,16 +19,14 @@ from ocm_core.errors import OcmError
 from ocm_core.project import located
 
 PACKAGE = "ocm_core"
-PLUMBING = tuple(
-    f"{PACKAGE}.{name}" for name in ("cli", "commands", "params", "pipeline", "schema")
-)
+PLUMBING = re.compile(rf"{PACKAGE}\.(cli|commands|params|pipeline|schema)\b")
 STAGES = f"{PACKAGE}.stages."
 Import = tuple[str, str]  # a module, and what of a stage file is imported; "": all of it
 
 
 def sources(modules: Iterable[str]) -> list[Path]:
     """Return the files of modules and of everything they import, templates included, sorted."""
-    files = {_file(module) for module in closure(modules)}
+    files = {file for module in closure(modules) if (file := _file(module))}
     folders = {file.parent / "templates" for file in files}
     return sorted(files | {place / f.name for place in folders for f in located(place).glob("*")})
 
@@ -43,9 +42,7 @@ def closure(modules: Iterable[str], *, whole: bool = False) -> set[str]:
 
     Of a stage file that is what `run` uses, or who imports something of it; or the whole file.
     """
-    pending = [
-        (m, "run" if m.startswith(STAGES) and m[len(STAGES)] != "_" else "") for m in modules
-    ]
+    pending = [(m, "run" if re.match(rf"{STAGES}[^_]", m) else "") for m in modules]
     reached: set[Import] = set()
     while pending:
         module, name = pending.pop()
@@ -58,7 +55,7 @@ def closure(modules: Iterable[str], *, whole: bool = False) -> set[str]:
 
 def counts(module: str) -> bool:
     """Return whether a module is no plumbing."""
-    return not any(module == name or module.startswith(f"{name}.") for name in PLUMBING)
+    return not PLUMBING.match(module)
 
 
 def loaded() -> set[str]:
@@ -68,8 +65,7 @@ def loaded() -> set[str]:
 
 def check_loaded(before: Collection[str], declared: Iterable[str], stage: str) -> None:
     """Refuse a result that depends on a plug-in that was imported by name, undeclared."""
-    surplus = loaded().difference(before, closure(declared, whole=True))
-    if surplus:
+    if surplus := loaded().difference(before, closure(declared, whole=True)):
         raise OcmError(
             f"stage {stage!r} has loaded {', '.join(sorted(surplus))} without declaring it: import "
             f"it in ocm_core/stages/{stage}.py, or name it among the stage's `plugins`"
@@ -82,13 +78,11 @@ def _sha256(file: Path) -> str:
 
 
 @cache
-def _file(module: str) -> Path:
-    """Return a module's file, as it is called in a checkout."""
+def _file(module: str) -> Path | None:
+    """Return the file of a module of this package, as it is called in a checkout."""
     base = Path(*module.split("."))
-    for file in (base.with_suffix(".py"), base / "__init__.py"):
-        if located(file).exists():
-            return file
-    raise OcmError(f"{base}.py: no such module, but a stage or a parameter names it")
+    files = (base.with_suffix(".py"), base / "__init__.py") if base.parts[0] == PACKAGE else ()
+    return next((file for file in files if located(file).exists()), None)
 
 
 @cache
@@ -97,12 +91,16 @@ def _imports(module: str, name: str) -> frozenset[Import]:
 
     Of a stage file only what `name` uses counts: neither `STAGE`, nor imports for the rest.
     """
-    tree = ast.parse(located(_file(module)).read_text(), filename=str(_file(module)))
+    if not (file := _file(module)):
+        absent = f"{module.replace('.', '/')}.py"
+        raise OcmError(f"{absent}: no such module, but a stage or a parameter names it")
+    tree = ast.parse(located(file).read_text(), filename=str(file))
     statements = _used(tree.body, name) if name else tree.body
     nodes = [node for statement in statements for node in _running(statement)]
     mentioned = {node.id for node in nodes if isinstance(node, ast.Name)} if name else None
-    inside = {found for node in nodes for found in _names(node, module, mentioned)}
-    packages = {(parent, "") for m, _ in {(module, ""), *inside} for parent in _parents(m)}
+    inside = {found for node in nodes for found in _names(node, file, mentioned)}
+    paths = [m.split(".") for m in {module, *(found for found, _ in inside)}]
+    packages = {(".".join(path[:depth]), "") for path in paths for depth in range(1, len(path))}
     return frozenset(inside | packages)
 
 
@@ -133,26 +131,14 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
             yield from _running(child)
 
 
-def _names(node: ast.AST, module: str, mentioned: Collection[str] | None) -> Iterator[Import]:
+def _names(node: ast.AST, file: Path, mentioned: Collection[str] | None) -> Iterator[Import]:
     if isinstance(node, ast.Import):
-        yield from ((alias.name, "") for alias in node.names if _is_module(alias.name))
+        yield from ((alias.name, "") for alias in node.names if _file(alias.name))
     elif isinstance(node, ast.ImportFrom):
         if node.level or not node.module:
-            raise OcmError(f"{_file(module)}:{node.lineno}: a relative import; write the full name")
-        for alias in node.names if _is_module(node.module) else ():
+            raise OcmError(f"{file}:{node.lineno}: a relative import; write the full name")
+        for alias in node.names if _file(node.module) else ():
             if mentioned is None or (alias.asname or alias.name) in mentioned:
                 inner = f"{node.module}.{alias.name}"
                 part = alias.name if node.module.startswith(STAGES) else ""
-                yield (inner, "") if _is_module(inner) else (node.module, part)
-
-
-def _is_module(name: str) -> bool:
-    base = Path(*name.split("."))
-    if name.split(".")[0] != PACKAGE:
-        return False
-    return located(base.with_suffix(".py")).exists() or located(base).is_dir()
-
-
-def _parents(module: str) -> Iterator[str]:
-    names = module.split(".")
-    return (".".join(names[:depth]) for depth in range(1, len(names)))
+                yield (inner, "") if _file(inner) else (node.module, part)

@@ -1,8 +1,4 @@
-"""The declaration of a stage.
-
-Each file of `ocm_core/stages/` declares one `STAGE`. Snakemake's rules, DVC's phases, `ocm run`,
-`ocm doctor` and the documentation follow from these declarations.
-"""
+"""The declaration of a stage, `STAGE` of its file, from which the rules of both tools follow."""
 
 from __future__ import annotations
 
@@ -39,20 +35,13 @@ class Task(NamedTuple):
 
 
 class Work(NamedTuple):
-    """How much a task computes, counted in passes of one item through a network.
-
-    A step of training counts as three passes, a product with the Jacobian as two.
-    """
+    """Passes of one item through a network; a step of training is three, a Jacobian product two."""
 
     passes: float = 0.0
     network: Literal["score", "vae", "features"] = "score"
 
 
 Names = Callable[["Experiment", str], Iterable[str]]
-
-
-def _nothing(experiment: Experiment, part: str) -> list[str]:
-    return []
 
 
 @dataclass(frozen=True)
@@ -65,18 +54,16 @@ class Stage(Generic[Settings]):
     parts: Callable[[Experiment], Sequence[str]] | None = None  # default: once, if it has its block
     takes: Callable[[Experiment, str], Iterable[Task]] = lambda e, part: ()  # artifacts it reads
     reads: tuple[str, ...] | Names = ()  # dotted keys of further parameters
-    methods: Names = _nothing  # labels of the covariance methods that it uses
-    plugins: Names = _nothing  # modules that its parameters choose
-    user_files: Callable[[Experiment], Sequence[str]] = lambda experiment: ()
+    methods: Names = lambda e, part: ()  # labels of the covariance methods that it uses
+    plugins: Names = lambda e, part: ()  # modules that its parameters choose
+    user_files: Callable[[Experiment], Sequence[str]] = lambda e: ()
     after: tuple[str, ...] = ()  # stages that run before it although it reads nothing of theirs
     shared: bool = False  # whether several processes can do one task together
     gpu: bool | Callable[[Experiment], bool] = False
     memory: int = 4_000  # MB of the host
     local: bool = False  # on a cluster, runs where Snakemake itself runs
-    work: Callable[[Experiment, str], Work] = lambda experiment, part: Work()
-    check: Callable[[Experiment], Iterable[str]] = (
-        lambda experiment: ()
-    )  # combinations that make no sense
+    work: Callable[[Experiment, str], Work] = lambda e, part: Work()
+    check: Callable[[Experiment], Iterable[str]] = lambda e: ()  # what makes no sense together
     measures: tuple[Measure, ...] = ()  # what it adds to the results table
 
     @property
@@ -111,17 +98,13 @@ class Stage(Generic[Settings]):
 
     def gpus(self, experiment: Experiment, per_job: int) -> int:
         """Return how many GPUs a task reserves; only a shared stage uses more than one."""
-        if not self.computes_on_gpu(experiment):
-            return 0
-        return per_job if self.shared else min(1, per_job)
+        most = per_job if self.shared else 1
+        return min(per_job, most) if self.computes_on_gpu(experiment) else 0
 
 
 @cache
 def stages() -> Mapping[str, Stage[Params]]:
-    """Return every stage by name, ordered so that what a stage takes comes before it.
-
-    That is by phase; inside it as `ORDER` lists them, and stages that it does not list last.
-    """
+    """Return every stage by name: by phase, then as `ORDER` lists them, those not listed last."""
     package = import_module(PACKAGE)
     names = [info.name for info in iter_modules(package.__path__) if info.name[0] != "_"]
     declared = [import_module(f"{PACKAGE}.{name}").STAGE for name in names]

@@ -26,17 +26,8 @@ from typing import Any
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, room_for, write_text
 from ocm_core.io.checksums import remove_records, remove_unfinished
-from ocm_core.pipeline.artifacts import (
-    MANIFEST,
-    Key,
-    Manifest,
-    changes,
-    compare,
-    folder_of,
-    manifest_if_whole,
-    records,
-    versions,
-)
+from ocm_core.pipeline import artifacts
+from ocm_core.pipeline.artifacts import MANIFEST, Key, Manifest, manifest_if_whole, versions
 from ocm_core.pipeline.stage import Task
 
 LOG = logging.getLogger("ocm")
@@ -74,7 +65,8 @@ def take_over(earlier: Path, piece: str, key: str, target: Path) -> bool:
     if manifest is None or manifest.pieces.get(piece) != key:
         return False
     names = [name for name in manifest.files if name == piece or name.startswith(f"{piece}/")]
-    if not names or any(changes({earlier / name: manifest.files[name] for name in names})):
+    recorded = {earlier / name: manifest.files[name] for name in names}
+    if not names or any(artifacts.changes(recorded)):
         return False
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,16 +83,13 @@ class StagingFolder:
 
     def __init__(self, experiment: str, task: Task, key: Key) -> None:
         self.experiment, self.task, self.key = experiment, task, key
-        self.place = folder_of(experiment, task)  # where the artifact belongs
+        self.place = artifacts.folder_of(experiment, task)  # where the artifact belongs
         self.root = self.place.with_name(f".{self.place.name}{SUFFIX}")
         self.artifact, self.state = self.root / "artifact", self.root / "state"
         self.outputs = self.root / "outputs"  # by their paths in the project
 
     def prepare(self) -> bool:
-        """Return whether there is work to do; then `artifact` is ready for it.
-
-        There is none if an interrupted run had come so far that only renames are left.
-        """
+        """Make `artifact` ready for work; return False if only renames were left, and are done."""
         with room_for(self.root):
             key, file = self.key.digest, self.root / "key"
             same = file.is_file() and file.read_text(errors="replace") == key
@@ -108,13 +97,9 @@ class StagingFolder:
                 self._put_in_place()
                 return False
             if not same or not self.artifact.is_dir() or (self.artifact / MANIFEST).exists():
-                left = [path for path in self.root.rglob("*") if path.is_file() and path != file]
-                if left:
-                    LOG.warning(
-                        "%s: discarding %d partial files: parameters, sources or inputs have "
-                        "changed, or the files are damaged",
-                        *(self.root, len(left)),
-                    )
+                if left := [f for f in self.root.rglob("*") if f.is_file() and f != file]:
+                    why = "parameters, sources or inputs have changed, or the files are damaged"
+                    LOG.warning("%s: discarding %d partial files: %s", self.root, len(left), why)
                 self._discard()
                 self.artifact.mkdir(parents=True)
                 write_text(file, key)
@@ -123,17 +108,10 @@ class StagingFolder:
 
     def finish(self, notes: Mapping[str, Any], pieces: Mapping[str, str]) -> None:
         """Write the manifest, and put the artifact in place."""
-        manifest = Manifest(
-            experiment=self.experiment,
-            stage=self.task.stage,
-            part=self.task.part,
-            key=self.key,
-            files=records(self.artifact),
-            outputs=records(self.outputs),
-            pieces=dict(pieces),
-            notes=json.loads(json.dumps(dict(notes))),
-            versions=versions(),
-        )
+        made = {"experiment": self.experiment, **self.task._asdict(), "key": self.key}
+        files, outputs = map(artifacts.records, (self.artifact, self.outputs))
+        said = {"pieces": dict(pieces), "notes": json.loads(json.dumps(dict(notes)))}
+        manifest = Manifest(**made, files=files, outputs=outputs, **said, versions=versions())
         write_text(self.artifact / MANIFEST, manifest.text)
         self._put_in_place()
 
@@ -141,7 +119,7 @@ class StagingFolder:
         manifest = manifest_if_whole(self.artifact)
         if manifest is None or manifest.key != self.key or manifest.versions != versions():
             return False
-        return not any(compare(self.artifact, manifest, self.outputs))
+        return not any(artifacts.compare(self.artifact, manifest, self.outputs))
 
     def _put_in_place(self) -> None:
         """Replace outputs and then the artifact: with its manifest the new one begins to exist."""

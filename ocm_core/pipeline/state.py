@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ocm_core.io.checksums import sha256_of
 from ocm_core.io.image_files import FileEntry, folder_entries
 from ocm_core.io.reading import read_json_object
-from ocm_core.params.restrict import values
-from ocm_core.pipeline.artifacts import (
-    ROOT,
-    Key,
-    folder_of,
-    manifest_if_whole,
-    manifest_of,
-    text_digest,
-)
+from ocm_core.pipeline import artifacts
+from ocm_core.pipeline.artifacts import Key, folder_of, manifest_of, text_digest
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.sources import digest
 from ocm_core.pipeline.stage import Task
@@ -32,7 +25,7 @@ _DIGITS = 16
 
 def parameters(graph: Graph, task: Task) -> str:
     """Return a digest of the parameters that a task reads."""
-    return text_digest(values(graph.experiment, graph.keys(task)))
+    return text_digest(graph.values(graph.keys(task)))
 
 
 def code(graph: Graph, task: Task) -> str:
@@ -43,17 +36,15 @@ def code(graph: Graph, task: Task) -> str:
 def user_files(graph: Graph, task: Task, *, times: bool) -> str | None:
     """Return a digest of names and sizes of the user's files that a task reads, if it does.
 
-    With times, for Snakemake's own records, it tells of edits that keep the size; manifests must
-    not depend on a machine.
+    With times, for Snakemake's own records, it tells of edits that keep the size.
     """
     places = [Path(p).expanduser() for p in graph.stage(task).user_files(graph.experiment)]
     if not places or not all(place.exists() for place in places):
         return None
     found = hashlib.sha256()
     for place in places:
-        known = place.stat()
-        entries = [FileEntry(place.name, known.st_size, known.st_mtime_ns)]
-        for entry in sorted(folder_entries(place)) if place.is_dir() else entries:
+        alone = FileEntry(place.name, (known := place.stat()).st_size, known.st_mtime_ns)
+        for entry in sorted(folder_entries(place)) if place.is_dir() else [alone]:
             told = entry if times else entry[:2]
             found.update(f"{told}\n".encode(errors="surrogateescape"))
     return found.hexdigest()
@@ -89,7 +80,7 @@ def states(graph: Graph, wanted: Collection[Task] | None = None) -> dict[Task, s
 def _reasons(graph: Graph, task: Task, state: Mapping[Task, str]) -> Iterator[str]:
     """Name what is not as it was when the artifact was made, and inputs that come first."""
     upstream = {node: state[node].partition(":")[0] for node in graph.inputs[task]}
-    recorded = manifest_if_whole(folder_of(graph.experiment.name, task))
+    recorded = artifacts.manifest_if_whole(folder_of(graph.experiment.name, task))
     if recorded is None:
         yield "its manifest is damaged"
     elif MISSING not in upstream.values():  # a key opens the inputs' manifests
@@ -104,7 +95,7 @@ def _reasons(graph: Graph, task: Task, state: Mapping[Task, str]) -> Iterator[st
 
 def abandoned(graph: Graph) -> Iterator[tuple[Path, int]]:
     """Yield folders that an interrupted run left and that no run would resume, with their size."""
-    for root in sorted((ROOT / graph.experiment.name).glob(f"*/*/.*{SUFFIX}")):
+    for root in sorted((artifacts.ROOT / graph.experiment.name).glob(f"*/*/.*{SUFFIX}")):
         task, key = Task(root.parent.name, root.name[1 : -len(SUFFIX)]), root / "key"
         if task in graph.tasks:
             if MISSING in states(graph, graph.inputs[task]).values():
@@ -122,14 +113,11 @@ def number_digests(graph: Graph) -> dict[str, Any]:
     tasks = graph.ancestry(graph.of_phase("evaluate"))
     keys = {key for task in tasks for key in graph.keys(task)}
     whole = {key for key in keys if not any(key.startswith(f"{other}.") for other in keys)}
-    found = values(graph.experiment, whole)
-    return {
-        "parameters": {key: text_digest(value)[:_DIGITS] for key, value in found.items()},
-        "sources": digest(_number_files(graph))[:_DIGITS],
-    }
+    found = {key: text_digest(value)[:_DIGITS] for key, value in graph.values(whole).items()}
+    return {"parameters": found, "sources": digest(_number_files(graph))[:_DIGITS]}
 
 
-def _number_files(graph: Graph) -> Sequence[Path]:
+def _number_files(graph: Graph) -> list[Path]:
     tasks = graph.ancestry(graph.of_phase("evaluate"))
     return sorted({file for task in tasks for file in graph.source_files(task)})
 
@@ -139,10 +127,10 @@ def last_commit(graph: Graph) -> str | None:
     files = map(str, _number_files(graph))
     command = ["git", "log", "-1", "--format=%h", "--abbrev=12", "--", *files]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return said.strip() or None
 
 
 def results_state(graph: Graph, reports: Path) -> str:
@@ -154,6 +142,5 @@ def results_state(graph: Graph, reports: Path) -> str:
     now, then = number_digests(graph), recorded.get("parameters")
     then = then if isinstance(then, dict) else {}
     changed = [key for key, value in now["parameters"].items() if then.get(key) != value]
-    if recorded.get("sources") != now["sources"]:
-        changed.append("sources")
+    changed += [] if recorded.get("sources") == now["sources"] else ["sources"]
     return f"stale: made with other {', '.join(changed)}" if changed else UP_TO_DATE

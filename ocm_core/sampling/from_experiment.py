@@ -13,10 +13,10 @@ from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
 from ocm_core.params.compose import validate
-from ocm_core.params.library import check_solvers, undefined_methods
 from ocm_core.pipeline.artifacts import Artifact
 from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
+from ocm_core.sampling.checks import check_solvers, undefined_methods
 from ocm_core.sampling.presets import altered, preset_named
 from ocm_core.sampling.recipe import of_cell
 from ocm_core.sampling.request import SampleGenerator, SampleRequest

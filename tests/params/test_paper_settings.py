@@ -29,15 +29,6 @@ def ours(experiment: str, key: str) -> Any:
     return reduce(lambda node, name: node[name], key.split("."), compose(experiment).model_dump())
 
 
-def differing() -> set[str]:
-    settings = rows("settings.csv")
-    return {row["key"] for row in settings if ours(row["experiment"], row["key"]) != paper(row)}
-
-
-def paper(row: dict[str, str]) -> Any:
-    return yaml.safe_load(row["value"])
-
-
 def named_differences() -> dict[str, str]:
     """By key, the reason that docs/published.md gives."""
     text = PUBLISHED.read_text(encoding="utf-8")
@@ -46,8 +37,11 @@ def named_differences() -> dict[str, str]:
 
 
 def test_every_setting_is_the_paper_s_or_a_named_difference() -> None:
-    known = {row["key"] for row in rows("settings.csv")}
-    assert differing() == known & named_differences().keys()
+    table = rows("settings.csv")
+    settings = {(row["experiment"], row["key"]): yaml.safe_load(row["value"]) for row in table}
+    differing = {key for (name, key), value in settings.items() if ours(name, key) != value}
+    assert differing == {key for _, key in settings} & named_differences().keys()
+    assert {name for name, _ in settings} == {*CHECKPOINTS, "toy_mog9_paper", "toy_mog40_paper"}
 
 
 def test_short_training_of_heads_on_mixtures_is_a_named_difference() -> None:
@@ -57,11 +51,6 @@ def test_short_training_of_heads_on_mixtures_is_a_named_difference() -> None:
         for heads in (ours, paper):
             assert f"{heads.iterations:,} iterations" in row and heads.decay in row
             assert f"rate {heads.learning_rate:.0e}".replace("e-0", "e-") in row
-
-
-def test_all_experiments_of_the_paper_are_there() -> None:
-    toys = {"toy_mog9_paper", "toy_mog40_paper"}
-    assert {row["experiment"] for row in rows("settings.csv")} == {*CHECKPOINTS, *toys}
 
 
 def published_cells() -> Iterator[tuple[str, str, str, int, float]]:
@@ -98,17 +87,13 @@ def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
     assert least == set(compose("lsun_bedroom").sample.samplers["ddpm"].nfe)
 
 
-@pytest.mark.parametrize("ending", ["", "_fast"])
-@pytest.mark.parametrize("name", CHECKPOINTS)
-def test_heads_are_trained_and_samples_drawn_in_tf32(name: str, ending: str) -> None:
-    """As docs/speed.md says of all of them; selection draws as `sample` does."""
-    experiment = compose(f"{name}{ending}")
-    assert experiment.train.heads.precision == experiment.sample.execution.precision == "tf32"
-
-
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_fast_preset_differs_by_cost_alone(name: str) -> None:
+    """And in TF32 are heads trained and samples drawn, as docs/speed.md says of both."""
     whole, fast = compose(name).model_dump(), compose(f"{name}_fast").model_dump()
+    for tree in (whole, fast):
+        assert tree["train"]["heads"]["precision"] == "tf32"
+        assert tree["sample"]["execution"]["precision"] == "tf32"
     for key in ("data", "encode", "schedule", "network", "methods", "head"):
         assert whole[key] == fast[key]
     assert whole["sample"]["clip"] == fast["sample"]["clip"]

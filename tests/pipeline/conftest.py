@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 import pytest
@@ -25,11 +26,14 @@ NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 HEADED = "ocm_relative"
 GRID = {"nfe": [3], "guidance": [1.0]}
 OPTIMISER = {"iterations": 200, "batch_size": 8, "checkpoint_every": 10}
+FEW = {"draws": 8, "batch_size": 8}
+SAMPLERS = {
+    "ddpm": {"grids": [GRID], "methods": ["beta", "analytic", HEADED, "rademacher_10"]},
+    "ddim": {"grids": [GRID], "methods": ["delta", HEADED]},
+}
 # The files of params/ that the shrunken experiment replaces as a whole.
 METHODS = {
-    "beta": None,
-    "delta": None,
-    "analytic": None,
+    **dict.fromkeys(("beta", "delta", "analytic")),
     HEADED: {"kind": "ocm", "head": {"baseline": "gaussian", "link": "positive"}},
     "rademacher_10": {"kind": "rademacher", "probes": 10},
 }
@@ -37,24 +41,11 @@ SHRUNK = {
     "data": {"train_size": 64, "test_size": 64},
     "network": {"scores": ["trained"], "width": 8, "depth": 1},
     "head": {"sizes": {"width": 8, "depth": 1}},
-    "train": {
-        "score": OPTIMISER,
-        "heads": OPTIMISER,
-        "moments": {"draws": 8, "batch_size": 8},
-        "timesteps": None,
-    },
-    "sample": {
-        "count": 16,
-        "batch_size": 16,
-        "seeds": [0],
-        "split": [],
-        "samplers": {
-            "ddpm": {"grids": [GRID], "methods": ["beta", "analytic", HEADED, "rademacher_10"]},
-            "ddim": {"grids": [GRID], "methods": ["delta", HEADED]},
-        },
-    },
+    "train": {"score": OPTIMISER, "heads": OPTIMISER, "moments": FEW, "timesteps": None},
+    "sample": {"count": 16, "batch_size": 16, "seeds": [0], "split": [], "samplers": SAMPLERS},
     "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}, "likelihood": None},
 }
+WIDER = {"evaluate": {"mmd": {"bandwidths": [0.5, 1.5]}}}
 TASKS = (  # of the shrunken experiment
     *("encode/all", "score/trained", "moments/trained", "heads/trained", "sample/all"),
     *("mmd/all", "covariance_error/all", "report/all"),
@@ -78,27 +69,18 @@ class Project:
 
     def run(self, *command: str, fails: bool = False) -> str:
         """Return what a command prints; its exit code must be 0, or not if it `fails`."""
-        done = self._call(command)
+        done = self._call(*command)
         said = done.stdout + done.stderr
         assert bool(done.returncode) == fails, f"{' '.join(command)}\n{said}"
         return said
 
-    def _call(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.root, env=self.env, capture_output=True, text=True, check=False
-        )
+    def _call(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=self.root, env=self.env, capture_output=True, text=True)
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def start(self, *command: str, **options: Any) -> subprocess.Popen[str]:
         """Start a command in a process group, so that it can be killed with its children."""
-        return subprocess.Popen(
-            command,
-            cwd=self.root,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        options |= {"stdout": PIPE, "stderr": STDOUT, "text": True, "start_new_session": True}
+        return subprocess.Popen(command, cwd=self.root, env=self.env, **options)
 
     def killed(self, sign: Path, *command: str) -> bool:
         """Kill -9 a command once the file `sign` exists; return False if it was quicker."""
@@ -166,7 +148,7 @@ class Project:
 
     def changed_in_dvc(self) -> set[str]:
         """Return the stages that DVC sees as changed themselves."""
-        status = json.loads(self._call(["dvc", "status", "--json"]).stdout)
+        status = json.loads(self._call("dvc", "status", "--json").stdout)
         return {stage.removeprefix("dvc.yaml:").removesuffix(f"@{NAME}") for stage in status}
 
     def changed_phases(self) -> set[str]:
@@ -220,8 +202,7 @@ def empty(shelf: Path) -> Project:
 
     def build() -> None:
         copy_repository(project.root)
-        active = {"active": [NAME]}
-        (project.root / "params/active.yaml").write_text(yaml.safe_dump(active))
+        (project.root / "params/active.yaml").write_text(f"active: [{NAME}]\n")
         project.edit({"methods": None}, "params/base/mixture.yaml")
         project.edit({"methods": METHODS}, "params/base/mixture.yaml")
         project.edit(SHRUNK)
@@ -234,30 +215,29 @@ def empty(shelf: Path) -> Project:
     return _build_once(project, build)
 
 
+def _copied(empty: Project, root: Path, *commands: str) -> Project:
+    """A copy in which commands have been run."""
+    project = Project(root)
+
+    def build() -> None:
+        empty.copy(root)
+        for command in commands:
+            project.run(*command.split())
+
+    return _build_once(project, build)
+
+
 @pytest.fixture(scope="session")
 def made_by_snakemake(empty: Project, shelf: Path) -> Project:
     """An undisturbed run of Snakemake, committed and pushed. Do not edit it."""
-    project = Project(shelf / "snakemake")
-
-    def build() -> None:
-        empty.copy(project.root)
-        project.run("snakemake", "--cores", "2")
-        project.commit("first results")
-        project.run("dvc", "push")
-
-    return _build_once(project, build)
+    commands = ("snakemake --cores 2", "git add --all", "git commit --quiet -m first", "dvc push")
+    return _copied(empty, shelf / "snakemake", *commands)
 
 
 @pytest.fixture(scope="session")
 def made_by_dvc(empty: Project, shelf: Path) -> Project:
     """An undisturbed `dvc repro` from nothing. Do not edit it."""
-    project = Project(shelf / "dvc")
-
-    def build() -> None:
-        empty.copy(project.root)
-        project.run("dvc", "repro")
-
-    return _build_once(project, build)
+    return _copied(empty, shelf / "dvc", "dvc repro")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import reduce
 
 import pytest
 import yaml
@@ -12,14 +13,12 @@ from ocm_core.cells import cells, parts
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import active_names, compose, experiment_names
 from ocm_core.pipeline import sources
-from ocm_core.pipeline.graph import Graph, graph_of
+from ocm_core.pipeline.graph import Graph, graph_of, restrict
 from ocm_core.pipeline.stage import PHASES, Task, stages
 from tests.pipeline.conftest import ROOT
 
 BARE = (
-    "train.timesteps=null",
-    "evaluate.likelihood=null",
-    "evaluate.covariance_error=null",
+    *("train.timesteps=null", "evaluate.likelihood=null", "evaluate.covariance_error=null"),
     "~sample.samplers.ddim",
 )
 
@@ -53,22 +52,17 @@ def test_a_head_on_a_table_of_moments_needs_the_moments(baseline: str, present: 
 
 @pytest.mark.parametrize("name", experiment_names())
 def test_inputs_come_before_their_readers_and_phases_follow_each_other(name: str) -> None:
-    graph = graph_of(name)
+    """In DVC, too: a phase depends on the phases that its stages take."""
+    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    graph, phases = graph_of(name), list[int]()
     for place, task in enumerate(graph.tasks):
         assert set(graph.inputs[task]) <= set(graph.tasks[:place]), task
-    phases = [PHASES.index(graph.stage(task).phase) for task in graph.tasks]
-    assert phases == sorted(phases)
-
-
-@pytest.mark.parametrize("name", experiment_names())
-def test_a_phase_of_dvc_depends_on_the_phases_that_its_stages_take(name: str) -> None:
-    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    graph = graph_of(name)
-    for task in graph.tasks:
         phase = graph.stage(task).phase
+        phases.append(PHASES.index(phase))
         taken = {graph.stage(node).phase for node in graph.inputs[task]} - {phase}
         deps = {str(file).rpartition("/")[2] for file in declared[phase].get("deps", [])}
         assert taken <= deps, task
+    assert phases == sorted(phases)
 
 
 def test_dvc_shows_the_results_of_every_active_experiment() -> None:
@@ -93,39 +87,28 @@ def test_a_part_depends_on_its_own_methods_only() -> None:
     assert graph.inputs[task] == []
     assert "methods.beta" in graph.keys(task)
     assert "methods.ocm_relative" not in graph.keys(task)
-    assert graph.modules(task) == [
-        "ocm_core.stages.sample",
-        "ocm_core.covariance.beta",
-        "ocm_core.networks.mixture",
-        "ocm_core.diffusion.kernels.ddpm",
-    ]
+    modules = ("stages.sample", "covariance.beta", "networks.mixture", "diffusion.kernels.ddpm")
+    assert graph.modules(task) == [f"ocm_core.{module}" for module in modules]
 
 
-SOLVERS = (
-    "sample.split=[sampler]",
-    "++methods.none={kind: none}",
-    "++sample.samplers.unipc={kind: diffusers, scheduler: UniPCMultistepScheduler, "
-    "grids: [{nfe: [5]}]}",
-    "++sample.samplers.quality={kind: preset, name: quality, methods: [delta], "
-    "grids: [{nfe: [5]}]}",
-    "++sample.samplers.likely={kind: preset, name: likelihood, methods: [beta], "
-    "grids: [{nfe: [5]}]}",
-)
+SOLVERS = {
+    "unipc": "kind: diffusers, scheduler: UniPCMultistepScheduler",
+    "quality": "kind: preset, name: quality, methods: [delta]",
+    "likely": "kind: preset, name: likelihood, methods: [beta]",
+}
 
 
 def test_a_part_depends_on_solvers_and_presets_where_it_has_them() -> None:
-    graph, prefix = variant(*SOLVERS), "ocm_core.sampling."
+    keys = {f"++sample.samplers.{label}": how for label, how in SOLVERS.items()}
+    added = [f"{key}={{{how}, grids: [{{nfe: [5]}}]}}" for key, how in keys.items()]
+    graph = variant("sample.split=[sampler]", "++methods.none={kind: none}", *added)
+    prefix = "ocm_core.sampling."
     chosen = {
         task.part: [m.removeprefix(prefix) for m in graph.modules(task) if m.startswith(prefix)]
         for task in graph.of_phase("sample")
     }
-    assert chosen == {
-        "ddpm": [],
-        "ddim": [],
-        "unipc": ["diffusers_solver"],
-        "quality": ["presets"],
-        "likely": ["presets"],
-    }
+    presets = {"quality": ["presets"], "likely": ["presets"]}
+    assert chosen == {"ddpm": [], "ddim": [], "unipc": ["diffusers_solver"], **presets}
     assert Task("timesteps", "trained") in graph.inputs[Task("sample", "likely")]
     assert not [t for t in graph.inputs[Task("sample", "quality")] if t.stage == "timesteps"]
     closure = sources.closure(graph.modules(Task("sample", "ddpm")))
@@ -157,3 +140,21 @@ def test_stages_are_listed_without_slow_packages() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("\n", 0), done.stderr
+
+
+KEYS = ["data", "train.heads", "train.moments.draws", "methods.ocm_relative"]
+
+
+def test_a_stage_sees_what_it_declares_and_nothing_else() -> None:
+    experiment = compose("toy_mog9")
+    seen = restrict(experiment, KEYS, "heads")
+    assert (seen.name, seen.data) == ("toy_mog9", experiment.data)
+    assert seen.train.heads == experiment.train.heads
+    assert set(seen.methods) == {"ocm_relative"} and not hasattr(seen, "nonsense")
+    for key in ("sample", "train.score", "train.moments.seed", "encode", "evaluate"):
+        said = rf"stage 'heads' reads {key} without declaring it.*heads.py"
+        with pytest.raises(OcmError, match=said):
+            reduce(getattr, key.split("."), seen)
+    found = Graph(experiment).values(["train.heads.seed", "data.std"])
+    expected = experiment.data.model_dump()["std"], experiment.train.heads.seed
+    assert found == dict(zip(("data.std", "train.heads.seed"), expected, strict=True))

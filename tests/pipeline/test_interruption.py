@@ -1,13 +1,16 @@
-"""Interrupted work resumes to the same bytes, and nothing half-written is taken for whole."""
+"""Interrupted work resumes to the same bytes; of other parameters, unchanged cells are kept."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.pipeline.conftest import NAME, TASKS, Project
+from ocm_core.pipeline.artifacts import folder_of
+from ocm_core.pipeline.stage import Task
+from tests.pipeline.conftest import GRID, HEADED, NAME, TASKS, Project
 
 RUN = ("snakemake", "--cores", "1")
 WHOLE = "every file is as its manifest says"
@@ -16,29 +19,21 @@ TRAINED = ("score/trained", "heads/trained")  # stages with checkpoints
 
 def sign_of(project: Project, task: str) -> Path:
     """Return a file of the staging folder that exists once a stage is under way."""
-    stage, _, part = task.partition("/")
-    phase = {"encode": "encode", "sample": "sample", "report": "report"}.get(stage, "evaluate")
-    phase = "train" if part == "trained" else phase
+    place = project.root / folder_of(NAME, Task(*task.split("/")))
     name = "state/training.safetensors" if task in TRAINED else "key"
-    return project.root / "artifacts" / NAME / phase / stage / f".{part}.staging" / name
+    return place.with_name(f".{place.name}.staging") / name
 
 
 def kill_at(project: Project, task: str) -> None:
     """Run everything, and kill -9 all of it in the middle of `task`."""
-    sign = sign_of(project, task)
-    manifest = sign.parents[0 if sign.name == "key" else 1].parent / task.split("/")[1]
-    while True:
-        _forget(project, manifest)  # it was quicker than the signal, now or before: once more
-        if project.killed(sign, *RUN) and not (manifest / "manifest.json").exists():
-            return
-
-
-def _forget(project: Project, folder: Path) -> None:
-    """Remove an artifact, and the page without which nobody would ask for it again."""
-    if folder.exists():
-        shutil.rmtree(folder)
-        shutil.rmtree(project.root / f"artifacts/{NAME}/report", ignore_errors=True)
-        (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)
+    folder = project.root / folder_of(NAME, Task(*task.split("/")))
+    killed = False
+    while not killed or folder.exists():  # it was quicker than the signal: once more
+        if folder.exists():  # nobody would ask for it again if there were a page
+            shutil.rmtree(folder)
+            shutil.rmtree(project.root / f"artifacts/{NAME}/report", ignore_errors=True)
+            (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)
+        killed = project.killed(sign_of(project, task), *RUN)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +80,64 @@ def test_a_rerun_that_fails_leaves_the_old_result(project: Project) -> None:
     assert "diverged" in project.run(*RUN, fails=True)
     assert project.digests() == before
     assert WHOLE in project.run("ocm", "verify")
+
+
+STORES = ["trained-ddpm-beta-nfe3", f"trained-ddpm-{HEADED}-nfe3", "trained-ddim-delta-nfe3"]
+GRIDS = [{**GRID, "nfe": [3, 5]}, {"nfe": [7]}]
+DDPM = {"grids": GRIDS, "methods": ["beta_tilde", "beta", "analytic", HEADED, "rademacher_10"]}
+THIRD = {"kind": "ddpm", "grids": [GRID], "methods": ["beta"]}
+MORE: dict[str, dict[str, Any]] = {
+    "more": {
+        "methods": {"beta_tilde": {"kind": "beta_tilde"}},
+        "sample": {"samplers": {"ddpm": DDPM, "third": THIRD}},
+    },
+    "fewer": {"sample": {"samplers": {"ddpm": {"methods": ["beta", HEADED]}}}},
+}
+RECIPE = {
+    "sample": {"samplers": {"ddim": {"eta": 0.5}}},
+    "methods": {"rademacher_10": {"kind": "rademacher", "probes": 20}},
+}
+
+
+def inodes(project: Project) -> dict[str, set[int]]:
+    """Return the files of every store of samples."""
+    stores = [path for path in project.folder("sample/all").iterdir() if path.is_dir()]
+    return {
+        store.name: {file.stat().st_ino for file in store.rglob("*") if file.is_file()}
+        for store in stores
+    }
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_one_more_of_anything_redoes_no_other_cell(project: Project, more: str) -> None:
+    before, samples = inodes(project), project.manifest("sample/all")["files"]
+    project.edit(MORE[more])
+    project.run("ocm", "run", "sample", NAME)
+    after = inodes(project)
+    kept = before.keys() & after.keys()
+    assert set(STORES) <= kept and after.keys() != before.keys()
+    assert all(after[store] == before[store] for store in kept)
+    assert not any(after[store] & before.get(store, set()) for store in after.keys() - kept)
+    files = project.manifest("sample/all")["files"]
+    assert all(files[name] == samples[name] for name in files.keys() & samples.keys())
+
+
+@pytest.mark.parametrize(
+    ("edit", "redone"),
+    [
+        ({"sample": {"clip": {"x0": 1.0}}}, "trained"),
+        ({"methods": {HEADED: {"probes": 2}}}, HEADED),
+        (RECIPE, "ddim rademacher_10"),
+    ],
+    ids=["all", "head", "recipe and method"],
+)
+def test_a_changed_recipe_redoes_its_cells(
+    project: Project, edit: dict[str, Any], redone: str
+) -> None:
+    before = inodes(project)
+    project.edit(edit)
+    project.run("ocm", "run", "train", NAME)
+    project.run("ocm", "run", "sample", NAME)
+    after = inodes(project)
+    changed = {store for store in before if after[store] != before[store]}
+    assert changed == {store for store in before if any(n in store for n in redone.split())}

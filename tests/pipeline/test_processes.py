@@ -1,11 +1,15 @@
-"""Stages that several processes do together end in what one process alone makes."""
+"""Several processes make what one alone makes; GPUs are given to one job at a time."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE, Popen
 from threading import Timer
 from typing import Any
 
@@ -14,15 +18,16 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from ocm_core import cli, launch
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
-from ocm_core.pipeline import artifacts, launch
-from ocm_core.pipeline.job import Job, run_task
-from ocm_core.pipeline.launch import await_first
+from ocm_core.launch import VISIBLE
+from ocm_core.pipeline import artifacts
+from ocm_core.pipeline import job as runner
 from ocm_core.stages import encode
-from tests.pipeline.conftest import GRID, NAME, Project
-from tests.pipeline.test_pieces import inodes
+from tests.pipeline.conftest import GRID, NAME, ROOT, Project
+from tests.pipeline.test_interruption import inodes
 
 TWO = ("--processes", "2")
 
@@ -99,24 +104,16 @@ def test_on_several_nodes_srun_starts_one_torchrun_each(monkeypatch: pytest.Monk
     assert "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    yield
-    torch.set_num_threads(1)
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_a_stage_computes_in_the_job_s_threads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = []
     monkeypatch.setattr(artifacts, "ROOT", tmp_path)
-
-    def stage(job: Job) -> None:
-        found.append((job.threads, torch.get_num_threads()))
-
-    monkeypatch.setattr(encode, "run", stage)
-    run_task("toy_mog9", "encode", "all", "cpu", threads=2)
+    monkeypatch.setattr(
+        encode, "run", lambda job: found.append((job.threads, torch.get_num_threads()))
+    )
+    runner.run_task("toy_mog9", "encode", "all", "cpu", threads=2)
+    torch.set_num_threads(1)
     assert found == [(2, 2)]
     manifest = json.loads((tmp_path / "toy_mog9/encode/encode/all/manifest.json").read_text())
     assert manifest["notes"] == {"threads": 2}
@@ -140,14 +137,91 @@ def test_an_old_view_of_a_shared_disk_is_waited_for(tmp_path: Path) -> None:
     state.write_text("iteration 70")
     second = SecondOfTwo({state.name: sha256_of(new)})
     Timer(0.3, lambda: new.rename(state)).start()
-    await_first(second, state.parent, patience=20.0)
+    launch.await_first(second, state.parent, patience=20.0)
     assert state.read_text() == "iteration 80"
     for rank in (SecondOfTwo({}), Rank()):
-        await_first(rank, tmp_path / "nothing", patience=0.2)
+        launch.await_first(rank, tmp_path / "nothing", patience=0.2)
 
 
 @pytest.mark.parametrize("decision", [{}, {"training.safetensors": "0" * 64}])
 def test_a_disk_that_is_not_shared_is_refused(tmp_path: Path, decision: dict[str, str]) -> None:
     (tmp_path / "training.safetensors").write_text("iteration 70")
     with pytest.raises(OcmError, match=r"other files than the first process sees, even after 0 s"):
-        await_first(SecondOfTwo(decision), tmp_path, patience=0.2)
+        launch.await_first(SecondOfTwo(decision), tmp_path, patience=0.2)
+
+
+HOLD = """
+import sys
+from ocm_core.errors import OcmError
+from ocm_core.launch import reserve
+try:
+    print(reserve(int(sys.argv[1])), flush=True)
+except OcmError as error:
+    print(error, flush=True)
+sys.stdin.read()
+"""
+Hold = Callable[..., tuple[str, Popen[str]]]
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator[Hold]:
+    """Start processes that reserve GPUs and keep them until they are ended."""
+    with ExitStack() as stack:
+
+        def start(count: int, names: str, **more: str) -> tuple[str, Popen[str]]:
+            command = [sys.executable, "-c", HOLD, str(count)]
+            env = {**os.environ, VISIBLE: names, "TMPDIR": str(tmp_path), **more}
+            process = Popen(command, cwd=ROOT, env=env, stdin=PIPE, stdout=PIPE, text=True)
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            assert process.stdout
+            return process.stdout.readline().strip(), process
+
+        yield start
+
+
+def test_no_gpu_is_given_twice(hold: Hold) -> None:
+    first, process = hold(1, "3,5,MIG-GPU-aa/1/0")
+    second, _ = hold(2, "3,5,MIG-GPU-aa/1/0")
+    assert (first, second) == ("3", "5,MIG-GPU-aa/1/0")
+    assert "only 0 of 3 are free" in hold(1, "3,5,MIG-GPU-aa/1/0")[0]
+    process.kill()
+    process.wait()
+    assert hold(1, "3,5,MIG-GPU-aa/1/0")[0] == "3"
+    assert "--gpus 2: only 1 of 1 are free" in hold(2, "8")[0]
+
+
+def test_allocations_do_not_get_into_each_other_s_way(hold: Hold) -> None:
+    """Two jobs of a cluster may both see a GPU 0, each its own."""
+    assert hold(1, "0", SLURM_JOB_ID="7")[0] == hold(1, "0", SLURM_JOB_ID="8")[0] == "0"
+    assert "only 0 of 1 are free" in hold(1, "0", SLURM_JOB_ID="7")[0]
+
+
+def test_gpus_are_those_of_the_cluster_s_assignment_or_of_the_driver(tmp_path: Path) -> None:
+    for count in (launch.available, launch.seen):
+        assert count({VISIBLE: "1,4"}) == ["1", "4"]
+        assert count({VISIBLE: ""}) == count({VISIBLE: "-1"}) == []
+    for name in ("nvidia0", "nvidia2", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
+        (tmp_path / name).touch()
+    assert launch.seen({}, tmp_path) == ["0", "2", "10"]
+
+
+@pytest.mark.parametrize(
+    ("options", "visible", "device"),
+    [
+        ([], "3,5", "auto"),  # by hand: whatever there is
+        (["--gpus", "0"], "", "cpu"),
+        (["--gpus", "0", "--device", "mps"], "", "mps"),
+        (["--gpus", "1"], "3", "auto"),
+    ],
+)
+def test_what_a_job_sees(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], visible: str, device: str
+) -> None:
+    jobs = []
+    monkeypatch.setenv(VISIBLE, "3,5")
+    monkeypatch.setenv("OCM_DEVICE", "auto")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(runner, "run_task", lambda *job: jobs.append((os.environ[VISIBLE], job)))
+    assert cli.main(["run", "encode", "toy_mog9", "all", *options]) == 0
+    assert jobs == [(visible, ("toy_mog9", "encode", "all", device, 1))]

@@ -1,20 +1,22 @@
-"""The rules say what the declarations of stages say, for every experiment."""
+"""The rules say what the stages declare; a run tells how long, which page, and of an error once."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ocm_core.launch import VISIBLE
 from ocm_core.params.compose import experiment_names
 from ocm_core.pipeline.graph import graph_of
-from ocm_core.pipeline.launch import VISIBLE
 from ocm_core.pipeline.stage import Task, stages
-from tests.pipeline.conftest import NAME, ROOT, Project
+from tests.pipeline.conftest import NAME, ROOT, WIDER, Project
 
 JOB = re.compile(r"\nrule (\w+):\n((?:    .*\n)+)")
 MANIFEST = re.compile(r"artifacts/(\w+)/(\w+)/(\S+)/manifest\.json")
@@ -40,17 +42,14 @@ class Planned(NamedTuple):
     gpus: int
 
 
-@pytest.fixture(scope="module")
-def bench(empty: Project) -> Project:
-    """The same repository on a machine with four GPUs."""
-    project = Project(empty.root)
-    project.env |= {VISIBLE: "0,1,2,3"}
-    return project
+def _with_gpus(project: Project, names: str) -> Project:
+    """The same repository on a machine with these GPUs."""
+    same = Project(project.root)
+    same.env |= {VISIBLE: names}
+    return same
 
 
-def announced(
-    project: Project, names: Sequence[str], *options: str
-) -> dict[str, dict[str, Planned]]:
+def announced(project: Project, names: list[str], *options: str) -> dict[str, dict[str, Planned]]:
     """Return by experiment and task what a run of everything would do."""
     shown = ("--dry-run", "--quiet", "host", "--forceall")
     plan = project.run("snakemake", *shown, *(f"reports/{n}.html" for n in names), *options)
@@ -72,8 +71,8 @@ def declared(name: str, task: Task) -> Planned:
     return Planned(task.stage, before, graph.stage(task).gpus(graph.experiment, 1))
 
 
-def test_every_task_has_its_rule_its_inputs_and_its_gpus(bench: Project) -> None:
-    plans = announced(bench, NAMES)
+def test_every_task_has_its_rule_its_inputs_and_its_gpus(empty: Project) -> None:
+    plans = announced(_with_gpus(empty, "0,1,2,3"), NAMES)
     for name in NAMES:
         expected = {str(task): declared(name, task) for task in graph_of(name).tasks}
         assert plans[name] == expected
@@ -92,14 +91,8 @@ def test_every_task_has_its_rule_its_inputs_and_its_gpus(bench: Project) -> None
     ],
 )
 def test_who_says_how_many_gpus(empty: Project, options: str, gpus: dict[str, int]) -> None:
-    jobs = announced(_without_gpus(empty), [NAME], *options.split())[NAME].values()
+    jobs = announced(_with_gpus(empty, ""), [NAME], *options.split())[NAME].values()
     assert gpus.items() <= {job.rule: job.gpus for job in jobs}.items()
-
-
-def _without_gpus(project: Project) -> Project:
-    without = Project(project.root)
-    without.env |= {VISIBLE: ""}
-    return without
 
 
 def test_every_stage_has_one_rule_and_few_run_where_snakemake_does(empty: Project) -> None:
@@ -109,9 +102,6 @@ def test_every_stage_has_one_rule_and_few_run_where_snakemake_does(empty: Projec
     local = {stage.name for stage in stages().values() if stage.local}
     assert set(said.partition("local: ")[2].split()) == local
     assert local == {name for name in stages() if name.startswith("fetch_")} | {"report"}
-
-
-def test_what_is_no_stage_makes_nothing(empty: Project) -> None:
     for place in ("train/nonsense/all", "evaluate/heads/trained"):
         target = f"artifacts/{NAME}/{place}/manifest.json"
         assert "MissingRuleException" in empty.run("snakemake", "--dry-run", target, fails=True)
@@ -128,3 +118,47 @@ def test_lint_forgives_nothing_but_the_missing_environments(empty: Project, tmp_
 def test_the_rules_are_short() -> None:
     files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
     assert sum(len(file.read_text().splitlines()) for file in files) <= 200
+
+
+def test_a_dry_run_is_a_summary_and_a_wrong_name_gets_the_nearest(empty: Project) -> None:
+    plan = ("snakemake", "--dry-run", "reports/imagenet256.html")
+    said = empty.run(*plan)
+    assert len(said.splitlines()) < 60 and re.search(r"\nsample +[3-9]\d\n", said)
+    assert "wildcards:" in empty.run(*plan, "--quiet", "host")
+    said = empty.run("snakemake", "--cores", "1", "reports/digit.html", fails=True)
+    assert "did you mean 'digits'?" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+def test_a_run_says_how_long_it_takes_and_which_page_to_open(project: Project) -> None:
+    project.edit(WIDER)
+    said = project.run("snakemake", "--cores", "1")
+    assert "\n2 jobs, about " in said
+    assert "resources:" not in said and "jobid: " in said  # where a job ends, not where it begins
+    assert said.splitlines()[-1].startswith("done in ")
+    assert said.splitlines()[-1].endswith(f"; open reports/{NAME}.html")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("ocm", "run", "score", NAME, "trained", "--log", "score.log"), 130),
+        (("snakemake", "--cores", "1"), 1),
+    ],
+)
+def test_ctrl_c_ends_in_one_line_of_the_job(
+    project: Project, command: tuple[str, ...], code: int
+) -> None:
+    project.edit({"train": {"score": {"iterations": 100_000}}})
+    # a shell's background job, and what it starts, would ignore Ctrl-C
+    listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = project.start(*command, **listen)
+    staging = project.root / f"artifacts/{NAME}/train/score/.trained.staging"
+    while not (staging / "state/training.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all that run in it
+    said = process.communicate()[0]
+    told = rf"^ocm: score {NAME} trained: interrupted; resumes at iteration \d+0 of 100000$"
+    assert process.returncode == code and len(re.findall(told, said, re.MULTILINE)) == 1, said
+    assert "Traceback" not in said and not [*project.root.glob(".snakemake/locks/*")]

@@ -3,12 +3,14 @@
 import json
 import re
 
+from ocm_core import launch, sync
 from ocm_core.doctor import cost
-from ocm_core.params import compose, library, restrict
-from ocm_core.pipeline import launch, state, sync
+from ocm_core.params import compose
+from ocm_core.pipeline import state
 from ocm_core.pipeline.artifacts import manifest_of
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import CPUS_PER_GPU, stages
+from ocm_core.sampling.checks import check_solvers
 
 # Where no profile says how many a job gets, those of this machine are taken in turns, one per job.
 GPUS = len(launch.seen(os.environ))
@@ -56,7 +58,7 @@ def inputs(wildcards):
 def parameters(wildcards):
     """Exactly what the job reads, so that a change reruns only its readers."""
     graph, task = task_of(wildcards)
-    read = restrict.values(graph.experiment, graph.keys(task))
+    read = graph.values(graph.keys(task))
     if listed := state.user_files(graph, task, times=True):
         read["user_files"] = listed
     return json.dumps(read, sort_keys=True)

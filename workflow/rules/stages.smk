@@ -1,7 +1,6 @@
 """One rule a stage: `ocm run STAGE EXPERIMENT PART` makes one artifact from others.
 
-Outputs are `update`d: Snakemake deletes any other output before a job starts, and the old artifact
-has to stay until the new one is whole (ocm_core/pipeline/staging.py).
+Outputs are `update`d, not deleted first: the old artifact stays until the new one is whole.
 """
 
 for stage in stages().values():

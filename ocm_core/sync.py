@@ -25,14 +25,12 @@ from ocm_core.pipeline.state import UP_TO_DATE, code, parameters, states
 def write_plan(name: str) -> Path:
     """Write a digest of each phase's parameters and code: what DVC compares."""
     graph = graph_of(name)
-    digests = {
-        phase: text_digest(
-            {str(t): [parameters(graph, t), code(graph, t)] for t in graph.of_phase(phase)}
-        )
-        for phase in PHASES
-    }
+    plan = {}
+    for phase in PHASES:
+        tasks = graph.of_phase(phase)
+        plan[phase] = text_digest({str(t): [parameters(graph, t), code(graph, t)] for t in tasks})
     file = ROOT / name / "plan.yaml"
-    write_text(file, yaml.safe_dump(digests, sort_keys=False))
+    write_text(file, yaml.safe_dump(plan, sort_keys=False))
     return file
 
 

@@ -1,0 +1,57 @@
+"""What cannot sample an experiment: methods without a definition, and solvers that refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ocm_core import covariance
+from ocm_core.errors import OcmError
+from ocm_core.sampling.presets import PRESETS
+from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SolverParams
+
+
+def undefined_methods(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each method that its sampler, or the bound, has no definition of."""
+    methods = covariance.build_all(experiment.methods)
+    for label, sampler in experiment.sample.samplers.items():
+        for kind, where in _kernels_of(f"sample.samplers.{label}", sampler).items():
+            suited = [name for name, method in methods.items() if method.defined_for(kind)]
+            for method in [method for method in sampler.methods if method not in suited]:
+                only = ", ".join(sorted(methods[method].kernels or ())) or "solvers"
+                yield (
+                    f"{where}.methods: {method!r} is defined for {only} only; "
+                    f"for {kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
+                )
+    likelihood = experiment.evaluate.get("likelihood")
+    bounds = {"train.timesteps": experiment.train.timesteps, "evaluate.likelihood": likelihood}
+    for where, block in bounds.items():
+        for label in getattr(block, "methods", ()):
+            if not methods[label].defined_for("ddpm"):
+                yield f"{where}.methods: {label!r} is not defined for ddpm; leave it out"
+
+
+def _kernels_of(where: str, sampler: Sampler) -> dict[str, str]:
+    """Return the kernels of a sampler, and how a message names it with each."""
+    if not isinstance(sampler, PresetParams):
+        return {} if isinstance(sampler, SolverParams) else {sampler.kind: where}
+    recipes = {nfe: PRESETS[sampler.name].recipe(nfe) for nfe in reversed(sampler.nfe)}
+    return {recipe.kind: f"{where} (nfe = {nfe})" for nfe, recipe in recipes.items()}
+
+
+def check_solvers(experiment: Experiment) -> None:
+    """Raise an error that names every scheduler, option or nfe that diffusers refuses.
+
+    It takes seconds, so `compose` does not; the start of a run does.
+    """
+    problems: dict[str, None] = {}
+    for label, sampler in experiment.sample.samplers.items():
+        if isinstance(sampler, SolverParams):
+            from ocm_core.sampling.diffusers_solver import of_experiment  # imports diffusers
+
+            for nfe in sampler.nfe:
+                try:
+                    of_experiment(experiment, sampler, nfe, 1.0).check(experiment.shape)
+                except OcmError as error:
+                    problems[f"{experiment.name}: sample.samplers.{label}.{error}"] = None
+    if problems:
+        raise OcmError("\n".join(problems))

@@ -34,7 +34,6 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
             **once,
             takes=after["encode"],
             gpu=True,
-            memory=1_000,
             work=lambda e, p: Work(3e6),
         ),
         Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "features"), gpu=True),

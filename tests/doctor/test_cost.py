@@ -112,7 +112,7 @@ def test_a_job_asks_for_more_in_every_attempt(fake_stages: None, timings: list[s
 
 def test_a_job_has_room_for_its_weights(fake_stages: None) -> None:
     experiment = compose("imagenet256")
-    each = 1000 + 2 * network_size(experiment, "score").weights / 1e6
+    each = 16_000 + 2 * network_size(experiment, "score").weights / 1e6
     assert job_memory(experiment, TRAIN) == pytest.approx(each, abs=1)
     assert job_memory(experiment, TRAIN, attempt=2) == pytest.approx(2 * each, abs=1)
     assert job_memory(experiment, DATA) == 4_000

@@ -194,9 +194,10 @@ def test_versions_are_compared_with_their_pins(tmp_path: Path, monkeypatch, caps
     assert machine.differing_packages(tmp_path / "none.txt") == []
 
 
-def test_a_likelihood_without_test_images_is_refused() -> None:
-    with pytest.raises(OcmError, match=r"evaluate\.likelihood: measured on test images"):
-        compose("imagenet64", ["data.splits=[train]"])
+@pytest.mark.parametrize("stage", ["likelihood", "score_loss"])
+def test_an_evaluation_without_test_images_is_refused(stage: str) -> None:
+    with pytest.raises(OcmError, match=rf"evaluate\.{stage}: measured on test images"):
+        compose("imagenet64", ["data.splits=[train]", "++evaluate.score_loss={batch_size: 8}"])
 
 
 def test_solvers_that_diffusers_does_not_have_are_refused(nothing_here, monkeypatch) -> None:

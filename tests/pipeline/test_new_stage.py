@@ -55,7 +55,7 @@ def run(job: Job) -> None:
     part_of = {cell: name for name, group in parts(experiment).items() for cell in group}
     rows = []
     for cell in cells(experiment):
-        drawn = job.take(Samples, part_of[cell]).read(cell).all().numpy().mean(0)
+        drawn = job.take(Samples, part_of[cell]).read(cell)[:].numpy().mean(0)
         error = float(((drawn - mean) ** 2).sum()) ** (settings.power / 2)
         rows.append(Row("mean_error", error, **cell.place))
     MeanError(job.folder).save(Results(rows))

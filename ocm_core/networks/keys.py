@@ -5,7 +5,7 @@ from a path below it (a child, a parameter, or a dotted path) to the published p
 stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn

@@ -60,7 +60,6 @@ class Stage(Generic[Settings]):
     after: tuple[str, ...] = ()  # stages that run before it although it reads nothing of theirs
     shared: bool = False  # whether several processes can do one task together
     gpu: bool | Callable[[Experiment], bool] = False
-    memory: int = 4_000  # MB of the host
     local: bool = False  # on a cluster, runs where Snakemake itself runs
     work: Callable[[Experiment, str], Work] = lambda e, part: Work()
     check: Callable[[Experiment], Iterable[str]] = lambda e: ()  # what makes no sense together
@@ -92,6 +91,11 @@ class Stage(Generic[Settings]):
         own = [f"evaluate.{self.name}"] if self.params else []
         reads = self.reads if isinstance(self.reads, tuple) else self.reads(experiment, part)
         return [*own, *reads, *(f"methods.{label}" for label in self.methods(experiment, part))]
+
+    @property
+    def memory(self) -> int:
+        """MB of the host that a task asks for."""
+        return 16_000 if self.gpu else 4_000
 
     def computes_on_gpu(self, experiment: Experiment) -> bool:
         return self.gpu if isinstance(self.gpu, bool) else self.gpu(experiment)

@@ -1,11 +1,11 @@
 """Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -19,12 +19,19 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, room_for
 from ocm_core.networks.converted import denoiser_of
+from ocm_core.pipeline.stage import Names
 from ocm_core.precision import set_precision
-from ocm_core.schema.experiment import DiffusersNetworkParams, ImageNetworkParams, TextParams
+from ocm_core.schema.experiment import (
+    DiffusersNetworkParams,
+    ImageNetworkParams,
+    OptimiserParams,
+    TextParams,
+)
 from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.store.reader import StoredItems
 from ocm_core.training.batches import DroppedLabels, Items
+from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState, save_curve
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -66,6 +73,58 @@ def score_tasks(experiment: Experiment, score: str) -> list[Task]:
 
 def _score_task(score: str) -> Task:
     return Task("fetch_score") if score == "pretrained" else Task("score", score)
+
+
+def denoiser_tasks(
+    experiment: Experiment, labels: Collection[str], scores: Iterable[str], heads: bool = True
+) -> list[Task]:
+    """Return what `load_denoiser` takes for these methods and scores."""
+    selected = experiment.train.selection.kind == "best_frechet"
+    learned = heads and any(experiment.methods[label].needs == "head" for label in labels)
+    tasks = []
+    for score in scores:
+        tasks += score_tasks(experiment, score)
+        tasks += [Task("moments", score)] if needs_moments(experiment, labels) else []
+        tasks += [Task("selection" if selected else "heads", score)] if learned else []
+    return tasks
+
+
+def evaluating(
+    *reads: str,
+    methods: Names = lambda experiment, part: (),
+    scores: Names = scores_of,
+    optimal: Callable[[Experiment], bool] = lambda experiment: False,
+    heads: bool = True,
+    stored: bool = True,
+) -> dict[str, Any]:
+    """Return the fields of a `Stage` that evaluates the denoisers of `scores` with `methods`.
+
+    Args:
+        reads: further keys that it reads
+        methods: labels of the methods whose heads and moments it loads
+        scores: the score of a part that is named after one, else all
+        optimal: whether it visits optimal timesteps
+        heads: whether it loads heads
+        stored: whether it does so on the stored data set, and on a GPU
+    """
+
+    def takes(experiment: Experiment, part: str) -> list[Task]:
+        chosen = list(scores(experiment, part))
+        costs = chosen if optimal(experiment) else ()
+        return [
+            *(encode_tasks(experiment) if stored else ()),
+            *denoiser_tasks(experiment, list(methods(experiment, part)), chosen, heads),
+            *(Task("timesteps", score) for score in costs),
+        ]
+
+    def keys(experiment: Experiment, part: str) -> list[str]:
+        learned = ("head", "train.selection") if heads and methods(experiment, part) else ()
+        return [*MODEL_KEYS, *learned, *reads]
+
+    def plugins(experiment: Experiment, part: str) -> list[str]:
+        return score_modules(experiment, scores(experiment, part))
+
+    return {"takes": takes, "reads": keys, "methods": methods, "plugins": plugins, "gpu": stored}
 
 
 def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
@@ -168,6 +227,24 @@ def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
     return TrainingSet(items, float(sample.var(0).mean()))
 
 
+def train(
+    job: Job,
+    objective: Objective[Any],
+    settings: OptimiserParams,
+    description: str,
+    after_each: Callable[[TrainingState], None] | None = None,
+) -> TrainingState:
+    """Train networks to the end, from where an interrupted run stopped, and keep their average."""
+
+    def progress(steps: Collection[int]) -> Iterator[int]:
+        return job.progress(steps, description)
+
+    given: Any = {"device": job.device, "progress": progress, "after_each": after_each}
+    state = fit(objective, settings, job.state, **given)
+    finish_training(job.folder, state)
+    return state
+
+
 def finish_training(folder: Path, state: TrainingState) -> None:
     """Put the moving average in place and keep the loss curve."""
     state.use_average()
@@ -175,18 +252,17 @@ def finish_training(folder: Path, state: TrainingState) -> None:
         save_curve(folder, state.curve)
 
 
-def save_networks(path: Path, named: Mapping[str, nn.Module]) -> None:
-    """Save networks in one file, their tensors under their names."""
+def save_networks(
+    path: Path, named: Mapping[str, nn.Module], average: Mapping[str, Tensor] | None = None
+) -> None:
+    """Save networks in one file, their tensors under their names, or a moving average of them."""
+    tensors = {
+        f"{label}.{name}".lstrip("."): tensor
+        for label, network in named.items()
+        for name, tensor in network.state_dict().items()
+    }
     if current_rank().is_first:
-        save_tensors(path, dict(_tensors(named)))
-
-
-def save_average(path: Path, state: TrainingState) -> None:
-    """Save the moving average as `save_networks` would, while training goes on."""
-    if current_rank().is_first:
-        save_tensors(
-            path, {name: state.average.get(name, t) for name, t in _tensors(state.networks)}
-        )
+        save_tensors(path, tensors | dict(average or {}))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -195,9 +271,3 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     needed = sum(tensor.nbytes for tensor in copied.values())
     with room_for(path, needed), replacing(path) as temporary:
         save_file(copied, temporary)
-
-
-def _tensors(named: Mapping[str, nn.Module]) -> Iterator[tuple[str, Tensor]]:
-    for label, network in named.items():
-        for name, tensor in network.state_dict().items():
-            yield (f"{label}.{name}" if label else name), tensor

@@ -1,7 +1,7 @@
 """Rows of the results table as the artifact of an evaluation, and work that is done in pieces."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.state_file import State, load_state, save_state
 from ocm_core.progress import Item
 from ocm_core.results.table import Results
-from ocm_core.stages import Artifact, Job
+from ocm_core.stages import Artifact, Experiment, Job
 
 RESULTS_FILE = "results.csv"
 PartialResult = tuple[Mapping[str, torch.Tensor], Any]  # tensors and JSON facts
@@ -31,6 +31,12 @@ def machine_class(job: Job) -> str:
     """Return the kind of machine that numbers may depend on: `x86_64, CPU`, or a GPU's name."""
     device = torch.cuda.get_device_name() if job.device == "cuda" else job.device.upper()
     return f"{platform.machine()}, {device}"
+
+
+def check_test_split(experiment: Experiment, where: str) -> Iterator[str]:
+    """Yield a problem if the data of an evaluation on test images have none."""
+    if "test" not in experiment.data.count_items():
+        yield f"{where}: measured on test images, and the data have none; use null"
 
 
 def batches(count: int, size: int) -> list[range]:

@@ -19,7 +19,6 @@ STAGE: Stage[Params] = Stage(
     reads=("data", "train.classifier"),
     plugins=data_modules,
     gpu=True,
-    memory=16_000,
 )
 
 

@@ -19,7 +19,8 @@ from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed, SetSize
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import evaluating, load_denoiser
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import open_split
 
@@ -52,7 +53,7 @@ STAGE = Stage(
     __name__,
     "evaluate",
     params=CovarianceErrorParams,
-    **evaluating(ddpm_methods, "sample.samplers"),
+    **evaluating("sample.samplers", methods=ddpm_methods),
     work=_work,
     check=_check,
 )

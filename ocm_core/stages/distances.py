@@ -66,7 +66,6 @@ STAGE = Stage(
         *vae_modules(experiment),
     ],
     gpu=True,
-    memory=16_000,
     work=lambda experiment, part: Work(
         float(len(cells_of(experiment, part)) * experiment.sample.count), "features"
     ),

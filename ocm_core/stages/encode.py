@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from ocm_core.datasets.base import DataSet, Split
 from ocm_core.prefetch import in_background
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
-from ocm_core.stages.fetch_vae import VAE, load_vae
+from ocm_core.stages.fetch_vae import VAE, load_vae, vae_modules
 from ocm_core.store import reader, writer
-from ocm_core.store.layout import DType, StoreLayout, share, store_path
+from ocm_core.store.layout import StoreLayout, share, store_path
 
 if TYPE_CHECKING:  # a plug-in of experiments on latents, which imports diffusers
     from ocm_core.latents.vae import LatentEncoding
@@ -36,7 +36,7 @@ def encode_tasks(experiment: Experiment) -> list[Task]:
 def _plugins(experiment: Experiment, part: str) -> list[str]:
     latent = experiment.encode.latent
     prompts = ["ocm_core.stages._prompts"] if latent and latent.text else []
-    return [*data_modules(experiment), *(["ocm_core.latents.vae"] if latent else []), *prompts]
+    return [*data_modules(experiment), *vae_modules(experiment), *prompts]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -52,7 +52,6 @@ STAGE: Stage[Params] = Stage(
     reads=("data", "encode"),
     plugins=_plugins,
     gpu=lambda experiment: experiment.encode.latent is not None,
-    memory=16_000,
     work=_work,
 )
 
@@ -123,10 +122,10 @@ def run(job: Job) -> None:
             batch_size=latent.batch_size,
             provenance=data.provenance,
         )
-    counts = {}
-    for name, split in data.splits.items():
-        whole = Mirrored(split) if settings.flips and name == "train" else split
-        counts[name] = _write(job, name, whole, data, encoding)
+    splits: dict[str, Split] = dict(data.splits)
+    if settings.flips:
+        splits["train"] = Mirrored(splits["train"])
+    counts = {name: _write(job, name, split, data, encoding) for name, split in splits.items()}
     if latent and latent.text:
         counts["prompts"] = import_module("ocm_core.stages._prompts").write(job, data)
     job.note(items=counts, shape=list(job.experiment.shape))
@@ -138,7 +137,7 @@ def _write(
     """Write this job's range of the split; while a shard is encoded, the next one is read."""
     labels, settings = split.labels, job.experiment.encode
     levels = None if encoding else data.levels
-    dtype: DType = "float32" if levels is None else "uint8"
+    dtype: Literal["float32", "uint8"] = "float32" if levels is None else "uint8"
     plan = StoreLayout(
         items=share(job.part, len(split), settings.shard),
         shape=job.experiment.shape,

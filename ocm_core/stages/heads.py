@@ -18,32 +18,20 @@ from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.networks import enable_gradient_checkpointing
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import (
-    MODEL_KEYS,
-    family_modules,
-    finish_training,
+    evaluating,
     frozen,
     load_score,
     methods_with_heads,
-    needs_moments,
     open_training_set,
-    save_average,
     save_networks,
-    score_tasks,
+    train,
 )
-from ocm_core.stages.encode import encode_tasks
 from ocm_core.stages.moments import MomentsTable
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import fit
 from ocm_core.training.state import TrainingState, saved_at, state_file
-
-
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    moments = needs_moments(experiment, methods_with_heads(experiment))
-    tasks = [*encode_tasks(experiment), *score_tasks(experiment, part)]
-    return [*tasks, *([MomentsTable.task(part)] if moments else [])]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -58,13 +46,8 @@ STAGE: Stage[Params] = Stage(
     __name__,
     "train",
     parts=lambda e: list(e.network.scores) if methods_with_heads(e) else [],
-    takes=_takes,
-    reads=(*MODEL_KEYS, "head", "train.heads"),
-    methods=methods_with_heads,
-    plugins=family_modules,
+    **evaluating("head", "train.heads", methods=methods_with_heads, heads=False),
     shared=True,
-    gpu=True,
-    memory=16_000,
     work=_work,
 )
 
@@ -121,12 +104,9 @@ def run(job: Job) -> None:
     network = denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
         enable_gradient_checkpointing(network)
+    table = None if moments is None else moments.one_minus_gamma(job.device)
     bare = HeadFitting(
-        replace(
-            denoiser,
-            precision=set_precision(settings.precision),
-            moments=None if moments is None else moments.one_minus_gamma(job.device),
-        ),
+        replace(denoiser, precision=set_precision(settings.precision), moments=table),
         cast(dict[str, LearnedMethod], build_all(experiment.methods)),
         items.for_network(network),
         Decoder(experiment.levels, settings.cdf),
@@ -139,31 +119,22 @@ def run(job: Job) -> None:
         job.log.warning("%s: lost or damaged since it was kept; training starts anew", lost[0])
         state_file(job.state).unlink()
     rank.wait()
-    state = fit(
-        replace(bare, denoiser=replace(bare.denoiser, heads=heads)),
-        settings,
-        job.state,
-        device=job.device,
-        progress=lambda steps: job.progress(steps, f"heads on the {job.part} score"),
-        after_each=lambda state: _keep(job, state),
-    )
+
+    def keep(state: TrainingState) -> None:
+        """Keep the averaged heads now and then, for `selection` to choose among."""
+        if settings.keep_every and state.iteration % settings.keep_every == 0:
+            file = Heads(job.folder).kept(state.iteration)
+            save_networks(file, state.networks, state.average)
+            if rank.is_first:
+                record_checksum(file)
+
+    fitting = replace(bare, denoiser=replace(bare.denoiser, heads=heads))
+    train(job, fitting, settings, f"heads on the {job.part} score", keep)
     if rank.is_first and (lost := _lost(job, settings.iterations)):
         raise OcmError(f"{lost[0]}: lost while heads were trained; run it again")
-    finish_training(job.folder, state)
     for label, head in heads.items():
         save_networks(Heads(job.folder).file(label), {"": head})
-    counts = {label: sum(p.numel() for p in head.parameters()) for label, head in heads.items()}
-    job.note(parameters=counts)
-
-
-def _keep(job: Job, state: TrainingState) -> None:
-    """Keep the averaged heads now and then, for `selection` to choose among."""
-    every = job.experiment.train.heads.keep_every
-    if every and state.iteration % every == 0:
-        file = Heads(job.folder).kept(state.iteration)
-        save_average(file, state)
-        if current_rank().is_first:
-            record_checksum(file)
+    job.note(parameters={k: sum(p.numel() for p in head.parameters()) for k, head in heads.items()})
 
 
 def _lost(job: Job, iterations: int) -> list[Path]:
@@ -177,14 +148,11 @@ def _baselines(job: Job, fitting: HeadFitting, variance: float) -> dict[str, Ten
     """Return c̄_t by method, as its form says; None where there is none."""
     experiment, settings = job.experiment, job.experiment.train.heads
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
-    estimates = target_means(
-        replace(
-            fitting, methods={k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
-        ),
-        settings.seed,
-        settings.batch_size // settings.accumulate,
-        job.device,
+    targets = replace(
+        fitting, methods={k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
     )
+    rows = settings.batch_size // settings.accumulate
+    estimates = target_means(targets, settings.seed, rows, job.device)
     by_moments = [label for label, kind in kinds.items() if kind == "moments"]
     estimates |= {label: require(fitting.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]

@@ -27,8 +27,16 @@ from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import evaluating, load_denoiser
-from ocm_core.stages._results import PartialResult, ResultsTable, batches, computed, machine_class
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import evaluating
+from ocm_core.stages._results import (
+    PartialResult,
+    ResultsTable,
+    batches,
+    check_test_split,
+    computed,
+    machine_class,
+)
 from ocm_core.stages.encode import open_split, read_rows
 from ocm_core.stages.timesteps import optimal_timesteps
 
@@ -64,8 +72,7 @@ class LikelihoodParams(Params):
 def _check(experiment: Experiment) -> Iterator[str]:
     where, settings = "evaluate.likelihood", STAGE.settings(experiment)
     yield from unknown_methods(experiment, f"{where}.methods", settings.methods)
-    if "test" not in experiment.data.count_items():
-        yield f"{where}: measured on test images, and the data have none; use null"
+    yield from check_test_split(experiment, where)
     for name, rule in settings.timesteps.items():
         yield from check_timesteps(experiment, f"{where}.timesteps.{name}", rule, settings.nfe)
     for label, nfe in settings.nfe_by_method.items():
@@ -82,7 +89,7 @@ def _work(experiment: Experiment, part: str) -> Work:
         probes = sum(experiment.methods[label].products for label in labels)
         visited = min(experiment.schedule.steps, sum(nfe) * len(settings.timesteps))
         passes += visited * (1 + 2 * probes)
-    images = settings.images or sum(experiment.data.count_items().values())
+    images = settings.images or experiment.data.count_items()["test"]
     return Work(passes * images * len(experiment.network.scores))
 
 
@@ -98,7 +105,7 @@ STAGE = Stage(
     __name__,
     "evaluate",
     params=LikelihoodParams,
-    **evaluating(_methods, "sample.clip", optimal=_optimal),
+    **evaluating("sample.clip", methods=_methods, optimal=_optimal),
     shared=True,
     work=_work,
     check=_check,
@@ -161,15 +168,13 @@ def _bits(
     """Return bits per dimension over (cell, term, image)."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     limits = experiment.sample.clip
+    clip = Clip(x0=limits.x0, c_max=limits.covariance)
+    decoder = Decoder(experiment.levels, settings.cdf, settings.decoder_variance)
     x0, label = read_rows(job, "test", batch, denoiser.network.conditional)
+    whose = (settings.seed, batch, experiment.shape, job.device)
     bits = np.full((len(cells), len(TERMS), len(batch)), np.nan)
     for nfe, labels in settings.groups().items():
-        likelihood = Likelihood(
-            denoiser,
-            {name: methods[name] for name in labels},
-            Decoder(experiment.levels, settings.cdf, settings.decoder_variance),
-            Clip(x0=limits.x0, c_max=limits.covariance),
-        )
+        likelihood = Likelihood(denoiser, {k: methods[k] for k in labels}, decoder, clip)
         names = {
             (f"{cell.rule} with {cell.nfe} steps", cell.method): cell
             for cell in cells
@@ -181,15 +186,7 @@ def _bits(
                 for name, c in names.items()
             },
             x0,
-            lambda t: SampleNoise(
-                settings.seed,
-                batch,
-                experiment.shape,
-                job.device,
-                NoiseFor.LIKELIHOOD,
-                t,
-                draws=1,
-            ),
+            lambda t: SampleNoise(*whose, NoiseFor.LIKELIHOOD, t, draws=1),
             label,
             progress=partial(job.progress, description=f"bound for {', '.join(labels)}"),
         )
@@ -206,12 +203,8 @@ def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> I
     """
     total = dict(zip(cells, bits.sum(axis=1), strict=True))
     for cell, terms in zip(cells, bits, strict=True):
-        place: dict[str, Any] = {
-            "score": score,
-            "method": cell.method,
-            "timesteps": cell.rule,
-            "nfe": cell.nfe,
-        }
+        place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}
+        place["nfe"] = cell.nfe
         values = total[cell]
         yield Row("bits_per_dim", *_mean(values), **place)
         for term, parts in zip(TERMS, terms, strict=True):

@@ -52,7 +52,7 @@ def run(job: Job) -> None:
     rows = []
     for cell in job.progress(cells(experiment), "MMD"):
         drawn = job.take(Samples, part_of[cell]).read(cell)
-        rows.append(Row("mmd", distance(drawn.all()), **cell.place))
+        rows.append(Row("mmd", distance(drawn[:]), **cell.place))
         rows.append(Row("clamped", drawn.clamped, **cell.place))
     truth, count = mixture(cast(MixtureData, experiment.data)), experiment.sample.count
     for seed in experiment.sample.seeds:  # as many fresh points of the data: a perfect sampler's

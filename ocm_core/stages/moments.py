@@ -11,37 +11,17 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
 from ocm_core.io.state_file import load_state, save_state
 from ocm_core.shapes import OverTime
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
-from ocm_core.stages._networks import (
-    MODEL_KEYS,
-    family_modules,
-    load_score,
-    needs_moments,
-    open_training_set,
-    score_tasks,
-)
-from ocm_core.stages.encode import encode_tasks
+from ocm_core.stages import Artifact, Job, Params, Stage, Work
+from ocm_core.stages._networks import evaluating, load_score, needs_moments, open_training_set
 from ocm_core.training.moments import Moments, estimate
-
-
-def _parts(experiment: Experiment) -> list[str]:
-    needed = needs_moments(experiment, experiment.methods)
-    return list(experiment.network.scores) if needed else []
-
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
-    parts=_parts,
-    takes=lambda experiment, part: [*encode_tasks(experiment), *score_tasks(experiment, part)],
-    reads=(*MODEL_KEYS, "train.moments"),
-    plugins=family_modules,
+    parts=lambda e: list(e.network.scores) if needs_moments(e, e.methods) else [],
+    **evaluating("train.moments"),
     shared=True,
-    gpu=True,
-    memory=16_000,
-    work=lambda experiment, part: Work(
-        float(experiment.train.moments.draws * experiment.schedule.steps)
-    ),
+    work=lambda e, part: Work(e.train.moments.draws * e.schedule.steps),
 )
 
 
@@ -72,18 +52,17 @@ def run(job: Job) -> None:
         tables = {name: torch.from_numpy(table) for name, table in vars(moments).items()}
         save_state(job.state / f"moments-{rank.index}.safetensors", tables, None)
 
-    keep(
-        estimate(
-            denoiser,
-            open_training_set(job).for_network(denoiser.network),
-            settings,
-            device=job.device,
-            progress=lambda times: job.progress(times, "moments"),
-            begun=rank.agreed(begun),
-            keep=keep,
-            rank=rank,
-        )
+    found = estimate(
+        denoiser,
+        open_training_set(job).for_network(denoiser.network),
+        settings,
+        device=job.device,
+        progress=lambda times: job.progress(times, "moments"),
+        begun=rank.agreed(begun),
+        keep=keep,
+        rank=rank,
     )
+    keep(found)
     rank.wait()
     if rank.is_first:
         moments = begun()

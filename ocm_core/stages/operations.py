@@ -9,7 +9,8 @@ from ocm_core.covariance import build_all
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.results.table import Results, Row
 from ocm_core.stages import Job, Params, Stage
-from ocm_core.stages._denoiser import evaluating, load_denoiser
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable
 
 _PRODUCT = 2.0  # passes that a product with the Jacobian costs: a backward pass
@@ -24,7 +25,7 @@ STAGE = Stage(
     "evaluate",
     params=OperationsParams,
     **evaluating(
-        lambda experiment, part: list(experiment.methods),
+        methods=lambda experiment, part: list(experiment.methods),
         scores=lambda experiment, part: experiment.network.scores[-1:],
         stored=False,
     ),

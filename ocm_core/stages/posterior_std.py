@@ -17,8 +17,8 @@ from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import evaluating, load_denoiser
-from ocm_core.stages._networks import methods_with_heads
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import evaluating, methods_with_heads
 from ocm_core.stages.encode import read_rows, unseen_split
 
 if TYPE_CHECKING:  # slow
@@ -43,7 +43,7 @@ STAGE = Stage(
     __name__,
     "evaluate",
     params=PosteriorStdParams,
-    **evaluating(methods_with_heads),
+    **evaluating(methods=methods_with_heads),
     work=_work,
 )
 

@@ -1,25 +1,19 @@
 """Compute the features of the reference set: statistics for distances, points for manifolds.
 
-The reference set is the training set, its first images, or a published file with the statistics of
-a training set and a batch of its images.
+It is the training set, its first images, or a published file with statistics and a few images.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import torch
 
 from ocm_core.datasets.base import EightBitSplit
-from ocm_core.features import (
-    FeatureSpace,
-    FeatureVectors,
-    ImageSet,
-    UInt8Images,
-    feature_batches,
-)
+from ocm_core.features import FeatureSpace, FeatureVectors, ImageSet, UInt8Images, feature_batches
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.precision import set_precision
@@ -56,7 +50,6 @@ STAGE: Stage[Params] = Stage(
     reads=("data", "features"),
     plugins=_plugins,
     gpu=True,
-    memory=16_000,
     work=_work,
 )
 
@@ -70,24 +63,21 @@ class Reference(Artifact):
         np.save(self.folder / "radii.npy", manifold.radii.numpy())
 
     def load(self) -> tuple[Statistics, Manifold]:
-        points, radii = (
-            torch.from_numpy(np.load(self.folder / name)) for name in ("features.npy", "radii.npy")
-        )
-        return Statistics.load(self.folder / "statistics.npz"), Manifold.known(points, radii)
+        points, radii = (np.load(self.folder / f"{name}.npy") for name in ("features", "radii"))
+        manifold = Manifold.known(torch.from_numpy(points), torch.from_numpy(radii))
+        return Statistics.load(self.folder / "statistics.npz"), manifold
 
 
 def load_space(job: Inputs, name: str) -> FeatureSpace:
     """Load a feature space; on a GPU its network runs in TF32."""
     set_precision()
-    module = import_module(f"ocm_core.features.{name}")
-    space: FeatureSpace
+    given: list[Any] = [job.device]
     if name == "classifier":
-        space = module.build(job.take(ClassifierWeights).file, job.device)
+        given = [job.take(ClassifierWeights).file, job.device]
     elif name == "inception":
         inside = require(job.experiment.features).reference is not None
-        space = module.build(job.take(FetchedFeatures).folder, job.device, resize_inside=inside)
-    else:
-        space = module.build(job.device)
+        given = [job.take(FetchedFeatures).folder, job.device, inside]
+    space: FeatureSpace = import_module(f"ocm_core.features.{name}").build(*given)
     return space
 
 
@@ -103,23 +93,30 @@ def run(job: Job) -> None:
         module = import_module("ocm_core.features.published_reference")
         opened = module.open_reference(settings.reference, ARCHIVES)
         images, statistics, provenance = opened.images, opened.statistics, opened.provenance
-    noted = len(images) if statistics is None else None  # a file does not tell
-    chosen = _chosen(len(images), settings.manifold_images, settings.seed)
+    count = len(images)
+    chosen = np.arange(count)
+    if (wanted := settings.manifold_images) and wanted < count:  # of more it costs too much
+        rng = stream(Stream.MANIFOLD, settings.seed)
+        chosen = np.sort(rng.choice(count, wanted, replace=False))
     kept: list[FeatureVectors] = []
-    computed = feature_batches(
-        space,
-        images,
-        settings.batch_size,
-        lambda firsts: job.progress(firsts, "features of the reference set"),
-    )
-    batches = _keeping(computed, chosen, kept)
-    statistics = statistics or Statistics.over(batches)
-    deque(batches, maxlen=0)  # where the statistics are published, for what is kept
+
+    def batches() -> Iterator[FeatureVectors]:
+        """Yield the features of all images, and keep those that are chosen."""
+        first, size = 0, settings.batch_size
+        for batch in feature_batches(space, images, size, lambda n: job.progress(n, "features")):
+            within = chosen[(chosen >= first) & (chosen < first + len(batch))] - first
+            kept.append(batch[torch.from_numpy(within)])
+            first += len(batch)
+            yield batch
+
+    computed = batches()
+    statistics = statistics or Statistics.over(computed)
+    deque(computed, maxlen=0)  # where the statistics are published, for what is kept
     device = "cpu" if job.device == "mps" else job.device  # which has no float64
     manifold = Manifold.of(torch.cat(kept).to(device), neighbours=settings.neighbours)
     Reference(job.folder).save(statistics, manifold.to("cpu"))
-    chose = len(chosen)
-    job.note(space=space.name, images=noted, manifold_images=chose, published=provenance)
+    noted = None if provenance else count  # a file does not tell
+    job.note(space=space.name, images=noted, manifold_images=len(chosen), published=provenance)
 
 
 @dataclass(frozen=True)
@@ -134,22 +131,3 @@ class First:
 
     def __getitem__(self, rows: slice) -> UInt8Images:
         return self.images[slice(*rows.indices(self.count))]
-
-
-def _chosen(count: int, wanted: int | None, seed: int) -> np.ndarray:
-    """Draw positions of a random subset, in order: the manifold of a large set costs too much."""
-    if wanted is None or wanted >= count:
-        return np.arange(count)
-    return np.sort(stream(Stream.MANIFOLD, seed).choice(count, wanted, replace=False))
-
-
-def _keeping(
-    batches: Iterator[FeatureVectors], chosen: np.ndarray, kept: list[FeatureVectors]
-) -> Iterator[FeatureVectors]:
-    """Pass the batches on, and keep the rows that are chosen."""
-    first = 0
-    for batch in batches:
-        within = chosen[(chosen >= first) & (chosen < first + len(batch))] - first
-        kept.append(batch[torch.from_numpy(within)])
-        first += len(batch)
-        yield batch

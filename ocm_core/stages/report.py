@@ -32,32 +32,22 @@ from ocm_core.stages.vae import TrainedVae
 from ocm_core.training.state import load_curve
 
 CURVES: dict[type[Artifact], str] = {
-    TrainedVae: "autoencoder",
-    TrainedScore: "score network",
-    Heads: "heads",
-    ClassifierWeights: "classifier",
+    **{TrainedVae: "autoencoder", TrainedScore: "score network"},
+    **{Heads: "heads", ClassifierWeights: "classifier"},
 }
 
 
-def _is_points(experiment: Experiment) -> bool:
-    return experiment.data.levels is None
-
-
 def _takes(experiment: Experiment, part: str) -> list[Task]:
-    evaluations = [
-        Task(stage.name, part)
-        for stage in stages().values()
-        if stage.phase == "evaluate"
-        for part in stage.parts_of(experiment)
-    ]
-    scores = experiment.network.scores
+    evaluations = (stage for stage in stages().values() if stage.phase == "evaluate")
     per_score = (TrainedScore, Heads, StepCostTable)
-    return [
-        *evaluations,
-        *(kind.task(score) for kind in per_score for score in scores),
+    tasks = [
+        *(Task(stage.name, part) for stage in evaluations for part in stage.parts_of(experiment)),
+        *(kind.task(score) for kind in per_score for score in experiment.network.scores),
         *(TrainedVae.task(), ClassifierWeights.task(), FetchedData.task()),
-        *([*encode_tasks(experiment), *sample_tasks(experiment)] if _is_points(experiment) else []),
     ]
+    if experiment.data.levels is None:  # points, which are shown themselves
+        tasks += [*encode_tasks(experiment), *sample_tasks(experiment)]
+    return tasks
 
 
 STAGE: Stage[Params] = Stage(
@@ -83,7 +73,6 @@ def run(job: Job) -> None:
     tables = (folder for folder in job.folders.values() if (folder / RESULTS_FILE).exists())
     results = sum((ResultsTable(folder).load() for folder in tables), Results())
     params = experiment.model_dump(mode="json")
-    wanted = Study(results, params, registry).shown_samples
     folder = job.outputs / "reports" / experiment.name
     write_report(
         folder,
@@ -91,7 +80,7 @@ def run(job: Job) -> None:
         params,
         _provenance(job),
         registry,
-        samples=_samples(job, wanted),
+        samples=_samples(job, Study(results, params, registry).shown_samples),
         test=_test_data(job),
         posterior_std=_posterior_std(job),
         curves=_curves(job),
@@ -116,8 +105,8 @@ def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, np.ndarray
         key = (cell.sampler, cell.method, cell.nfe)
         if (cell.score, cell.guidance, cell.seed) != place or key not in wanted:
             continue
-        if _is_points(experiment):
-            shown[key] = job.take(Samples, part_of[cell]).read(cell).all().numpy()
+        if experiment.data.levels is None:
+            shown[key] = job.take(Samples, part_of[cell]).read(cell)[:].numpy()
         elif (distances := job.find(Distances, part_of[cell])) is not None:
             shown[key] = np.load(distances.file(cell))
     return shown
@@ -125,7 +114,7 @@ def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, np.ndarray
 
 def _test_data(job: Inputs) -> np.ndarray:
     """Return test points, or a few test images as the samples beside them are shown."""
-    if _is_points(job.experiment):
+    if job.experiment.data.levels is None:
         return open_split(job, "test").all()
     data = open_data(job)
     split = data.splits.get("test") or data.splits["train"]
@@ -151,10 +140,9 @@ def _curves(job: Inputs) -> Curves:
         for part, artifact in job.all(kind).items():
             name = title if part in ("all", "trained", "pretrained") else f"{title}, {part} score"
             for point in load_curve(artifact.folder):
+                step = int(point.pop("iteration"))
                 for network, loss in point.items():
-                    if network != "iteration":
-                        steps = curves.setdefault((name, network or title), [])
-                        steps.append((int(point["iteration"]), loss))
+                    curves.setdefault((name, network or title), []).append((step, loss))
     return curves
 
 
@@ -163,7 +151,7 @@ def _provenance(job: Job) -> dict[str, Any]:
     graph = graph_of(job.experiment.name)
     manifests = {task: Artifact(folder).manifest for task, folder in job.folders.items()}
     notes = {task: manifest.notes for task, manifest in manifests.items()}
-    heads = {task.part: found for task, found in notes.items() if task.stage == "heads"}
+    heads = {task.part: note for task, note in notes.items() if task.stage == "heads"}
     return {
         "commit": last_commit(graph),
         **number_digests(graph),
@@ -174,7 +162,7 @@ def _provenance(job: Job) -> dict[str, Any]:
             "images": {task.stage: n["images"] for task, n in notes.items() if "images" in n},
             "head_parameters": {k: v for n in heads.values() for k, v in n["parameters"].items()},
             "replaced_baselines": {
-                part: n["baseline_entries_from_gaussian"] for part, n in heads.items()
+                k: n["baseline_entries_from_gaussian"] for k, n in heads.items()
             },
             "shape": list(job.experiment.shape),
         },

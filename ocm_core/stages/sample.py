@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -22,8 +21,8 @@ from ocm_core.sampling import modules_of
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import PresetParams, Sampler, SamplerParams
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work
-from ocm_core.stages._denoiser import denoiser_tasks, load_denoiser
-from ocm_core.stages._networks import MODEL_KEYS, score_modules
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import MODEL_KEYS, denoiser_tasks, score_modules
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.store import writer
 from ocm_core.store.layout import StoreLayout, store_path
@@ -56,8 +55,8 @@ def _taken(experiment: Experiment, cells: Iterable[Cell]) -> list[Task]:
 
 
 def _reads(experiment: Experiment, part: str) -> list[str]:
-    fixed = ("count", "batch_size", "seeds", "clip", "guidance", "execution", "split")
-    keys = [*fixed, *(f"samplers.{label}" for label in _along(experiment, part, "sampler"))]
+    keys = ["count", "batch_size", "seeds", "clip", "guidance", "execution", "split"]
+    keys += [f"samplers.{label}" for label in _along(experiment, part, "sampler")]
     own = ("encode.jobs", "head", "train.selection")
     return [*MODEL_KEYS, *own, *(f"sample.{key}" for key in keys)]
 
@@ -97,7 +96,6 @@ STAGE: Stage[Params] = Stage(
     plugins=_plugins,
     shared=True,
     gpu=True,
-    memory=16_000,
     work=_work,
 )
 
@@ -128,9 +126,6 @@ class CellSamples:
     def __getitem__(self, rows: slice) -> torch.Tensor:
         start, stop, _ = rows.indices(self.count)
         return torch.from_numpy(self.stored.read(range(self.first + start, self.first + stop)))
-
-    def all(self) -> torch.Tensor:
-        return self[:]
 
 
 class Samples(Artifact):
@@ -188,6 +183,7 @@ def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:
     experiment, cell = job.experiment, group[0]
     sample, method = experiment.sample, experiment.methods[cell.method]
     sampler, latent = sample.samplers[cell.sampler], experiment.encode.latent
+    head = f"heads/{cell.method}.safetensors"
     return {
         "cells": [vars(cell) for cell in group],
         "data": experiment.data.model_dump(mode="json"),
@@ -198,66 +194,53 @@ def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:
         "sample": sample.model_dump(mode="json", exclude={"samplers", "seeds", "split"}),
         "method": method.model_dump(mode="json"),
         "head": experiment.head.form(method).model_dump(mode="json"),
-        "inputs": _input_digests(job, cell),
-    }
-
-
-def _input_digests(job: Inputs, cell: Cell) -> dict[str, str]:
-    """Return digests of the files that a cell's samples come from: of heads, its method's only."""
-    tasks = [task for task in _taken(job.experiment, [cell]) if task in job.folders]
-    return {
-        f"{task}/{name}": record.sha256
-        for task in tasks
-        for name, record in Artifact(job.folders[task]).manifest.files.items()
-        if not name.startswith(("heads/", "curve")) or name == f"heads/{cell.method}.safetensors"
+        "inputs": {
+            f"{task}/{name}": record.sha256
+            for task in _taken(experiment, [cell])
+            if task in job.folders
+            for name, record in Artifact(job.folders[task]).manifest.files.items()
+            if not name.startswith(("heads/", "curve")) or name == head
+        },
     }
 
 
 def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
     """Draw what is missing in the store of `cells`, batch by batch, shared among processes.
 
-    A batch is a shard, which has one writer.
+    A batch is a shard, which has one writer. It may hold the last samples of one seed and the first
+    of the next.
     """
-    experiment, rank = job.experiment, current_rank()
-    total = experiment.sample.count * len(cells)
-    batch = min(experiment.sample.batch_size, total)
+    experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
+    total = count * len(cells)
+    size = min(experiment.sample.batch_size, total)
     plan = StoreLayout(
-        items=range(total), shape=experiment.shape, dtype="float32", chunk=batch, shard=batch
+        items=range(total), shape=experiment.shape, dtype="float32", chunk=size, shard=size
     )
     folder = job.folder / store_name(cells[0])
     path = store_path(folder, "samples")
 
+    def clamped_file(batch: range) -> Path:
+        return folder / "clamped" / f"{batch.start}.json"
+
     def missing() -> list[range]:
         lacking = writer.missing(path, plan)
-        return [b for b in plan.shards if b in lacking or not is_intact(_clamped(folder, b))]
+        return [b for b in plan.shards if b in lacking or not is_intact(clamped_file(b))]
+
+    def draw_batch(batch: range) -> dict[str, np.ndarray]:
+        drawn, clamped = [], {}
+        for place, cell in enumerate(cells):
+            first = place * count
+            if rows := range(max(batch.start - first, 0), min(batch.stop - first, count)):
+                samples, counts = draw(cell, rows)
+                drawn.append(samples)
+                clamped[cell.seed] = dict(sorted(counts.items()))
+        write_text(clamped_file(batch), json.dumps(clamped) + "\n")
+        record_checksum(clamped_file(batch))
+        return {"x": np.concatenate(drawn)}
 
     if rank.is_first:
         writer.begin(path, plan, {"seeds": [cell.seed for cell in cells]})
-    mine = rank.mine(rank.agreed(missing))
-    draw_batch = partial(_draw_batch, folder, cells, experiment.sample.count, draw)
-    writer.write_shards(path, plan, mine, draw_batch)
+    writer.write_shards(path, plan, rank.mine(rank.agreed(missing)), draw_batch)
     rank.wait()
     if rank.is_first:
         writer.verify(path, plan)
-
-
-def _draw_batch(
-    folder: Path, cells: list[Cell], count: int, draw: Draw, rows: range
-) -> dict[str, np.ndarray]:
-    """Draw a batch, which may span the end of one seed's samples and the next's beginning."""
-    drawn, clamped = [], {}
-    for place, cell in enumerate(cells):
-        first, stop = place * count, (place + 1) * count
-        indices = range(max(rows.start, first) - first, min(rows.stop, stop) - first)
-        if indices:
-            samples, counts = draw(cell, indices)
-            drawn.append(samples)
-            clamped[cell.seed] = dict(sorted(counts.items()))
-    file = _clamped(folder, rows)
-    write_text(file, json.dumps(clamped) + "\n")
-    record_checksum(file)
-    return {"x": np.concatenate(drawn)}
-
-
-def _clamped(folder: Path, rows: range) -> Path:
-    return folder / "clamped" / f"{rows.start}.json"

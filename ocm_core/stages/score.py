@@ -16,14 +16,13 @@ from ocm_core.stages._networks import (
     MODEL_KEYS,
     SCORE_FILE,
     family_modules,
-    finish_training,
     new_denoiser,
     new_score,
     open_training_set,
     save_networks,
+    train,
 )
 from ocm_core.stages.encode import encode_tasks
-from ocm_core.training.loop import fit
 from ocm_core.training.score_matching import ScoreMatching
 
 
@@ -43,7 +42,6 @@ STAGE: Stage[Params] = Stage(
     user_files=_weights,
     shared=True,
     gpu=True,
-    memory=16_000,
     work=lambda e, part: Work(0.0 if _weights(e) else require(e.train.score).passes),
 )
 
@@ -62,14 +60,8 @@ def run(job: Job) -> None:
     seed_torch(settings.seed, "score")
     network = new_score(experiment, job.part, items.variance).to(job.device)
     denoiser = replace(new_denoiser(experiment, network), precision=precision)
-    state = fit(
-        ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels)),
-        settings,
-        job.state,
-        device=job.device,
-        progress=lambda steps: job.progress(steps, "score network"),
-    )
-    finish_training(job.folder, state)
+    objective = ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels))
+    train(job, objective, settings, "score network")
     save_networks(job.folder / SCORE_FILE, {"": network})
     job.note(parameters=sum(p.numel() for p in network.parameters()))
 

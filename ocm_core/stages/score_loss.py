@@ -16,9 +16,8 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Seed
 from ocm_core.shapes import PerSample
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import evaluating
-from ocm_core.stages._networks import load_score
-from ocm_core.stages._results import ResultsTable, batches, machine_class
+from ocm_core.stages._networks import evaluating, load_score
+from ocm_core.stages._results import ResultsTable, batches, check_test_split, machine_class
 from ocm_core.stages.encode import open_split, read_rows
 
 
@@ -31,11 +30,18 @@ class ScoreLossParams(Params):
 
 
 def _work(experiment: Experiment, part: str) -> Work:
-    images = STAGE.settings(experiment).images or sum(experiment.data.count_items().values())
-    return Work(float(images * len(experiment.network.scores)))
+    images = STAGE.settings(experiment).images or experiment.data.count_items()["test"]
+    return Work(images * len(experiment.network.scores))
 
 
-STAGE = Stage(__name__, "evaluate", params=ScoreLossParams, **evaluating(), work=_work)
+STAGE = Stage(
+    __name__,
+    "evaluate",
+    params=ScoreLossParams,
+    **evaluating(),
+    work=_work,
+    check=lambda experiment: check_test_split(experiment, "evaluate.score_loss"),
+)
 
 
 class ScoreLoss(ResultsTable):

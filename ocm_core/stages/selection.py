@@ -69,7 +69,6 @@ STAGE: Stage[Params] = Stage(
     ],
     shared=True,
     gpu=True,
-    memory=16_000,
     work=_work,
 )
 

@@ -14,23 +14,20 @@ from ocm_core.io.atomic import replacing
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Work, require
-from ocm_core.stages._denoiser import evaluating, load_denoiser
+from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
+from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
-
-
-def _methods(experiment: Experiment, part: str) -> list[str]:
-    settings = experiment.train.timesteps
-    return settings.methods if settings else []
-
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
     parts=lambda e: list(e.network.scores) if e.train.timesteps else [],
-    **evaluating(_methods, "sample.clip", "train.timesteps"),
-    work=lambda e, part: Work(float((s := require(e.train.timesteps)).images * s.points)),
+    **evaluating(
+        "sample.clip", "train.timesteps", methods=lambda e, part: require(e.train.timesteps).methods
+    ),
+    work=lambda e, part: Work((s := require(e.train.timesteps)).images * s.points),
 )
 
 
@@ -82,31 +79,22 @@ def run(job: Job) -> None:
 
     def compute(batch: np.ndarray) -> PartialResult:
         x0, label = read_rows(job, "train", batch, denoiser.network.conditional)
+        whose = (settings.seed, batch.tolist(), experiment.shape, device)
         costs = likelihood.step_costs(
             grid(settings.grid, denoiser.schedule, settings.points),
             x0,
-            lambda t: SampleNoise(
-                settings.seed,
-                batch.tolist(),
-                experiment.shape,
-                device,
-                NoiseFor.TIMESTEPS,
-                draws=1,
-            ),
+            lambda t: SampleNoise(*whose, NoiseFor.TIMESTEPS, draws=1),
             label,
             progress=lambda times: job.progress(times, "terms of the bound"),
         )
         return {name: torch.from_numpy(table) for name, table in _tables(costs).items()}, len(batch)
 
-    cut = {
-        f"batch-{b.start}": rows[b.start : b.stop] for b in batches(len(rows), settings.batch_size)
-    }
+    ranges = batches(len(rows), settings.batch_size)
+    cut = {f"batch-{batch.start}": rows[batch.start : batch.stop] for batch in ranges}
     states = computed(job, cut, compute, "step costs")
     costs = [_costs({name: t.numpy() for name, t in state.tensors.items()}) for state in states]
     weights = [state.facts for state in states]
-    mean = {
-        label: averaged([part[label] for part in costs], weights) for label in experiment.methods
-    }
+    mean = {k: averaged([part[k] for part in costs], weights) for k in experiment.methods}
     with replacing(StepCostTable(job.folder).file) as temporary, temporary.open("wb") as opened:
         np.savez(opened, **_tables(mean))  # type: ignore[arg-type]
     job.note(images=len(rows), timesteps=len(mean[settings.methods[0]].timesteps) - 1)

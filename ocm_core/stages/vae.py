@@ -4,10 +4,9 @@ import torch
 
 from ocm_core.rng.streams import seed_torch
 from ocm_core.stages import Artifact, Job, Params, Stage, Work, require
-from ocm_core.stages._networks import finish_training
+from ocm_core.stages._networks import train
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 from ocm_core.training.batches import InMemory
-from ocm_core.training.loop import fit
 
 STAGE: Stage[Params] = Stage(
     __name__,
@@ -18,7 +17,6 @@ STAGE: Stage[Params] = Stage(
     plugins=data_modules,
     shared=True,
     gpu=True,
-    memory=16_000,
     work=lambda e, part: Work(require(e.train.vae).passes, "vae"),
 )
 
@@ -38,14 +36,7 @@ def run(job: Job) -> None:
     seed_torch(settings.seed, "vae")
     model = new_autoencoder(vae.config, "encode.latent.vae.config")
     model.to(job.device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
-    state = fit(
-        VaeFitting(model, InMemory(images), require(vae.kl_weight)),
-        settings,
-        job.state,
-        device=job.device,
-        progress=lambda steps: job.progress(steps, "autoencoder"),
-    )
-    finish_training(job.folder, state)
+    train(job, VaeFitting(model, InMemory(images), require(vae.kl_weight)), settings, "autoencoder")
     scaling = measured_scaling(model, images, settings.batch_size)
     save_folder(model, job.folder, scaling)
     job.note(parameters=sum(p.numel() for p in model.parameters()), scaling_factor=scaling)

@@ -30,7 +30,7 @@ from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as MomentSettings
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.stages._networks import save_average, save_networks
+from ocm_core.stages._networks import save_networks
 from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
 from ocm_core.training.batches import InMemory, noisy_draws
@@ -142,7 +142,7 @@ def test_kept_heads_are_the_averages_of_their_iterations(killed_at, tmp_path):
 
     def keep(state):
         averages[state.iteration] = {k: v.clone() for k, v in state.average.items()}
-        save_average(tmp_path / f"{state.iteration}.safetensors", state)
+        save_networks(tmp_path / f"{state.iteration}.safetensors", state.networks, state.average)
 
     if killed_at is not None:
         with pytest.raises(KeyboardInterrupt):

@@ -153,7 +153,7 @@ def test_a_job_asks_for_more_in_every_attempt(fake_stages: None, timings: list[s
     assert alone == pytest.approx(cost.JOB_START + cost.MARGIN * expected, abs=1)
     assert cost.JOB_START < shared < alone
     assert job_minutes(experiment, TRAIN, attempt=3, longest=100) == 100
-    each = 1000 + 2 * size_of(experiment, "score").weights / 1e6  # room for its weights
+    each = 16_000 + 2 * size_of(experiment, "score").weights / 1e6  # room for its weights
     assert job_memory(experiment, TRAIN) == pytest.approx(each, abs=1)
     assert job_memory(experiment, TRAIN, attempt=2) == pytest.approx(2 * each, abs=1)
     assert job_memory(experiment, DATA) == 4_000
@@ -305,9 +305,14 @@ def test_versions_are_compared_with_their_pins(tmp_path: Path, monkeypatch, caps
     assert machine.differing_packages(tmp_path / "none.txt") == []
 
 
-def test_impossible_experiments_are_refused(nothing_here) -> None:
-    with pytest.raises(OcmError, match=r"evaluate\.likelihood: measured on test images"):
-        compose("imagenet64", ["data.splits=[train]"])
+@pytest.mark.parametrize("stage", ["likelihood", "score_loss"])
+def test_an_evaluation_without_test_images_is_refused(stage: str) -> None:
+    with pytest.raises(OcmError, match=rf"evaluate\.{stage}: measured on test images"):
+        compose("imagenet64", ["data.splits=[train]", "++evaluate.score_loss={batch_size: 8}"])
+
+
+def test_solvers_that_diffusers_does_not_have_are_refused(nothing_here) -> None:
+    """As docs/solvers.md says."""
     solver = "+sample.samplers.no={kind: diffusers, scheduler: NoScheduler, grids: [{nfe: [3]}]}"
     with pytest.raises(OcmError, match=r"sample\.samplers\.no\.scheduler: .*NoScheduler"):
         diagnosis.diagnose(Graph(compose("digits", ["++methods.none={}", solver])))

@@ -102,6 +102,17 @@ def test_what_is_lost_meanwhile_is_said(run: Any, tmp_path: Path) -> None:
         run(tmp_path / "one", InTurn(0, 2, batches))
 
 
+@pytest.mark.parametrize("stage", [likelihood, score_loss])
+def test_the_work_is_that_of_test_images(stage: Any) -> None:
+    """Those of the training set were once counted, too."""
+    block = f"++evaluate.{stage.STAGE.name}"
+    given = [f"{block}.images={count}" for count in ("null", 180)]
+    loss = "++evaluate.score_loss={batch_size: 64}"
+    whole, some = (compose("digits", [loss, one]) for one in given)
+    ratio = stage.STAGE.work(whole, "all").passes / stage.STAGE.work(some, "all").passes
+    assert ratio == pytest.approx(whole.data.count_items()["test"] / 180)
+
+
 # The loss of a score that is known in closed form
 
 VARIANCE = 0.25

@@ -36,9 +36,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         objectives.append(objective)
         raise BegunError
 
+    monkeypatch.setattr(_networks, "fit", fit)
     for stage in (heads, score):
         monkeypatch.setattr(stage, "open_training_set", lambda job, batch_size: SOME)
-        monkeypatch.setattr(stage, "fit", fit)
     return objectives
 
 

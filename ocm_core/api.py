@@ -106,7 +106,8 @@ def load(
     described = diffusers_folder.describe(folder)
     network = diffusers_models.read_network(described, null_class).eval().requires_grad_(False)
     if (described.text is None) != (prompts is None):
-        raise OcmError(f"prompts: for models that take text, and {folder} has a {described.kind}")
+        found = f"{folder} has a {described.kind}"
+        raise OcmError(f"prompts: expected those of a model that takes text, and {found}")
     if prompts is not None:
         network.prompts = Prompts(diffusers_models.TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)

@@ -14,14 +14,12 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction, TimeConvention
 from ocm_core.diffusion.gaussian import Decoder, pixel_sigma_limit
-from ocm_core.diffusion.kernels.ddim import Ddim
-from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.keys import published_keys
 from ocm_core.training import moments
-from tests.core.doubles import Replay, ancestral
+from tests.core.doubles import Ddim, Ddpm, Replay, ancestral
 from tests.goldens_io import arrays, assert_close, facts, tensor
 from tests.networks.golden import golden
 

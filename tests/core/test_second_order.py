@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
@@ -78,12 +79,16 @@ def theirs(case: Case, timesteps: Timesteps, solver: str) -> Tensor:
     # its own table is a product in float32, in which 1 - ᾱ_1 = 1e-4 has lost four digits
     scheduler.alphas_cumprod = torch.from_numpy(schedule.alpha_bar[1:])
     scheduler.set_timesteps(timesteps=[t - 1 for t in reversed(timesteps)])
+    return looped(scheduler, case, lambda noise: {"variance_noise": noise.normal()})
+
+
+def looped(scheduler: Any, case: Case, options: Callable[[SampleNoise], dict[str, Any]]) -> Tensor:
     noise = case.noise()
     x = noise.normal()
     with torch.no_grad():
         for t in scheduler.timesteps:
             eps = case.denoiser.predict(x, int(t) + 1).eps
-            x = scheduler.step(eps, t, x, variance_noise=noise.normal()).prev_sample
+            x = scheduler.step(eps, t, x, **options(noise)).prev_sample
     return x
 
 
@@ -107,12 +112,7 @@ def unipc(case: Case, timesteps: Timesteps) -> Tensor:
     scheduler.timesteps = torch.tensor([t - 1 for t in reversed(timesteps)])
     marginals = [schedule.marginal(t) for t in reversed(timesteps)]
     scheduler.sigmas = torch.tensor([*(sqrt(b / alpha) for alpha, b in marginals), 0.0])
-    x = case.noise().normal()
-    with torch.no_grad():
-        for t in scheduler.timesteps:
-            eps = case.denoiser.predict(x, int(t) + 1).eps
-            x = scheduler.step(eps, t, x).prev_sample
-    return x
+    return looped(scheduler, case, lambda noise: {})
 
 
 @pytest.mark.parametrize("timesteps", CHAINS)

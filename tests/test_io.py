@@ -67,9 +67,9 @@ def test_a_web_page_is_told_from_a_file(tmp_path: Path) -> None:
         refuse_web_page(path, "an archive", "do this")
 
 
-def flipped(file: Path, place: int) -> None:
+def flipped(file: Path, place: int, bits: int = 1) -> None:
     content = bytearray(file.read_bytes())
-    content[place] ^= 1
+    content[place] ^= bits
     file.write_bytes(content)
 
 

@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 FULL = os.environ.get("CAMPAIGN") == "full"
 COUNTS = Path(__file__).parents[2] / ".chaos" / "counts.jsonl"
@@ -24,21 +24,13 @@ def tries(short: int, full: int) -> int:
     return full if FULL else short
 
 
-@dataclass
-class Tally:
-    """What the block of an attack counts."""
-
-    tried: int = 0
-    failed: int = 0
-
-
 @contextmanager
-def attack(name: str, what: str) -> Iterator[Tally]:
+def attack(name: str, what: str) -> Iterator[SimpleNamespace]:
     """Keep the counts of one kind of attack; `what` says what was tried, and what is a failure.
 
     They are kept however the block ends: one that raises has failed at least once.
     """
-    tally = Tally()
+    tally = SimpleNamespace(tried=0, failed=0)
     try:
         yield tally
     except BaseException:

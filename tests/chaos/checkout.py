@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -19,9 +13,8 @@ import yaml
 from ocm_core.features import inception
 from ocm_core.features.published_reference import REFERENCES
 from ocm_core.params.compose import compose
-from ocm_core.pipeline.artifacts import folder_of
 from ocm_core.pipeline.graph import graph_of
-from ocm_core.pipeline.stage import Task
+from tests.chaos.jobs import Job
 from tests.init.folders import write_images
 from tests.metrics.test_published_reference import arrays
 from tests.metrics.tiny_inception import TinyInception
@@ -65,13 +58,7 @@ TINY = {
         *("evaluate.likelihood.methods=[beta, ocm_relative]", *LIKELIHOOD),
         *("evaluate.covariance_error.times=[1, 60]", "evaluate.covariance_error.points=4"),
     ],
-    "imagenet256_smoke": [
-        *(f"train.heads={FEW}", "train.heads.keep_every=4"),
-        *("sample.samplers.ddpm.methods=[beta, ocm]", *SAMPLES),
-        "sample.samplers.ddim.methods=[delta]",
-        *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}"),
-        *("features.space=inception", "features.reference=imagenet256"),
-    ],
+    "imagenet256_smoke": ["features.space=inception", "features.reference=imagenet256"],
     "mnist_latent": [
         *(f"train.vae={FEW}", "data.test_share=0.95"),
         "encode.latent.vae.config.block_out_channels=[8, 8, 8]",
@@ -79,32 +66,8 @@ TINY = {
     "celeba64": ["data={kind: folder, path: IMAGES, side: 64}"],
 }
 # Of some experiments only what the others do not have.
-ONLY = {
-    "imagenet256_smoke": (
-        *("dummy_score", "dummy_vae", "fetch_score", "fetch_vae"),
-        *("fetch_features", "fetch_reference", "encode"),
-    ),
-    "mnist_latent": ("vae",),
-    "celeba64": ("fetch_data",),
-}
-
-
-class Job(NamedTuple):
-    """One task of one tiny experiment."""
-
-    name: str
-    task: Task
-
-    @property
-    def folder(self) -> Path:
-        return folder_of(self.name, self.task)
-
-    @property
-    def staging(self) -> Path:
-        return self.folder.with_name(f".{self.folder.name}.staging")
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.task}"
+LATENTS = "dummy_score dummy_vae fetch_score fetch_vae fetch_features fetch_reference encode"
+ONLY = {"imagenet256_smoke": LATENTS, "mnist_latent": "vae", "celeba64": "fetch_data"}
 
 
 def make_checkout(place: Path, names: list[str]) -> list[Job]:
@@ -125,7 +88,7 @@ def make_checkout(place: Path, names: list[str]) -> list[Job]:
             Job(f"tiny_{name}", task)
             for name in names
             for task in graph_of(f"tiny_{name}").tasks
-            if task.stage in ONLY.get(name, (task.stage,))
+            if task.stage in ONLY.get(name, task.stage).split()
         ]
 
 
@@ -152,46 +115,6 @@ def _write_by_hand(place: Path) -> None:
     torch.jit.script(TinyInception()).save(weights)
     np.savez_compressed(place / REFERENCE, **arrays())
     write_images(place / "images", count=6, side=64)
-
-
-class Ended(NamedTuple):
-    """How a job ended: 0, 1 for an error, or minus the signal that killed it."""
-
-    code: int
-    events: int  # how often it changed something on the disk
-    seconds: float
-    said: str
-
-
-class Server:
-    """A process that has imported everything, and forks a job at once."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        assert process.stdout.readline() == "ready\n"
-
-    def start(self, job: Job, die_before: int | None = None, after: float | None = None) -> None:
-        """Begin a job, which dies before its change of that number, or after so many seconds."""
-        order = [job.name, *job.task, die_before, after]
-        print(json.dumps(order), file=self._process.stdin, flush=True)
-
-    def end(self) -> Ended:
-        return Ended(*json.loads(self._process.stdout.readline()))
-
-    def run(self, job: Job, **moment: float) -> Ended:
-        self.start(job, **moment)
-        return self.end()
-
-
-@contextmanager
-def server(place: Path) -> Iterator[Server]:
-    command, pipe = [sys.executable, "-m", "tests.chaos.server"], subprocess.PIPE
-    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, text=True, cwd=place, env=env
-    ) as process:
-        yield Server(process)
-        process.stdin.close()
 
 
 def digests(folder: Path) -> dict[Path, str]:

@@ -68,25 +68,20 @@ Damage = Callable[[Random], None]
 DOORS: dict[str, Door] = {}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Door:
+    """What comes in where; decorates the function that reads it, as the project does."""
+
+    name: str
     what: str  # was tried, for docs/reliability.md
     build: Callable[[], object]  # writes what is whole
     short: int  # how many inputs in `make test`
     full: int  # and in `make chaos`
     damage: Damage
-    enter: Callable[[], object]  # reads it, as the project does
 
-
-def door(
-    name: str, what: str, build: Callable[[], object], short: int, full: int, damage: Damage
-) -> Callable[[Callable[[], object]], None]:
-    """Declare the door that the decorated function lets in at."""
-
-    def declare(enter: Callable[[], object]) -> None:
-        DOORS[name] = Door(what, build, short, full, damage, enter)
-
-    return declare
+    def __call__(self, enter: Callable[[], object]) -> None:
+        self.enter = enter
+        DOORS[self.name] = self
 
 
 def one_of(*patterns: str) -> Damage:
@@ -127,7 +122,7 @@ def damage_composed(draw: Random) -> None:
     one_of(*(f"params/{pattern}" for pattern in GROUPS[name]))(draw)
 
 
-@door("composed files", "the files of params/, composed", copy_params, 12, 200, damage_composed)
+@Door("composed files", "the files of params/, composed", copy_params, 12, 200, damage_composed)
 def enter_composed() -> None:
     """As `ocm status` and the Snakefile do: every job that the files ask for is counted out."""
     experiment = compose(Path("experiment").read_text())
@@ -152,7 +147,7 @@ def _graph() -> Graph:
 READ = "reports/NAME/*, read as `ocm report`, `index`, `status` and `compare` do"
 
 
-@door("results", READ, copy_results, 30, 400, one_of("reports/toy_mog9/*"))
+@Door("results", READ, copy_results, 30, 400, one_of("reports/toy_mog9/*"))
 def enter_results() -> None:
     render(page(read_folder("toy_mog9", HERE)))
     index(HERE)
@@ -170,7 +165,7 @@ def write_active() -> None:
     placed(ACTIVE).write_text("# what a bare run makes\nactive: [digits, toy]\n")
 
 
-door("active experiments", ACTIVE, write_active, 40, 300, one_of(ACTIVE))(active_names)
+Door("active experiments", ACTIVE, write_active, 40, 300, one_of(ACTIVE))(active_names)
 
 OVERRIDES = (
     *("train.heads.learning_rate=1e-3", "sample.samplers.ddpm.methods=[beta,ocm_relative]"),
@@ -195,7 +190,7 @@ def damage_override(draw: Random) -> None:
     Path("overrides").write_bytes(f"{key}{equals}{value}".encode(errors="surrogateescape"))
 
 
-@door("overrides", "overrides of parameters, as typed", copy_params, 12, 200, damage_override)
+@Door("overrides", "overrides of parameters, as typed", copy_params, 12, 200, damage_override)
 def enter_overrides() -> None:
     override = Path("overrides").read_bytes().decode(errors="surrogateescape")
     Graph(compose("toy_mog9", [override]))
@@ -216,7 +211,7 @@ def write_artifact() -> None:
     staged.finish({"items": 3}, {"sub": "c" * 64})
 
 
-door(
+Door(
     *("manifests", "manifests of artifacts", write_artifact, 200, 2500),
     one_of("**/manifest.json"),
 )(partial(artifacts.checked_folder, "toy", ARTIFACT))
@@ -230,7 +225,7 @@ def write_store() -> None:
 SHARDS = one_of("*/train.zarr/**/*")
 
 
-@door("stores", "Zarr stores: metadata and shards", write_store, 100, 1600, SHARDS)
+@Door("stores", "Zarr stores: metadata and shards", write_store, 100, 1600, SHARDS)
 def enter_store() -> None:
     split = open_split(sorted(HERE.iterdir()), "train")
     split.all()
@@ -278,7 +273,7 @@ def damage_checkpoint(draw: Random) -> None:
 WEIGHTS = "PyTorch files, both formats, and tensors that no published file has"
 
 
-@door("checkpoints", WEIGHTS, write_checkpoint, 40, 500, damage_checkpoint)
+@Door("checkpoints", WEIGHTS, write_checkpoint, 40, 500, damage_checkpoint)
 def enter_checkpoint() -> None:
     checkpoint = checkpoint_files.tiny("celeba64")
     for place in filter(Path.exists, (Path("zipped"), Path("legacy"))):
@@ -304,21 +299,21 @@ def write_heads() -> None:
     save_heads(replace(bare, heads=heads), HEADS)
 
 
-@door("heads", "files of covariance heads", write_heads, 60, 900, one_of(HEADS.name))
+@Door("heads", "files of covariance heads", write_heads, 60, 900, one_of(HEADS.name))
 def enter_heads() -> None:
     loaded = load_heads(denoiser(), HEADS)
     for label in loaded.heads.keys() & {"ocm", "npr"}:
         api.sample(loaded, (3, 8, 8), label, steps=2, count=1)
 
 
-door(
+Door(
     *("diffusers folders", "a UNet2DModel and its scheduler, as diffusers saves them"),
     lambda: DDPMPipeline(model(PLAIN), DDPMScheduler()).save_pretrained(HERE),
     *(40, 600, one_of("*/*.json", "*/*.safetensors")),
 )(lambda: api.load(HERE))
 
 
-@door(
+@Door(
     *("text encoders", "a CLIPTextModel and its tokenizer beside a UNet2DConditionModel"),
     *(partial(write_stable_diffusion, HERE), 20, 300, one_of("t*/*.json", "t*/*.safetensors")),
 )
@@ -329,7 +324,7 @@ def enter_text_encoder() -> None:
     TextEncoder.load(HERE)(["a cat", ""])
 
 
-door(
+Door(
     *("autoencoders", "an AutoencoderKL, as diffusers saves it", partial(tiny_vae.saved, HERE)),
     *(40, 500, one_of("*")),
 )(lambda: Vae.load(HERE))
@@ -361,7 +356,7 @@ def damage_archives(draw: Random) -> None:
 PACKED = "archives of data sets: tar, tar in tar, tar.gz, packages of npm, zip, npz in zip"
 
 
-@door("archives", PACKED, write_archives, 30, 1000, damage_archives)
+@Door("archives", PACKED, write_archives, 30, 1000, damage_archives)
 def enter_archives() -> None:
     with without_published_digests():
         for place in HERE.iterdir():
@@ -376,7 +371,7 @@ def write_lmdb() -> None:
     archive_files.lsun(Path("datasets/lsun_bedroom/bedroom_val_lmdb.zip"), images)
 
 
-@door("LMDB", "databases of LSUN", write_lmdb, 40, 800, one_of("datasets/*/*.zip"))
+@Door("LMDB", "databases of LSUN", write_lmdb, 40, 800, one_of("datasets/*/*.zip"))
 def enter_lmdb() -> None:
     data = LsunBedroomData(kind="lsun_bedroom", splits=["test"])
     with without_published_digests():
@@ -393,7 +388,7 @@ def write_reference() -> None:
     np.savez_compressed(placed(REFERENCE), **arrays())
 
 
-@door(
+@Door(
     *("reference sets", "the evaluator's .npz files", write_reference, 60, 500),
     one_of(REFERENCE),
 )
@@ -407,7 +402,7 @@ def write_images() -> None:
         Path(kind).write_bytes(archive_files.encoded(archive_files.pixels(0, 24, 31), kind))
 
 
-@door("images", "JPEG, PNG and WebP", write_images, 100, 1000, one_of("*"))
+@Door("images", "JPEG, PNG and WebP", write_images, 100, 1000, one_of("*"))
 def enter_images() -> None:
     for file in sorted(HERE.iterdir()):
         decode(file.read_bytes(), str(file))
@@ -442,7 +437,7 @@ def look_at_images() -> None:
 
 
 OWN = "images of one's own, their captions and labels, and the record of a first look"
-door("folders of images", OWN, write_image_folder, 40, 500, damage_image_folder)(look_at_images)
+Door("folders of images", OWN, write_image_folder, 40, 500, damage_image_folder)(look_at_images)
 
 RECORDED = Archive(kind="some", file="some.bin", page="a page", terms="none")
 RECORDS = one_of("datasets.lock.json", "datasets/some/*.checked.json")
@@ -462,7 +457,7 @@ def enter_records() -> None:
 
 
 RECORD = "lock files and notes of digests"
-door("records of digests", RECORD, write_records, 60, 500, RECORDS)(enter_records)
+Door("records of digests", RECORD, write_records, 60, 500, RECORDS)(enter_records)
 
 # Servers
 
@@ -502,7 +497,7 @@ def damage_response(draw: Random) -> None:
         Path("file.part.version").write_bytes(flip(b'"one"', draw))
 
 
-@door("servers", "answers of HTTP servers", write_response, 60, 800, damage_response)
+@Door("servers", "answers of HTTP servers", write_response, 60, 800, damage_response)
 def enter_server() -> None:
     os.environ["no_proxy"] = "*"
     with answering(Path("response").read_bytes()) as url:

@@ -7,7 +7,6 @@ another process goes on after it. `python -m tests.chaos.fuzzing DOOR NUMBER` sh
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import shutil
@@ -25,6 +24,7 @@ import torch
 
 from ocm_core.errors import OcmError
 from tests.chaos.doors import DOORS
+from tests.chaos.jobs import processes
 
 SECONDS = 2.0  # of the processor: other work on the machine must not decide
 MEMORY = 1 << 30
@@ -32,9 +32,6 @@ MESSAGE = 2000  # characters
 SILENCE = 120.0  # seconds after which a process is stuck
 PER_PROCESS = 500
 ACCEPTED, REFUSED = "accepted", "refused"
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.chaos.doors"])  # imported once, for all of them
 
 
 def fuzz(name: str, count: int) -> list[str]:

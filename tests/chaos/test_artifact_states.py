@@ -21,6 +21,7 @@ from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.staging import StagingFolder
 from tests.chaos.campaign import attack, tries
 from tests.chaos.mutations import of_json
+from tests.test_io import flipped
 
 TASK = Task("sample", "all")
 PAGE = "reports/toy.html"
@@ -76,11 +77,10 @@ class ArtifactMachine(RuleBasedStateMachine):
         page.write_text(f"page of {made}")
         if stop == SIGNING:
             raise KilledError
+        fatal = {EXCHANGING: (StagingFolder, "_put_in_place"), PUTTING: (Path, "rename")}
         with pytest.MonkeyPatch.context() as patch:
-            if stop == EXCHANGING:
-                patch.setattr(StagingFolder, "_put_in_place", _killed)
-            elif stop == PUTTING:
-                patch.setattr(Path, "rename", _killed)
+            if stop in fatal:
+                patch.setattr(*fatal[stop], _killed)
             work.finish({}, {})
 
     @rule(file=PLACES, bit=PLACES)
@@ -133,13 +133,10 @@ def _killed(*_: object) -> None:
 
 def _flip(folder: Path, file: int, bit: int) -> None:
     files = [f for f in sorted(folder.rglob("*")) if f.is_file() and f.stat().st_size]
-    if not files:
-        return
-    chosen = files[file % len(files)]
-    content = bytearray(chosen.read_bytes())
-    content[bit // 8 % len(content)] ^= 1 << bit % 8
-    chosen.write_bytes(content)
-    ArtifactMachine.damages += 1
+    if files:
+        chosen = files[file % len(files)]
+        flipped(chosen, bit // 8 % chosen.stat().st_size, 1 << bit % 8)
+        ArtifactMachine.damages += 1
 
 
 def test_any_order_of_events_keeps_the_promises() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import chdir
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
-from time import sleep
 
 import pytest
 
@@ -16,7 +16,9 @@ from ocm_core.errors import OcmError
 from ocm_core.pipeline.artifacts import compare, differences, read_manifest
 from ocm_core.training.state import saved_at
 from tests.chaos.campaign import FULL, attack, tries
-from tests.chaos.checkout import TINY, Ended, Job, Server, digests, make_checkout, server
+from tests.chaos.checkout import TINY, digests, make_checkout
+from tests.chaos.jobs import Ended, Job, Run, processes
+from tests.chaos.mutations import flip, other_file, truncate
 from tests.test_io import flipped
 
 NAMES = [*TINY] if FULL else ["digits", "toy_mog9"]
@@ -29,11 +31,11 @@ RESUMABLE = (
 class Finished:
     """A checkout in which every job has run, and how long and how busy each of them was."""
 
-    def __init__(self, place: Path, jobs: list[Job], served: Server) -> None:
-        self.place, self.jobs, self.server = place, jobs, served
+    def __init__(self, place: Path, jobs: list[Job]) -> None:
+        self.jobs = jobs
         self.undisturbed: dict[Job, Ended] = {}
         for job in jobs:
-            ended = self.undisturbed[job] = served.run(job)
+            ended = self.undisturbed[job] = Run(job).end()
             assert ended.code == 0, ended.said
         self.expected = {job: digests(job.folder) for job in jobs}
         self._kept = place.with_name(f"{place.name}-kept")
@@ -52,7 +54,7 @@ class Finished:
 
     def make_again(self, job: Job, after: str = "") -> str:
         """Run a job after something was done to it; what it said, if the end is the same bytes."""
-        ended = self.server.run(job)
+        ended = Run(job).end()
         assert ended.code == 0, f"{job} {after}\n{ended.said}"
         self.check(job, f"{after}\n{ended.said}")
         return ended.said
@@ -63,9 +65,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     place = tmp_path_factory.mktemp("chaos") / "checkout"
     place.mkdir()
     jobs = make_checkout(place, NAMES)
-    with server(place) as served, pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        yield Finished(place, jobs, served)
+    first = processes.Process(target=int)  # which waits for all imports
+    first.start()
+    first.join()
+    with chdir(place):
+        yield Finished(place, jobs)
 
 
 def test_killed_at_any_moment_every_stage_ends_in_the_same_bytes(finished: Finished) -> None:
@@ -99,14 +103,14 @@ def _killed_and_resumed(finished: Finished, job: Job, random: Random) -> int:
         other = manifest.model_copy(update={"key": key})
         (job.folder / "manifest.json").write_text(other.text)
     moments = [
-        {"die_before": random.randrange(whole.events)}
+        (random.randrange(whole.events), None)
         if random.random() < 0.5
-        else {"after": random.random() * whole.seconds}
+        else (None, random.random() * whole.seconds)
         for _ in range(random.choice([1, 1, 2]))
     ]
-    for moment in moments:
-        ended = finished.server.run(job, **moment)
-        assert ended.code in (0, -signal.SIGKILL), f"{job} {moment}\n{ended.said}"
+    for die_before, after in moments:
+        ended = Run(job, die_before).end(after)
+        assert ended.code in (0, -signal.SIGKILL), f"{job} {moments}\n{ended.said}"
         kills += ended.code == -signal.SIGKILL
         if not anew and job.folder.exists():  # else the kill fell between two renames
             manifest = read_manifest(job.folder)  # outputs are put in place first
@@ -122,7 +126,7 @@ def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
     """Kept at 4, 8 and 12, with checkpoints at 3, 6, 9 and 12."""
     job = next(job for job in finished.jobs if str(job) == "tiny_digits heads/trained")
     shutil.rmtree(job.folder)
-    finished.server.run(job, die_before=finished.undisturbed[job].events * 3 // 5)
+    Run(job, die_before=finished.undisturbed[job].events * 3 // 5).end()
     kept = job.staging / "artifact/kept"
     assert {file.name for file in kept.glob("*.safetensors")} == {"4.safetensors", "8.safetensors"}
     assert saved_at(job.staging / "state") in (6, 9)
@@ -138,32 +142,20 @@ def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
 def test_of_runs_at_once_one_works_and_the_other_finds_it_done(finished: Finished) -> None:
     job = next(job for job in finished.jobs if job.task.stage == "heads")
     shutil.rmtree(job.folder)
-    with server(finished.place) as other:
-        finished.server.start(job)
-        sleep(0.2)
-        other.start(job)
-        first, second = finished.server.end(), other.end()
+    runs = Run(job), Run(job)
+    first, second = (run.end() for run in runs)
     assert (first.code, second.code) == (0, 0)
     assert sum("another run is making it; waiting" in end.said for end in (first, second)) == 1
     finished.check(job, first.said + second.said)
 
 
 def damage(file: Path, random: Random) -> str:
-    """Flip a bit, cut the end off, empty the file, or put something else in its place."""
-    content = bytearray(file.read_bytes())
-    kind = random.choice(["flip", "flip", "flip", "cut", "empty", "bytes"]) if content else "bytes"
-    match kind:
-        case "flip":
-            place = random.randrange(len(content))
-            content[place] ^= 1 << random.randrange(8)
-        case "cut":
-            del content[random.randrange(len(content)) :]
-        case "empty":
-            content.clear()
-        case _:
-            content = bytearray(b"\xff" + random.randbytes(20))
-    file.write_bytes(content)
-    return f"{kind} in {file}"
+    """Flip bits, cut the end off, empty the file, or put something else in its place."""
+    before = file.read_bytes()
+    while file.read_bytes() == before:
+        kind = random.choice((flip, flip, truncate, other_file))
+        file.write_bytes(kind(before, random))
+    return f"{kind.__name__} in {file}"
 
 
 def test_damage_in_a_finished_artifact_is_found_and_mended(finished: Finished) -> None:
@@ -205,7 +197,7 @@ def test_damage_in_what_a_killed_run_left_is_never_signed(finished: Finished) ->
             shutil.rmtree(job.folder)
             events = finished.undisturbed[job].events
             die_before = random.randrange(events // 3, events)
-            finished.server.run(job, die_before=die_before)
+            Run(job, die_before).end()
             done = list(_damages(job, random))
             tally.tried += bool(done)
             finished.make_again(job, f"{number} {die_before} {done}")

@@ -6,7 +6,6 @@ CUDA_VISIBLE_DEVICES, as it does with real ones, while the work itself stays on 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from string import Template
-from typing import IO
 
 PACKAGES = ("slurm-wlm", "munge")
 CONFIGURATION = Path("/etc/slurm")
@@ -33,27 +31,11 @@ def hindrance() -> str | None:
     """Why there can be no cluster here."""
     if os.getuid():
         return "only root can start one"
-    if not all(map(_is_free, FILES)):
-        return f"{CONFIGURATION} belongs to another one"
+    if any((CONFIGURATION / name).exists() for name in FILES):
+        return f"{CONFIGURATION} has {' or '.join(FILES)} of another one, or of a killed run"
     if not shutil.which("slurmctld") and not shutil.which("apt-get"):
         return f"there is no apt to install {' '.join(PACKAGES)}"
     return None
-
-
-def _is_free(name: str) -> bool:
-    """Whether there is no such file, or one that a killed run of these tests has left."""
-    if not (file := CONFIGURATION / name).exists():
-        return True
-    with file.open() as stream:
-        return stream.readline() == TEXT.splitlines(keepends=True)[0] and _lock(stream)
-
-
-def _lock(stream: IO[str]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def install() -> bool:
@@ -86,7 +68,7 @@ class Slurm:
 
     def stop(self) -> None:
         """By their ids, and at once: nothing of it is needed again. /etc is left as it was."""
-        with self.owned:  # a lock on them
+        with self.owned:  # its files
             for job in self.jobs() if "slurmctld" in self.daemons else ():
                 send(signal.SIGKILL, work_of(job))
             for daemon in reversed(self.daemons.values()):
@@ -143,18 +125,9 @@ class Slurm:
         gpus = (f"NodeName={n} Name=gpu File={','.join(_devices(self.folder, n))}" for n in NODES)
         host = socket.gethostname()
         written = Template(TEXT).substitute(host=host, folder=self.folder, gpus=GPUS)
-        self._own("slurm.conf", written)
-        self._own("gres.conf", "\n".join([TEXT.splitlines()[0], *gpus, ""]))
-
-    def _own(self, name: str, text: str) -> None:
-        """Write a file that is locked as long as it lies there, and is removed in the end."""
-        file = CONFIGURATION / name
-        stream = self.owned.enter_context(file.open("a"))
-        assert _lock(stream), f"{file} belongs to another cluster"
-        self.owned.callback(file.unlink, missing_ok=True)
-        stream.truncate(0)
-        stream.write(text)
-        stream.flush()
+        for name, text in zip(FILES, (written, "\n".join([*gpus, ""])), strict=True):
+            self.owned.callback((CONFIGURATION / name).unlink, missing_ok=True)
+            (CONFIGURATION / name).write_text(text)
 
     def _start_munge(self) -> None:
         run = Path("/run/munge")

@@ -16,7 +16,7 @@ from ocm_core.errors import OcmError
 from ocm_core.schema.timesteps import (
     DitTimesteps,
     EvenTimesteps,
-    FixedTimestepsParams,
+    FixedTimesteps,
     ListedTimesteps,
     OptimalTimesteps,
     PowerTimesteps,
@@ -182,7 +182,7 @@ def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:
     )
 
 
-def grid(params: FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
+def grid(params: FixedTimesteps, schedule: Schedule, points: int) -> Timesteps:
     """Return the timesteps that optimal ones are chosen from: those of a rule, and 1 and T."""
     timesteps = {1, *_of_kind(params, schedule, points, "", {}), schedule.steps}
     return tuple(sorted(timesteps - {0}))

@@ -208,7 +208,7 @@ def measure(experiment: Experiment, network: str) -> NetworkSize:
         return _counted(score, lambda: predict(1))
     if network == "vae" or experiment.features is None:
         return _autoencoder(experiment) if network == "vae" else NetworkSize()
-    spaces = (_feature_space(experiment, space) for space in experiment.features.spaces)
+    spaces = (_feature_space(experiment, space) for space in experiment.spaces)
     columns = zip(_autoencoder(experiment), *spaces, strict=True)
     return NetworkSize(*(sum(column) for column in columns))
 

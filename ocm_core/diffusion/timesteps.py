@@ -164,7 +164,7 @@ def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:
     )
 
 
-def grid(params: rules.FixedTimestepsParams, schedule: Schedule, points: int) -> Timesteps:
+def grid(params: rules.FixedTimesteps, schedule: Schedule, points: int) -> Timesteps:
     """Return the timesteps that optimal ones are chosen from: those of a rule, and 1 and T."""
     timesteps = {1, *_of_kind(params, schedule.steps, points, "", {}), schedule.steps}
     return tuple(sorted(timesteps - {0}))

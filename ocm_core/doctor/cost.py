@@ -200,7 +200,7 @@ def measure(experiment: Experiment, network: str) -> NetworkSize:
         points = not isinstance(experiment.network, ImageNetworkParams)
         score, predict = _score(experiment, "cpu" if points else "meta")
         return _counted(score, lambda: predict(1))
-    names = experiment.features.spaces if experiment.features and network == "features" else []
+    names = experiment.spaces if experiment.features and network == "features" else []
     sizes = [_autoencoder(experiment), *(_feature_space(experiment, name) for name in names)]
     return NetworkSize(*map(sum, zip(*sizes, strict=True)))
 

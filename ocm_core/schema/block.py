@@ -22,8 +22,7 @@ Depth = Annotated[int, Field(ge=1, le=256)]  # layers one after another
 SetSize = Annotated[int, Field(ge=1, le=10**8)]  # of a set that is made in memory
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
-_Choice = TypeVar("_Choice")
-Choices = Annotated[list[_Choice], Field(min_length=1, max_length=MOST_CHOICES)]
+Choices = Annotated[list[_Value], Field(min_length=1, max_length=MOST_CHOICES)]
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 

@@ -1,34 +1,18 @@
-"""Combinations of parameters that make no sense, which no single key can tell.
-
-What concerns one evaluate stage is in that stage's own `check`.
-"""
+"""Combinations of parameters that make no sense; evaluate stages have a `check` of their own."""
 
 from collections.abc import Collection, Iterator
 
 from ocm_core.errors import unknown
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.block import MOST_CELLS
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    Experiment,
-    PresetParams,
-    RecipeParams,
-    SolverParams,
-)
-from ocm_core.schema.timesteps import (
-    ListedTimesteps,
-    OptimalTimesteps,
-    PowerTimesteps,
-    TimestepsParams,
-)
+from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
+from ocm_core.schema.timesteps import TimestepsParams
 
 
 def problems(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each problem; it begins with the key."""
-    for check in (_cells, _samplers, _training, _selection, _step_costs, _features):
+    for check in (_cells, _samplers, _training, _selection, _step_costs, _features, _model):
         yield from check(experiment)
-    if isinstance(experiment.network, DiffusersNetworkParams):
-        yield from _model(experiment, experiment.network)
 
 
 def unknown_methods(experiment: Experiment, where: str, methods: Collection[str]) -> Iterator[str]:
@@ -50,18 +34,15 @@ def check_timesteps(
     Optimal ones are those of `methods`, or of the one that the rule names.
     """
     last, costs = experiment.schedule.steps, experiment.train.timesteps
-    if isinstance(rule, PowerTimesteps) and (rule.first or 0) >= last:
+    if rule.kind == "power" and (rule.first or 0) >= last:
         yield f"{where}.first: {rule.first}; expected a timestep below schedule.steps = {last}"
-    if isinstance(rule, ListedTimesteps):
+    if rule.kind == "listed":
         for values in rule.values:
             if values != sorted({*values}) or values[-1] > last:
-                yield (
-                    f"{where}.values: {values}; expected ascending timesteps up to "
-                    f"schedule.steps = {last}"
-                )
+                yield f"{where}.values: {values}; expected ascending, up to schedule.steps = {last}"
         for length in sorted({*nfe} - {len(values) for values in rule.values}):
             yield f"{where}.values: none of the lists has {length} timesteps; add one"
-    if isinstance(rule, OptimalTimesteps):
+    if rule.kind == "optimal":
         if costs is None:
             yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
             return
@@ -73,25 +54,16 @@ def check_timesteps(
 def _cells(experiment: Experiment) -> Iterator[str]:
     """Each cell may be a job of its own: counted before any is made."""
     sample = experiment.sample
-    cells = sum(
-        len(sampler.methods) * len(grid.nfe) * len(grid.guidance)
-        for sampler in sample.samplers.values()
-        for grid in sampler.grids
-    )
+    grids = [(len(s.methods), grid) for s in sample.samplers.values() for grid in s.grids]
+    cells = sum(methods * len(grid.nfe) * len(grid.guidance) for methods, grid in grids)
     cells *= len(sample.seeds) * len(experiment.network.scores)
     if cells > MOST_CELLS:
-        yield (
-            f"sample: {cells} combinations of score, sampler, method, nfe, guidance and seed; "
-            f"expected at most {MOST_CELLS}"
-        )
+        yield f"sample: {cells} combinations of its lists; expected at most {MOST_CELLS}"
 
 
 def _samplers(experiment: Experiment) -> Iterator[str]:
     if experiment.sample.guided and not experiment.network.conditional:
-        yield (
-            "sample.samplers: guidance needs a network with class labels, and network.family = "
-            f"{experiment.network.family!r} has none; use guidance: [1.0]"
-        )
+        yield "sample.samplers: guidance needs a network with class labels; use guidance: [1.0]"
     last = experiment.schedule.steps
     for label, sampler in experiment.sample.samplers.items():
         where = f"sample.samplers.{label}"
@@ -112,14 +84,11 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
             rule, given = recipe.timesteps, (sampler.nfe, sampler.methods)
             yield from check_timesteps(experiment, f"{place}.timesteps", rule, *given)
             if recipe.clip_final_sigma and experiment.levels is None:
-                yield (
-                    f"{place}.clip_final_sigma: in grey levels, which points and latents have none"
-                    " of; use null"
-                )
+                wrong = "in grey levels, which points and latents have none of; use null"
+                yield f"{place}.clip_final_sigma: {wrong}"
 
 
 def _training(experiment: Experiment) -> Iterator[str]:
-    """A network that is trained here needs its settings."""
     network, train = experiment.network, experiment.train
     trained = {
         "score": "trained" in network.scores,
@@ -170,47 +139,34 @@ def _features(experiment: Experiment) -> Iterator[str]:
             yield "features: null, but images are compared in some space; name one"
         return
     if features.reference and features.space != "inception":
-        yield (
-            f"features.reference: {features.reference!r} has statistics of Inception's features, "
-            f"and features.space is {features.space!r}; use 'inception' or null"
-        )
-    if len({*features.spaces}) < len(features.spaces):
+        where = f"features.reference: {features.reference!r} has statistics of Inception's features"
+        yield f"{where}, and features.space is {features.space!r}; use 'inception' or null"
+    if len({*experiment.spaces}) < len(experiment.spaces):
         yield f"features.extra_spaces: {features.extra_spaces} has a space twice, or `space` again"
-    if "classifier" in features.spaces and not experiment.data.classes:
-        yield (
-            "features.space: 'classifier' is trained on labels, and "
-            f"data.kind = {experiment.data.kind!r} has none; use 'efficientnet_lite0'"
-        )
+    if "classifier" in experiment.spaces and not experiment.data.classes:
+        where = "features.space: 'classifier' is trained on labels, and "
+        yield f"{where}data.kind = {experiment.data.kind!r} has none; use 'efficientnet_lite0'"
 
 
-def _model(experiment: Experiment, network: DiffusersNetworkParams) -> Iterator[str]:
-    """A model of one's own and the images must fit each other."""
-    data, path = experiment.data, network.path
+def _model(experiment: Experiment) -> Iterator[str]:
+    data, network = experiment.data, experiment.network
+    if network.family != "diffusers":
+        return
+    text, model, null = network.takes_text, f"the model in {network.path}", network.null_class
     if network.shape not in (None, experiment.shape):
-        yield (
-            f"data: items of shape {experiment.shape}, and the model in {path} takes "
-            f"{network.shape}; give the data set the model's size and channels"
-        )
-    if network.takes_text and getattr(data, "labels", None) != "captions":
-        yield (
-            f"data.labels: the model in {path} takes text; give the images captions"
-            " (data.kind: folder, labels: captions, captions_csv: a file)"
-        )
-    if network.takes_text and experiment.encode.latent is None:
-        yield (
-            f"encode.latent: null, and the model in {path} takes latents; give encode.latent.vae"
-            " origin: folder and its path"
-        )
-    known = network.classes if not network.takes_text else None
-    if known is not None and not 1 <= data.classes <= known:
-        yield (
-            f"data: {data.classes} classes, and the model in {path} takes labels of "
-            f"{known}; give the images labels (data.labels) as the model was trained"
-        )
-    if network.null_class is not None and network.null_class > (network.classes or 0):
-        yield f"network.null_class: {network.null_class}; the model has {network.classes} classes"
-    if experiment.sample.guided and network.null_class is None:
-        yield (
-            "sample.samplers: guidance needs a class that stands for no label; name it as"
-            " network.null_class, or use guidance: [1.0]"
-        )
+        found = f"data: items of shape {experiment.shape}, and {model} takes {network.shape}"
+        yield f"{found}; give the data set the model's size and channels"
+    if text and getattr(data, "labels", None) != "captions":
+        kind = "(data.kind: folder, labels: captions, captions_csv: a file)"
+        yield f"data.labels: {model} takes text; give the images captions {kind}"
+    if text and experiment.encode.latent is None:
+        found = f"encode.latent: null, and {model} takes latents"
+        yield f"{found}; give encode.latent.vae origin: folder and its path"
+    if not text and network.classes and not 1 <= data.classes <= network.classes:
+        found = f"data: {data.classes} classes, and {model} takes labels of {network.classes}"
+        yield f"{found}; give the images labels (data.labels) as the model was trained"
+    if null is not None and null > (network.classes or 0):
+        yield f"network.null_class: {null}; the model has {network.classes} classes"
+    if experiment.sample.guided and null is None:
+        where = "sample.samplers: guidance needs a class that stands for no label"
+        yield f"{where}; name it as network.null_class, or use guidance: [1.0]"

@@ -1,19 +1,8 @@
-"""The typed schema of an experiment: every parameter, its bounds and its default.
-
-`params/` holds what differs from these defaults; `combinations.py` says which values go together.
-"""
+"""The typed schema of an experiment: every parameter, its bounds and its default."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    SerializeAsAny,
-    Tag,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, SerializeAsAny, Tag
 
 from ocm_core.datasets import Data
 from ocm_core.schema.block import (
@@ -30,20 +19,13 @@ from ocm_core.schema.block import (
     Seed,
     Width,
 )
-from ocm_core.schema.timesteps import (
-    EvenTimesteps,
-    FixedTimestepsParams,
-    PowerTimesteps,
-    TimestepsParams,
-)
+from ocm_core.schema.timesteps import EvenTimesteps, FixedTimesteps, PowerTimesteps, TimestepsParams
 
-ScoreName = Literal["exact", "trained", "pretrained"]
 SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
 PresetName = Literal["quality", "diverse", "likelihood"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
-DecoderVariance = Literal["fixed", "method"]
-GuidanceScale = Annotated[float, Field(ge=0, le=1e6)]
+Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 
 
@@ -55,14 +37,10 @@ class FormulaSchedule(Params):
 
 
 class SchedulerSchedule(Params):
-    """The betas of a scheduler of diffusers; what `schedule: {kind: model}` becomes.
-
-    Rescaled to a terminal SNR of zero, the last timestep holds no data and is never visited:
-    `steps` is one less than the model's.
-    """
+    """The betas of a scheduler of diffusers; what `schedule: {kind: model}` becomes."""
 
     kind: Literal["scheduler"]
-    steps: _Steps
+    steps: _Steps  # without the last timestep of a terminal SNR of zero, which holds no data
     beta_schedule: str
     beta_start: Positive
     beta_end: Positive
@@ -84,7 +62,7 @@ class MlpNetworkParams(Params):
     """A small fully connected score network for points in the plane."""
 
     family: Literal["mlp"]
-    scores: Annotated[list[Literal["exact", "trained"]], Field(min_length=1)] = ["exact", "trained"]
+    scores: Choices[Literal["exact", "trained"]] = ["exact", "trained"]
     width: Width = 128
     depth: Depth = 3
     precondition: Literal["none", "gaussian"] = "gaussian"
@@ -95,13 +73,10 @@ class MlpNetworkParams(Params):
 
 
 class CheckpointParams(Params):
-    """An entry of `ocm_core/checkpoints/registry.py`, or random weights in the same file format.
-
-    With `origin: generated` nothing is downloaded: network, autoencoder and images are made here.
-    """
+    """An entry of `ocm_core/checkpoints/registry.py`, or random weights in the same file format."""
 
     name: Label
-    origin: Literal["published", "generated"] = "published"
+    origin: Literal["published", "generated"] = "published"  # generated: nothing is downloaded
     size: Literal["published", "small"] = "published"  # small: as their families allow
     file: str | None = None  # null: the one that is present, else the first of the entry
     url: str | None = None  # null: the entry's
@@ -120,15 +95,15 @@ class TrunkNetworkParams(ImageNetworkParams):
     """A network of a published family; of a published checkpoint the registry fills in the rest."""
 
     family: Literal["ddpm_unet", "iddpm_unet", "dit"]
-    scores: Annotated[list[Literal["trained", "pretrained"]], Field(min_length=1)] = ["trained"]
+    scores: Choices[Literal["trained", "pretrained"]] = ["trained"]
     checkpoint: CheckpointParams | None = None
 
     @property
     def conditional(self) -> bool:
-        """Whether it takes class labels."""
         return self.config.get("num_classes") is not None
 
 
+_Pretrained = Annotated[list[Literal["pretrained"]], Field(min_length=1, max_length=1)]
 DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
     "UNet2DModel": "diffusers_unet",
     "DiTTransformer2DModel": "diffusers_dit",
@@ -137,16 +112,11 @@ DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
 
 
 class DiffusersNetworkParams(ImageNetworkParams):
-    """A model in a folder that `save_pretrained` wrote: `path`, from which the rest is read.
-
-    Labels of a model that takes text are the captions of the data.
-    """
+    """A model in a folder that `save_pretrained` wrote: `path`, from which the rest is read."""
 
     family: Literal["diffusers"]
     path: str
-    scores: Annotated[list[Literal["pretrained"]], Field(min_length=1, max_length=1)] = [
-        "pretrained"
-    ]
+    scores: _Pretrained = ["pretrained"]
     time: TimeParams = TimeParams(shift=1)
     classes: Count | None
     null_class: Annotated[int, Field(ge=0)] | None
@@ -156,17 +126,14 @@ class DiffusersNetworkParams(ImageNetworkParams):
 
     @property
     def conditional(self) -> bool:
-        """Whether it takes class labels or text."""
         return self.classes is not None
 
     @property
     def takes_text(self) -> bool:
-        """Whether its condition is a caption."""
         return bool(self.config["_class_name"] == "UNet2DConditionModel")
 
     @property
     def adapter(self) -> str:
-        """The file of `ocm_core/networks/` that wraps its class."""
         return DIFFUSERS_ADAPTERS[self.config["_class_name"]]
 
     @property
@@ -175,8 +142,7 @@ class DiffusersNetworkParams(ImageNetworkParams):
         size = self.config.get("sample_size")
         if size is None:
             return None
-        sides = (size, size) if isinstance(size, int) else tuple(size)
-        return (int(self.config["in_channels"]), *sides)
+        return (int(self.config["in_channels"]), *((size, size) if isinstance(size, int) else size))
 
 
 Network = Annotated[
@@ -189,27 +155,25 @@ class _LatentSizes(BaseModel):
     block_out_channels: Annotated[list[Width], Field(min_length=1, max_length=12)]
 
 
+def _with_sizes(config: dict[str, Any]) -> dict[str, Any]:
+    """Check what decides the shape of latents; diffusers checks the rest."""
+    _LatentSizes.model_validate(config)
+    return config
+
+
 class VaeParams(Params):
     """The autoencoder: published, random weights like it, in a folder, or trained here."""
 
     origin: Literal["published", "generated", "folder", "trained"] = "published"
     name: str | None = None  # of the published one
     url: str | None = None
-    config: dict[str, Any]  # of diffusers' AutoencoderKL
+    config: Annotated[dict[str, Any], AfterValidator(_with_sizes)]  # of diffusers' AutoencoderKL
     kl_weight: Positive | None = None  # where it is trained
     path: str | None = None  # of `folder`: one that diffusers wrote, with the autoencoder in vae/
     digest: str | None = None  # of its files
 
-    @field_validator("config")
-    @classmethod
-    def _has_the_shape_of_latents(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """Check what decides the shape of latents; diffusers checks the rest."""
-        _LatentSizes.model_validate(config)
-        return config
-
     @property
     def downsampling(self) -> int:
-        """Pixels along the side of a latent value."""
         return int(2 ** (len(self.config["block_out_channels"]) - 1))
 
 
@@ -247,34 +211,31 @@ class EncodeParams(Params):
         return self.latent.vae.origin if self.latent else None
 
 
-class HeadForm(Params):
-    """The meaning of a head's raw output, and the unit in which its errors are measured.
+class OpenParams(Params, extra="allow"):
+    """`kind` names a file, which declares and checks all further keys: its options."""
 
-    By default as published: the raw output is h for `ocm`, E[ε²] for `sn`, the residual for `npr`.
-    """
+    kind: Label
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that the file declares."""
+        return dict(self.model_extra or {})
+
+
+class HeadForm(Params):
+    """What a head's raw output means, by default as published, and the unit of its errors."""
 
     baseline: Literal["none", "gaussian", "moments", "target"] = "none"
     link: Literal["identity", "positive", "tapered"] = "identity"
     unit: Literal["own", "root", "one"] = "own"
 
 
-class MethodParams(BaseModel):
-    """A labelled covariance method. `kind` names a file of `ocm_core/covariance/`.
+class MethodParams(OpenParams):
+    """A covariance method: a file of `ocm_core/covariance/`, which says what it `needs`."""
 
-    That file declares and checks all other keys, and says what the method `needs`.
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
-
-    kind: Label
     needs: Literal["head", "moments", "nothing"]
     head: HeadForm | None = None  # null: the experiment's
     init: Label | None = None  # the label whose first weights its head has; null: its own
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The method's own options."""
-        return dict(self.model_extra or {})
 
     @property
     def products(self) -> float:
@@ -364,7 +325,7 @@ class BestFrechetHeads(Params):
     kind: Literal["best_frechet"]
     samples: Count
     nfe: Count | None = None  # DDPM steps; null: all, as in the paper
-    guidance: GuidanceScale = 1.0
+    guidance: Scale = 1.0
     clip_final_sigma: Positive | None = None
     batch_size: BatchSize
     seed: Seed = 8
@@ -374,13 +335,13 @@ class StepCostsParams(Params):
     """Terms of the bound on training images, from which optimal timesteps follow."""
 
     methods: Choices[str]  # those that are defined for DDPM
-    grid: FixedTimestepsParams = PowerTimesteps(exponent=2.0, first=1)  # and timesteps 1 and T
+    grid: FixedTimesteps = PowerTimesteps(exponent=2.0, first=1)  # and timesteps 1 and T
     points: Count = 92  # of the grid; those that fall together are one
     images: Count = 128  # of the training set
     batch_size: BatchSize
     seed: Seed = 8
     cdf: Cdf = "exact"
-    decoder_variance: DecoderVariance = "fixed"
+    decoder_variance: Literal["fixed", "method"] = "fixed"
 
 
 class TrainParams(Params):
@@ -399,27 +360,16 @@ class GridParams(Params):
     """Every number of network evaluations with every guidance scale; 1.0 is no guidance."""
 
     nfe: Choices[Count]
-    guidance: Choices[GuidanceScale] = [1.0]
+    guidance: Choices[Scale] = [1.0]
 
 
-class RecipeParams(Params):
-    """How to sample: the kernel, the timesteps, the mean of a step and its covariance.
+class RecipeParams(OpenParams):
+    """How to sample: a file of `ocm_core/diffusion/kernels/`, timesteps, mean and covariance."""
 
-    `kind` names a file of `ocm_core/diffusion/kernels/`, which declares and checks all other keys.
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
-
-    kind: Label
     timesteps: TimestepsParams = EvenTimesteps()
     clip_final_sigma: Positive | None = None  # at the step into τ_1, in grey levels
     order: Literal[1, 2, 3] = 1  # of the mean: from one prediction or several
-    covariance_scale: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # on the covariance of a step
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the options of the kernel."""
-        return dict(self.model_extra or {})
+    covariance_scale: Scale = 1.0  # on the covariance of a step
 
 
 class _Grids(Params):
@@ -427,7 +377,6 @@ class _Grids(Params):
 
     @property
     def nfe(self) -> list[int]:
-        """Every number of network evaluations of its grids."""
         return sorted({nfe for grid in self.grids for nfe in grid.nfe})
 
 
@@ -446,15 +395,12 @@ class PresetParams(_Grids):
 
 
 class SolverParams(_Grids):
-    """A scheduler of diffusers; it has no covariance, so its method is `none`.
-
-    Betas, prediction type and the limit on x̂_0 come from the experiment.
-    """
+    """A scheduler of diffusers; it has no covariance, so its method is `none`."""
 
     kind: Literal["diffusers"]
     scheduler: str  # the name of its class
-    options: dict[str, Any] = {}  # arguments of that class
-    methods: Annotated[list[Literal["none"]], Field(min_length=1)] = ["none"]
+    options: dict[str, Any] = {}  # of that class, but for what the experiment says: betas and such
+    methods: Choices[Literal["none"]] = ["none"]
 
 
 def _sampler_tag(sampler: Any) -> str:
@@ -511,7 +457,6 @@ class SampleParams(Params):
 
     @property
     def guided(self) -> bool:
-        """Whether any samples are drawn with guidance."""
         grids = (grid for sampler in self.samplers.values() for grid in sampler.grids)
         return any(scale != 1.0 for grid in grids for scale in grid.guidance)
 
@@ -528,11 +473,6 @@ class FeaturesParams(Params):
     manifold_images: Count | None = None  # of the training set, for recall; null: all
     seed: Seed = 6
 
-    @property
-    def spaces(self) -> list[SpaceName]:
-        """Every space, the headline's first."""
-        return [self.space, *self.extra_spaces]
-
 
 class ReportParams(Params):
     """The title and summary of the page, and the paper's experiment beside it."""
@@ -543,14 +483,10 @@ class ReportParams(Params):
 
 
 class Experiment(Params):
-    """Everything that decides the numbers of one experiment.
-
-    `params/compose.py` adds a hundred times `reseed` to all seeds but those of the data.
-    `evaluate` has a block for each evaluate stage that is to run, of the type the stage declares.
-    """
+    """Everything that decides the numbers of one experiment."""
 
     name: Label
-    reseed: Annotated[int, Field(ge=0, le=10**6)] = 0
+    reseed: Annotated[int, Field(ge=0, le=10**6)] = 0  # a hundred times this is added to seeds
     data: Data
     encode: EncodeParams = EncodeParams()
     schedule: ScheduleParams = FormulaSchedule()
@@ -560,12 +496,11 @@ class Experiment(Params):
     train: TrainParams
     sample: SampleParams
     features: FeaturesParams | None = None
-    evaluate: dict[Label, SerializeAsAny[Params]] = {}
+    evaluate: dict[Label, SerializeAsAny[Params]] = {}  # of types that the stages declare
     report: ReportParams
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of x_0: a point, an image, or a latent."""
         if (latent := self.encode.latent) is None:
             return self.data.shape
         sides = (side // latent.vae.downsampling for side in self.data.shape[1:])
@@ -574,9 +509,9 @@ class Experiment(Params):
     @property
     def spaces(self) -> list[SpaceName]:
         """The feature spaces that images are compared in, the headline's first."""
-        return self.features.spaces if self.features else []
+        return [self.features.space, *self.features.extra_spaces] if self.features else []
 
     @property
     def levels(self) -> int | None:
-        """The grey levels of x_0, or None where it is continuous (points, latents)."""
+        """The grey levels of x_0, or None where it is continuous."""
         return self.data.levels if self.encode.latent is None else None

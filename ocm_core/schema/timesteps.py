@@ -1,7 +1,4 @@
-"""Parameters of a timesteps rule: which timesteps a sampler or the likelihood visits.
-
-`diffusion/timesteps.py` has a function for each kind, and docs/mathematics.md the formulas.
-"""
+"""Parameters of the rules for timesteps; `diffusion/timesteps.py` has a function for each kind."""
 
 from typing import Annotated, Literal
 
@@ -52,5 +49,5 @@ class OptimalTimesteps(Params):
 
 
 _Fixed = EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps
-FixedTimestepsParams = Annotated[_Fixed, Field(discriminator="kind")]
+FixedTimesteps = Annotated[_Fixed, Field(discriminator="kind")]
 TimestepsParams = Annotated[_Fixed | OptimalTimesteps, Field(discriminator="kind")]

@@ -1,6 +1,6 @@
 """Measure how far the covariance of a reverse step is from the exact one, timestep by timestep."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 from typing import Any, cast
@@ -8,11 +8,10 @@ from typing import Any, cast
 import torch
 
 from ocm_core.covariance import build_all
-from ocm_core.covariance.interface import NON_NEGATIVE, CovarianceMethod, ReverseStep
+from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
 from ocm_core.datasets.mixture import MixtureData
-from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.diffusion.mixture import Mixture, mixture
+from ocm_core.diffusion.mixture import mixture
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.diffusion.transition import transition
 from ocm_core.results.table import Results, Row
@@ -46,7 +45,7 @@ def ddpm_methods(experiment: Experiment, part: str) -> list[str]:
 
 def _work(experiment: Experiment, part: str) -> Work:
     settings = STAGE.settings(experiment)
-    return Work(float(settings.points * len(settings.times) * len(experiment.network.scores)))
+    return Work(settings.points * len(settings.times) * len(experiment.network.scores))
 
 
 STAGE = Stage(
@@ -65,45 +64,32 @@ class CovarianceErrors(ResultsTable):
 
 def run(job: Job) -> None:
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    methods = build_all(experiment.methods)
+    methods, rows = build_all(experiment.methods), []
     truth = mixture(cast(MixtureData, experiment.data))
     # in float64: at large t the variances agree to more digits than float32 has
     x0 = torch.from_numpy(open_split(job, "test").all())[: settings.points].to(job.device).double()
-    items, shape = range(len(x0)), tuple(x0.shape[1:])
-    rows = []
+    whose = (settings.seed, range(len(x0)), tuple(x0.shape[1:]), job.device)
     for score in experiment.network.scores:
         model = load_denoiser(job, score, methods)
         heads = {label: head.double() for label, head in model.heads.items()}
         model = replace(model, network=model.network.double(), heads=heads)
         for t in job.progress(settings.times, f"covariance error, {score} score"):
-            use = NoiseFor.COVARIANCE_ERROR
-            noise = SampleNoise(settings.seed, items, shape, job.device, use, t)
-            for label, value, error in _errors(model, methods, truth, x0, t, noise):
+            noise = SampleNoise(*whose, NoiseFor.COVARIANCE_ERROR, t)
+            step = transition(model.schedule, t - 1, t)
+            x = q_sample(x0, noise.normal(), *model.schedule.marginal(t))
+            # the exact diagonal, β̃ + a² diag Cov[x_0 | x_t], in float64
+            one = torch.ones(len(x), 1, dtype=torch.float64)
+            _, posterior = truth.posterior(x.cpu(), step.alpha_bar_t * one, step.b_t * one)
+            diagonal = posterior.diagonal(dim1=1, dim2=2)
+            exact = (Ddpm().floor(step) + Ddpm().gain(step) * diagonal).to(x.device)
+            with torch.no_grad():
+                seen = model.predict(x, t)
+            for label, method in methods.items():
+                covariance = method.step_covariance(seen, noise)
+                found = covariance(ReverseStep(step, Ddpm(), NON_NEGATIVE)).diagonal(x)
+                squares = ((found - exact) ** 2).mean(1)
+                value, error = float(squares.mean()), float(squares.std()) / sqrt(len(squares))
                 place: Any = {"score": score, "method": label, "timesteps": str(t)}
                 rows.append(Row("covariance_error", value, error, **place))
     CovarianceErrors(job.folder).save(Results(rows))
     job.note(machine=machine_class(job))
-
-
-def _errors(
-    model: Denoiser,
-    methods: Mapping[str, CovarianceMethod],
-    truth: Mixture,
-    x0: torch.Tensor,
-    t: int,
-    noise: SampleNoise,
-) -> Iterator[tuple[str, float, float]]:
-    """Yield the mean squared error of the diagonal over x_t ~ q(x_t), and its standard error."""
-    step = transition(model.schedule, t - 1, t)
-    x = q_sample(x0, noise.normal(), *model.schedule.marginal(t))
-    # the exact diagonal, β̃ + a² diag Cov[x_0 | x_t], in float64
-    one = torch.ones(len(x), 1, dtype=torch.float64)
-    _, posterior = truth.posterior(x.cpu(), step.alpha_bar_t * one, step.b_t * one)
-    diagonal = posterior.diagonal(dim1=1, dim2=2)
-    exact = (Ddpm().floor(step) + Ddpm().gain(step) * diagonal).to(x.device)
-    with torch.no_grad():
-        seen = model.predict(x, t)
-    for label, method in methods.items():
-        covariances = method.step_covariance(seen, noise)(ReverseStep(step, Ddpm(), NON_NEGATIVE))
-        squares = ((covariances.diagonal(x) - exact) ** 2).mean(1)
-        yield label, float(squares.mean()), float(squares.std()) / sqrt(len(squares))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -61,14 +61,9 @@ STAGE = Stage(
     parts=lambda e: list(parts(e)) if "distances" in e.evaluate else [],
     takes=_takes,
     reads=("data", "encode.latent", "network.scores", "sample", "features"),
-    plugins=lambda experiment, part: [
-        *(f"ocm_core.features.{space}" for space in experiment.spaces),
-        *vae_modules(experiment),
-    ],
+    plugins=lambda e, part: [*(f"ocm_core.features.{s}" for s in e.spaces), *vae_modules(e)],
     gpu=True,
-    work=lambda experiment, part: Work(
-        float(len(cells_of(experiment, part)) * experiment.sample.count), "features"
-    ),
+    work=lambda e, part: Work(len(cells_of(e, part)) * e.sample.count, "features"),
     check=_check,
 )
 
@@ -136,23 +131,16 @@ def _distances(
     kept, neighbours = features[: settings.manifold_images], settings.neighbours
     generated = Manifold.of(kept, neighbours=neighbours)
     precision, recall = precision_recall(real=manifold, generated=generated)
-    real = manifold.points
-    kernel = kernel_distance(real=real, generated=features, seed=settings.seed).value
+    real, seed = manifold.points, settings.seed
+    kernel = kernel_distance(real=real, generated=features, seed=seed).value
     frechet = frechet_distance(real=statistics, generated=features)
     whole = dict(zip(MEASURES, (frechet, kernel, precision, recall), strict=True))
-    for name, value in whole.items():
-        yield name, "", value
+    yield from ((name, "", value) for name, value in whole.items())
     if blocks is None:
         return
-    without = left_out(
-        whole,
-        features,
-        blocks,
-        statistics=statistics,
-        manifold=manifold,
-        neighbours=neighbours,
-        manifold_images=settings.manifold_images,
-    )
+    known: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
+    images_kept = settings.manifold_images
+    without = left_out(whole, features, blocks, **known, manifold_images=images_kept)
     for name, values in without.items():
         for block, value in enumerate(values.tolist()):
             yield name, f"/without{block}", value

@@ -10,20 +10,19 @@ from ocm_core.checkpoints.registry import checkpoint_named, nested
 from ocm_core.networks.keys import export_published
 from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.experiment import TrunkNetworkParams
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, require
+from ocm_core.stages import Artifact, Job, Params, Stage, require
 from ocm_core.stages._networks import family_modules
 
 SEED = 0
 _SPREAD = 0.05
 
 
-def _parts(experiment: Experiment) -> list[str]:
-    checkpoint = experiment.network.checkpoint
-    return ["all"] if checkpoint is not None and checkpoint.origin == "generated" else []
-
-
 STAGE: Stage[Params] = Stage(
-    __name__, "fetch", parts=_parts, reads=("network",), plugins=family_modules
+    __name__,
+    "fetch",
+    parts=lambda e: ["all"] * (getattr(e.network.checkpoint, "origin", "") == "generated"),
+    reads=("network",),
+    plugins=family_modules,
 )
 
 

@@ -41,18 +41,14 @@ from ocm_core.stages.encode import open_split, read_rows
 from ocm_core.stages.timesteps import optimal_timesteps
 
 TERMS = ("decoder", "steps", "prior")
+_Rules = Annotated[dict[Label, TimestepsParams], Field(min_length=1)]  # the first is the page's
 
 
 class LikelihoodParams(Params):
-    """The bound on the test set, in bits per dimension: all methods, rules and nfe in one pass.
-
-    A method has optimal timesteps if `train.timesteps` names it, for nfe up to its points.
-    """
+    """The bound on the test set, in bits per dimension: all methods, rules and nfe in one pass."""
 
     methods: Choices[str]  # those that are defined for DDPM
-    timesteps: Annotated[  # by name; the first is the page's
-        dict[Label, TimestepsParams], Field(min_length=1)
-    ] = {"even": EvenTimesteps(), "optimal": OptimalTimesteps()}
+    timesteps: _Rules = {"even": EvenTimesteps(), "optimal": OptimalTimesteps()}
     nfe: Choices[Count]
     nfe_by_method: dict[str, list[Count]] = {}  # instead of `nfe`, for methods that cost too much
     images: Count | None = None  # null: the whole test set
@@ -134,7 +130,7 @@ def run(job: Job) -> None:
         cells = list(_cells(settings, methods, optimal))
         denoiser = load_denoiser(job, score, methods)
         named = {f"bits-{score}-{b.start}": b for b in batches(count, settings.batch_size)}
-        compute = partial(_bits, job, denoiser, methods, optimal, cells)
+        compute = partial(_bits, job, denoiser, optimal, cells)
         if states := computed(job, named, compute, f"bound with the {score} score"):
             bits = np.concatenate([state.tensors["bits"].numpy() for state in states], axis=-1)
             rows += _rows(score, next(iter(settings.timesteps)), cells, bits)
@@ -146,10 +142,7 @@ def run(job: Job) -> None:
 def _cells(
     settings: LikelihoodParams, methods: Methods, optimal: TimestepsByMethod
 ) -> Iterator[BoundCell]:
-    """Yield every bound that exists, in the order of the parameters.
-
-    Optimal timesteps are those of some methods and nfe.
-    """
+    """Yield every bound that exists: optimal timesteps are those of some methods and nfe."""
     for rule, method, nfe in product(settings.timesteps, methods, settings.nfe):
         params = settings.timesteps[rule]
         exists = params.kind != "optimal" or nfe in optimal.get(params.of or method, {})
@@ -158,16 +151,11 @@ def _cells(
 
 
 def _bits(
-    job: Job,
-    denoiser: Denoiser,
-    methods: Methods,
-    optimal: TimestepsByMethod,
-    cells: list[BoundCell],
-    batch: range,
+    job: Job, denoiser: Denoiser, optimal: TimestepsByMethod, cells: list[BoundCell], batch: range
 ) -> PartialResult:
     """Return bits per dimension over (cell, term, image)."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    limits = experiment.sample.clip
+    limits, methods = experiment.sample.clip, build_all(experiment.methods)
     clip = Clip(x0=limits.x0, c_max=limits.covariance)
     decoder = Decoder(experiment.levels, settings.cdf, settings.decoder_variance)
     x0, label = read_rows(job, "test", batch, denoiser.network.conditional)
@@ -180,11 +168,12 @@ def _bits(
             for cell in cells
             if cell.method in labels and cell.nfe in nfe
         }
+        cases = {
+            name: build(settings.timesteps[c.rule], denoiser.schedule, c.nfe, c.method, optimal)
+            for name, c in names.items()
+        }
         bounds, _ = likelihood.bounds_on(
-            {
-                name: build(settings.timesteps[c.rule], denoiser.schedule, c.nfe, c.method, optimal)
-                for name, c in names.items()
-            },
+            cases,
             x0,
             lambda t: SampleNoise(*whose, NoiseFor.LIKELIHOOD, t, draws=1),
             label,
@@ -198,8 +187,7 @@ def _bits(
 def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> Iterator[Row]:
     """Yield means over images with their errors: of the sum, its terms, and its differences.
 
-    All rules see the same images with the same noise, so that a bound less that of the `first`
-    is known better than either.
+    With the same images and noise a bound less that of the `first` rule is known better than both.
     """
     total = dict(zip(cells, bits.sum(axis=1), strict=True))
     for cell, terms in zip(cells, bits, strict=True):

@@ -6,7 +6,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ocm_core.covariance import build_all
-from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.results.table import Results, Row
 from ocm_core.stages import Job, Params, Stage
 from ocm_core.stages._denoiser import load_denoiser
@@ -37,31 +36,24 @@ class Operations(ResultsTable):
 
 
 def run(job: Job) -> None:
-    methods = build_all(job.experiment.methods)
-    denoiser = load_denoiser(job, job.experiment.network.scores[-1], methods)
-    alone, heads = _operations(job, denoiser)
-    values = prod(job.experiment.shape)
-    rows = [
-        Row("operations", 1 + heads.get(label, 0) / alone + _PRODUCT * products, method=label)
-        for label, method in methods.items()
-        if (products := method.jacobian_products(values)) is not None
-    ]
-    Operations(job.folder).save(Results(rows))
-    parameters = sum(p.numel() for p in denoiser.network.parameters())
-    job.note(operations_per_pass=alone, network_parameters=parameters)
-
-
-def _operations(job: Job, denoiser: Denoiser) -> tuple[int, dict[str, int]]:
-    """Count the operations of one pass of the network on one item, and of each head on it."""
-    x, label = torch.zeros(1, *job.experiment.shape, device=job.device), None
+    methods, shape, device = build_all(job.experiment.methods), job.experiment.shape, job.device
+    denoiser, heads = load_denoiser(job, job.experiment.network.scores[-1], methods), {}
+    x, label = torch.zeros(1, *shape, device=device), None
     if denoiser.network.conditional:
-        label = torch.zeros(1, dtype=torch.int64, device=job.device)
+        label = torch.zeros(1, dtype=torch.int64, device=device)
     with torch.no_grad():
         with FlopCounterMode(display=False) as counter:
             prediction = denoiser.predict(x, denoiser.schedule.steps // 2, label)
-        alone, heads = int(counter.get_total_flops()), {}
+        alone = int(counter.get_total_flops())
         for name in denoiser.heads:
             with FlopCounterMode(display=False) as counter:
                 prediction.head(name)
             heads[name] = int(counter.get_total_flops())
-    return alone, heads
+    rows = [
+        Row("operations", 1 + heads.get(label, 0) / alone + _PRODUCT * products, method=label)
+        for label, method in methods.items()
+        if (products := method.jacobian_products(prod(shape))) is not None
+    ]
+    Operations(job.folder).save(Results(rows))
+    parameters = sum(p.numel() for p in denoiser.network.parameters())
+    job.note(operations_per_pass=alone, network_parameters=parameters)

@@ -36,15 +36,11 @@ class PosteriorStdParams(Params):
 
 def _work(experiment: Experiment, part: str) -> Work:
     settings = STAGE.settings(experiment)
-    return Work(float(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes))))
+    return Work(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes)))
 
 
 STAGE = Stage(
-    __name__,
-    "evaluate",
-    params=PosteriorStdParams,
-    **evaluating(methods=methods_with_heads),
-    work=_work,
+    __name__, "evaluate", PosteriorStdParams, **evaluating(methods=methods_with_heads), work=_work
 )
 
 
@@ -71,11 +67,8 @@ def run(job: Job) -> None:
     import xarray as xr
 
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    methods = {
-        label: method
-        for label, method in build_all(experiment.methods).items()
-        if isinstance(method, PosteriorMethod)
-    }
+    known = build_all(experiment.methods).items()
+    methods = {label: m for label, m in known if isinstance(m, PosteriorMethod)}
     split, maps = unseen_split(job), []
     for score in experiment.network.scores:
         denoiser = load_denoiser(job, score, methods)

@@ -126,12 +126,9 @@ def _posterior_std(job: Inputs) -> PosteriorStd | None:
     if artifact is None:
         return None
     maps = artifact.load().sel(score=job.experiment.network.scores[-1]).isel(image=0)
-    sources = [str(source) for source in maps["source"].values if source != "x_t"]
-    return PosteriorStd(
-        timesteps=tuple(int(t) for t in maps["t"].values),
-        noisy=maps.sel(source="x_t").values,
-        deviations={source: maps.sel(source=source).values for source in sources},
-    )
+    deviations = {str(source): maps.sel(source=source).values for source in maps["source"].values}
+    times = tuple(int(t) for t in maps["t"].values)
+    return PosteriorStd(times, deviations.pop("x_t"), deviations)
 
 
 def _curves(job: Inputs) -> Curves:

@@ -1,12 +1,12 @@
 """Choose each method's head among those that training has kept, by the distance of a few samples.
 
-As in the paper: 2,048 samples along all timesteps for every candidate, in the feature space of the
-experiment. Processes share the candidates; what is measured survives a kill.
+As in the paper: 2,048 samples along all timesteps for every candidate, which processes share.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -45,9 +45,9 @@ def _takes(experiment: Experiment, part: str) -> list[Task]:
 
 
 def _work(experiment: Experiment, part: str) -> Work:
-    settings = _rule(experiment)
+    settings = cast(BestFrechetHeads, experiment.train.selection)
     steps, rows = settings.nfe or experiment.schedule.steps, 1 + (settings.guidance != 1.0)
-    return Work(float(len(candidates(experiment)) * settings.samples * steps * rows))
+    return Work(len(candidates(experiment)) * settings.samples * steps * rows)
 
 
 STAGE: Stage[Params] = Stage(
@@ -100,12 +100,10 @@ def run(job: Job) -> None:
         return {}, frechet_distance(real=statistics, generated=features)
 
     named = {f"{label}-{iteration}": Candidate(label, iteration) for label, iteration in wanted}
-    states = computed(job, named, measure, f"distances of heads on the {job.part} score")
-    if states:
+    if states := computed(job, named, measure, f"distances of heads on the {job.part} score"):
         distances = {c: float(state.facts) for c, state in zip(wanted, states, strict=True)}
-        chosen = best(distances)
-        _save(job, chosen, distances)
-        job.note(iterations=chosen)
+        _save(job, best(distances), distances)
+        job.note(iterations=best(distances))
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:
@@ -123,10 +121,6 @@ def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
     return {candidate.label: candidate.iteration for candidate in reversed(ordered)}
 
 
-def _rule(experiment: Experiment) -> BestFrechetHeads:
-    return cast(BestFrechetHeads, experiment.train.selection)
-
-
 def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, float]) -> None:
     """Save the chosen heads as training leaves them, and every distance beside them."""
     kept, selected = job.take(Heads, job.part), SelectedHeads(job.folder)
@@ -142,15 +136,13 @@ def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, flo
 
 def _samples(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:
     """Draw samples by DDPM on even timesteps, with the limits and guidance of the experiment."""
-    experiment, settings, device = job.experiment, _rule(job.experiment), job.device
+    experiment, device = job.experiment, job.device
+    settings = cast(BestFrechetHeads, experiment.train.selection)
     params = RecipeParams(kind="ddpm", clip_final_sigma=settings.clip_final_sigma)
     steps, shape, seed = settings.nfe or denoiser.schedule.steps, experiment.shape, settings.seed
     recipe = of_experiment(experiment, params, label, steps, settings.guidance)
-    drawn = []
+    drawn, draw = [], partial(draw_rows, device=device, use=NoiseFor.SELECTION)
     for rows in batches(settings.samples, settings.batch_size):
         classes = class_labels(denoiser, experiment.data.classes, seed, rows, device)
-        sampled = draw_rows(
-            recipe, denoiser, shape, rows, seed, classes, device=device, use=NoiseFor.SELECTION
-        )
-        drawn.append(sampled.x.cpu())
+        drawn.append(draw(recipe, denoiser, shape, rows, seed, classes).x.cpu())
     return torch.cat(drawn)

@@ -232,15 +232,12 @@ PageBlock = str | Figure | DataTable | ResultTable | Headline | Claims | Provena
 
 
 class Section(NamedTuple):
-    """Blocks under a heading; left out of the page where there are none.
-
-    The finding is the one sentence that is seen while the section is folded.
-    """
+    """Blocks under a heading; left out of the page where there are none."""
 
     id: str
     title: str
     blocks: tuple[PageBlock, ...]
-    finding: str = ""
+    finding: str = ""  # the one sentence that is seen while the section is folded
 
 
 class Page(NamedTuple):

@@ -166,11 +166,11 @@ def along_guidance(study: Study, measures: Sequence[Measure]) -> Figure | None:
     panes: list[_Pane] = []
     for measure in measures:
         places: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-        for setting, columns in study.grids[measure.key].items():
+        for (_, sampler, _, scale), columns in study.grids[measure.key].items():
             for nfe, at in columns.items():
-                here = places.setdefault(f"{setting.sampler.upper()}, nfe {nfe}", {})
+                here = places.setdefault(f"{sampler.upper()}, nfe {nfe}", {})
                 for label, cell in at.entries.items():
-                    here.setdefault(label, []).append((setting.guidance or 1.0, cell.estimate))
+                    here.setdefault(label, []).append((scale or 1.0, cell.estimate))
         for place, found in places.items():
             long = {m: sorted(p, key=lambda q: q[0]) for m, p in found.items() if len(p) > 2}
             if long:

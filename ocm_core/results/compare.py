@@ -65,7 +65,7 @@ class Number(NamedTuple):
     @property
     def share(self) -> float:
         """Return the size of the change beside that of the values: orders unlike measures."""
-        if self.gap is None or not self.gap.is_finite or not self.gap.mean:
+        if not (self.gap and self.gap.is_finite and self.gap.mean):
             return 0.0
         return abs(self.gap.mean) / max(abs(self.before or 0.0), abs(self.after or 0.0))
 

@@ -62,7 +62,6 @@ class Replicates(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """Return the mean with its error."""
         return self.known or mean_of(self.values.values())
 
 

@@ -53,8 +53,7 @@ class Method:
     family: tuple[str, ...] | None = None  # the form of a head of `HEADS`
 
     @property
-    def is_relative(self) -> bool:
-        """Tell whether it is a head relative to a baseline."""
+    def is_relative(self) -> bool:  # to a baseline
         return self.family not in (None, _PUBLISHED)
 
     @cached_property
@@ -282,8 +281,8 @@ class Frontier(NamedTuple):
 
     def leaders(self) -> list[str]:
         """Return every way that is the best of its side at some nfe, solvers last."""
-        best = [self.best(k, solver=side) for side in (False, True) for k in self.columns]
-        return list(dict.fromkeys(route for route in best if route))
+        best = (self.best(k, solver=side) for side in (False, True) for k in self.columns)
+        return list(dict.fromkeys(filter(None, best)))
 
 
 def lines(columns: Columns) -> dict[str, list[tuple[float, Estimate]]]:

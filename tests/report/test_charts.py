@@ -10,15 +10,7 @@ import pytest
 from numpy import ndarray
 
 from ocm_core.report import charts
-from ocm_core.report.charts import (
-    DARK,
-    LIGHT,
-    RELATIVE,
-    Line,
-    LineStyle,
-    method_styles,
-    route_styles,
-)
+from ocm_core.report.charts import DARK, LIGHT, RELATIVE, Line, LineStyle, method_styles
 from ocm_core.report.document import Result, ResultGroup, ResultRow, ResultTable
 from ocm_core.results.replicates import Estimate
 from tests.results.synthetic import METHODS, PARAMS, study
@@ -36,7 +28,7 @@ def drawn(lines: dict[str, Line], *, log: bool = True, higher: bool = False) -> 
     return charts.chart(charts.listed_axis("nfe", [5, 10, 15]), y, lines, styles)
 
 
-def test_one_far_line_does_not_squeeze_the_others() -> None:
+def test_far_lines_on_the_bad_side_do_not_squeeze_the_others() -> None:
     near = {f"m{i}": line(3.0 + i / 10, 2.5, 2.0 + i / 10) for i in range(6)}
     spec = drawn(near | {"far": line(700, 200, 60)})
     low, high = spec["layout"]["yaxis"]["range"]  # linear: the rest is near together
@@ -45,9 +37,6 @@ def test_one_far_line_does_not_squeeze_the_others() -> None:
     assert {"700", "200", "60"} == notes
     far = spec["data"][-1]
     assert max(far["y"]) <= high and far["text"] == ["700", "200", "60"]
-
-
-def test_where_higher_is_better_low_values_are_cut() -> None:
     near = {f"m{i}": line(0.9, 0.91, 0.92 + i / 100) for i in range(6)}
     spec = drawn(near | {"far": line(0.1, 0.1, 0.1)}, log=False, higher=True)
     low, high = spec["layout"]["yaxis"]["range"]
@@ -155,7 +144,7 @@ def test_no_two_methods_look_the_same() -> None:
     styles = method_styles(found.methods)
     assert len(styles) == len(METHODS) + 3
     solvers = [f"solver{i}" for i in range(5)]
-    routes = route_styles(solvers, solvers).values()
+    routes = charts.route_styles(solvers, solvers).values()
     assert len({*routes}) == 5 and {style.dash for style in routes} < {*DASHES}
     for look in ("dash", "marker"):
         assert len({(style.hue, getattr(style, look)) for style in styles.values()}) == len(styles)

@@ -217,13 +217,10 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     assert row.cells[0] is not None and row.cells[1] is None
 
 
-def test_shrinking_takes_means_and_leaves_an_odd_rim() -> None:
+def test_shrinking_takes_means_and_colours_go_from_dark_to_light() -> None:
     small = files.shrink(np.arange(25.0).reshape(1, 5, 5), 2)
     np.testing.assert_array_equal(small, [[[3, 5], [13, 15]]])
     assert files.shrink(np.ones((1, 3, 3), np.uint8), 8).shape == (1, 1, 1)
-
-
-def test_colours_go_from_dark_to_light_and_end_at_the_top() -> None:
     shown = files.colours(np.array([[0.0, 0.5, 1.0, 9.0]]), 1.0).astype(int)
     brightness = shown.sum(-1)[0]
     assert brightness[0] < brightness[1] < brightness[2] == brightness[3]

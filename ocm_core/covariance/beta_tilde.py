@@ -1,13 +1,13 @@
 """Σ = β̃_{s:t}: the smallest sensible choice, exact where the data are one point."""
 
-from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Look, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "the variance of the forward step's reversal, x₀ being known",
         "Σ = β̃",
-        line=Line("grey", "diamond-open", "dash"),
+        line=Look("grey", "diamond-open", "dash"),
         group="Fixed",
     )
     kernels = frozenset({"ddpm"})

@@ -1,13 +1,13 @@
 """C = 0: x_0 is taken to be known. With η = 0 this is the usual, noiseless DDIM."""
 
-from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Look, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "none: x₀ is taken to be known",
         "c = 0",
-        line=Line("grey", "triangle-up-open", "dashdot"),
+        line=Look("grey", "triangle-up-open", "dashdot"),
         group="Fixed",
     )
     kernels = frozenset({"ddim"})

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Line, PosteriorMethod, Profile, c_from_jacobian
+from ocm_core.covariance.interface import Look, PosteriorMethod, Profile, c_from_jacobian
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -10,7 +10,7 @@ class Method(PosteriorMethod):
     profile = Profile(
         "the diagonal of the score's Jacobian, at every step",
         "c = 1 - √bₜ diag J",
-        line=Line("ink", "circle-open", width=1.3),
+        line=Look("ink", "circle-open", width=1.3),
         group="Exact Jacobian",
     )
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ocm_core.covariance.interface import CovarianceMethod, Line, Profile, StepCovariance
+from ocm_core.covariance.interface import CovarianceMethod, Look, Profile, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
 from ocm_core.diffusion.gaussian import Full, full
 from ocm_core.rng.noise import Noise
@@ -13,7 +13,7 @@ class Method(CovarianceMethod):
     profile = Profile(
         "the whole Jacobian of the score, at every step",
         "c = I - √bₜ J",
-        line=Line("ink", "square-open", "dash", 1.3),
+        line=Look("ink", "square-open", "dash", 1.3),
         group="Exact Jacobian",
     )
 

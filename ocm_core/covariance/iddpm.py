@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ocm_core.covariance.interface import Line, Need, Profile, ReverseStep, StepCovariance
+from ocm_core.covariance.interface import Look, Need, Profile, ReverseStep, StepCovariance
 from ocm_core.covariance.learned import LearnedMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import Diagonal, gaussian_kl, sum_dims
@@ -30,7 +30,7 @@ class Method(LearnedMethod):
     profile = Profile(
         "a head between beta and beta_tilde, fitted to the likelihood bound",
         "log Σ = v log(1 - ᾱₜ/ᾱₛ) + (1 - v) log β̃",
-        line=Line("purple", "triangle-up", "dash"),
+        line=Look("purple", "triangle-up", "dash"),
     )
     kernels = frozenset({"ddpm"})
     source: Literal["head", "network"] = "head"

@@ -92,7 +92,7 @@ class ReverseStep:
 StepCovariance = Callable[[ReverseStep], Covariance]
 
 
-class Line(NamedTuple):
+class Look(NamedTuple):
     """The line of a method in every chart."""
 
     hue: str = "purple"  # a colour of the pages' palette
@@ -106,7 +106,7 @@ class Profile(NamedTuple):
 
     about: str  # a line of words
     equation: str = ""
-    line: Line = Line()
+    line: Look = Look()
     group: Literal["Learned", "Exact Jacobian", "Probed while sampling", "Fixed"] = "Learned"
 
 
@@ -117,7 +117,7 @@ class CovarianceMethod(BaseModel, ABC):
 
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
-    profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Line(dash="dot"))
+    profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Look(dash="dot"))
     label: str
 
     @property

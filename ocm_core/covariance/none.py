@@ -1,12 +1,12 @@
 """No covariance of ours: the noise of a solver of diffusers, if it draws any, is its own."""
 
-from ocm_core.covariance.interface import FixedMethod, Line, Profile, ReverseStep
+from ocm_core.covariance.interface import FixedMethod, Look, Profile, ReverseStep
 
 
 class Method(FixedMethod):
     profile = Profile(
         "none: a solver of diffusers, whose noise is its own if it draws any",
-        line=Line("ink", "star-open", width=1.3),
+        line=Look("ink", "star-open", width=1.3),
         group="Fixed",
     )
     kernels = frozenset()

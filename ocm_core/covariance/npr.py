@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Line, Profile
+from ocm_core.covariance.interface import Look, Profile
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
@@ -11,7 +11,7 @@ class Method(RegressionMethod):
     profile = Profile(
         "a head fitted to the squared residual of the predicted noise",
         "c = g(xₜ), g ≈ E[(ε - ε̂)² | xₜ]",
-        line=Line("green", "diamond"),
+        line=Look("green", "diamond"),
     )
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

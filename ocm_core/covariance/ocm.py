@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from ocm_core.covariance.interface import Line, Profile, c_from_jacobian
+from ocm_core.covariance.interface import Look, Profile, c_from_jacobian
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
@@ -18,7 +18,7 @@ class Method(RegressionMethod):
     profile = Profile(
         "a head fitted to random probes of the score's Jacobian",
         "c = 1 + h(xₜ), h ≈ -√bₜ E[v ⊙ Jᵀv] = -√bₜ diag J",
-        line=Line("vermillion", "circle", width=4.0),
+        line=Look("vermillion", "circle", width=4.0),
     )
     probes: Annotated[int, Field(ge=1)] = 1
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ocm_core.covariance.interface import (
     CovarianceMethod,
-    Line,
+    Look,
     Profile,
     StepCovariance,
     c_from_jacobian,
@@ -24,7 +24,7 @@ class Method(CovarianceMethod):
     profile = Profile(
         "random probes of the score's Jacobian, at every step",
         "c = 1 - √bₜ (v₁ ⊙ Jᵀv₁ + … + v_M ⊙ Jᵀv_M)/M",
-        line=Line("sky", "cross", width=1.1),
+        line=Look("sky", "cross", width=1.1),
         group="Probed while sampling",
     )
     probes: Annotated[int, Field(ge=1)] = 1

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Line, Profile
+from ocm_core.covariance.interface import Look, Profile
 from ocm_core.covariance.learned import RegressionMethod, TrainingBatch
 from ocm_core.diffusion.denoiser import Prediction
 
@@ -11,7 +11,7 @@ class Method(RegressionMethod):
     profile = Profile(
         "a head fitted to the squared noise, less the squared prediction",
         "c = g(xₜ) - ε̂², g ≈ E[ε² | xₜ]",
-        line=Line("blue", "square"),
+        line=Look("blue", "square"),
     )
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

@@ -151,8 +151,9 @@ class Denoiser:
 
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
         """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
+        end = self.schedule.steps
         if not isinstance(t, Tensor):  # to look into a tensor is to wait for the device
-            if not 1 <= t < (end := self.schedule.steps) + 1:
+            if not 1 <= t < end + 1:
                 raise OcmError(f"timestep {t} is outside the schedule: expected 1 … {end}")
             t = torch.full((len(x),), t, device=x.device)
         elif t.shape != (len(x),):

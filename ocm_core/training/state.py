@@ -61,8 +61,7 @@ class TrainingState:
             parameter.copy_(self.average[name])
 
     def save(self, folder: Path) -> None:
-        facts = {name: getattr(self, name) for name in _FACTS}
-        save_state(state_file(folder), self._tensors(), facts)
+        save_state(state_file(folder), self._tensors(), {f: getattr(self, f) for f in _FACTS})
 
     @torch.no_grad()
     def resume(self, folder: Path) -> None:

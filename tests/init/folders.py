@@ -44,14 +44,9 @@ def write_model(
     **scheduler: Any,
 ) -> Path:
     torch.manual_seed(0)
-    model = UNet2DModel(
-        sample_size=side,
-        out_channels=6 if learns_variance else 3,
-        down_block_types=("DownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "UpBlock2D"),
-        num_class_embeds=classes,
-        **SMALL,
-    )
+    blocks = {"down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2}
+    sizes = {"sample_size": side, "out_channels": 6 if learns_variance else 3}
+    model = UNet2DModel(num_class_embeds=classes, **sizes, **blocks, **SMALL)
     DDPMPipeline(model.to(dtype), DDPMScheduler(**scheduler)).save_pretrained(folder)
     return folder
 
@@ -67,25 +62,17 @@ def write_dit(folder: Path, classes: int = 5) -> Path:
 
 
 def autoencoder() -> AutoencoderKL:
-    return AutoencoderKL(
-        latent_channels=4,
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        **SMALL,
-    )
+    down, up = ("DownEncoderBlock2D",) * 2, ("UpDecoderBlock2D",) * 2
+    return AutoencoderKL(latent_channels=4, down_block_types=down, up_block_types=up, **SMALL)
 
 
 def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
     """A model of latents that takes text, with autoencoder, text encoder and tokenizer."""
     torch.manual_seed(0)
-    model = UNet2DConditionModel(
-        sample_size=8,
-        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-        cross_attention_dim=8,
-        attention_head_dim=4,
-        **SMALL,
-    )
+    down, up = ("CrossAttnDownBlock2D", "DownBlock2D"), ("UpBlock2D", "CrossAttnUpBlock2D")
+    blocks = {"down_block_types": down, "up_block_types": up, **SMALL}
+    attention = {"cross_attention_dim": 8, "attention_head_dim": 4}
+    model = UNet2DConditionModel(sample_size=8, **blocks, **attention)
     tokenizer = write_tokenizer(folder / "tokenizer")
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
@@ -98,16 +85,10 @@ def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
     )
     betas = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
     more = {"steps_offset": 1, "clip_sample": False, "prediction_type": prediction}
-    StableDiffusionPipeline(
-        vae=autoencoder(),
-        text_encoder=CLIPTextModel(config).eval(),
-        tokenizer=tokenizer,
-        unet=model,
-        scheduler=DDIMScheduler(**betas, **more),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    ).save_pretrained(folder)
+    parts = (autoencoder(), CLIPTextModel(config).eval(), tokenizer, model)
+    unsafe = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+    pipeline = StableDiffusionPipeline(*parts, DDIMScheduler(**betas, **more), **unsafe)
+    pipeline.save_pretrained(folder)
     return folder
 
 

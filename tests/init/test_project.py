@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from ..docs.page import commands
 from ..export.test_pipeline import ALONE
-from ..pipeline.conftest import ROOT
+from ..pipeline.conftest import ROOT, Project
 from .folders import write_captions, write_dit, write_images, write_model, write_stable_diffusion
 
 PAGE = (ROOT / "docs/your_images.md").read_text()
@@ -22,28 +19,15 @@ COMMANDS = [" ".join(command) for command in commands(PAGE)]
 NAME = "mine_smoke"
 
 
-class Folder:
+class Folder(Project):
     """Where somebody works who has installed the package and has no checkout."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        self.env |= {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "OCM_DEVICE": "cpu",
-            "DVC_NO_ANALYTICS": "1",
-            "DVC_SITE_CACHE_DIR": str(root / ".site"),
-        }
+        super().__init__(root)
+        del self.env["PYTHONPATH"]
 
-    def run(self, command: str) -> str:
-        done = subprocess.run(
-            command, cwd=self.root, env=self.env, shell=True, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
-
-    def states(self) -> dict[str, str]:
-        return json.loads(self.run(f"ocm status {NAME} --json"))[NAME]
+    def shell(self, command: str) -> str:
+        return self.run("sh", "-c", command)
 
 
 Finished = tuple[Folder, list[str]]  # and what the page's commands said
@@ -55,7 +39,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     write_images(folder.root / "my-images")
     scheduler = {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"}
     write_model(folder.root / "my-model", dtype=torch.float16, **scheduler)
-    return folder, [folder.run(command) for command in COMMANDS]
+    return folder, [folder.shell(command) for command in COMMANDS]
 
 
 def test_the_page_is_made_and_the_printed_command_was_the_one(finished: Finished) -> None:
@@ -71,10 +55,10 @@ def test_the_page_is_made_and_the_printed_command_was_the_one(finished: Finished
 
 def test_the_model_goes_back_into_diffusers(finished: Finished) -> None:
     folder, _ = finished
-    assert "DiffusionPipeline.from_pretrained" in folder.run(f"ocm export {NAME} pipeline")
+    assert "DiffusionPipeline.from_pretrained" in folder.shell(f"ocm export {NAME} pipeline")
     assert "frechet" in (folder.root / "pipeline/README.md").read_text()
     (folder.root / "alone.py").write_text(ALONE)
-    assert "2 (16, 16) 10" in folder.run("python alone.py pipeline")
+    assert "2 (16, 16) 10" in folder.shell("python alone.py pipeline")
 
 
 def test_another_model_in_the_folder_is_seen(finished: Finished) -> None:
@@ -85,7 +69,7 @@ def test_another_model_in_the_folder_is_seen(finished: Finished) -> None:
     edited = {key: value + 0.01 for key, value in load_file(folder.root / name).items()}
     save_file(edited, folder.root / name)
     try:
-        states = folder.states()
+        states = folder.states(NAME)
         assert states["fetch_score/all"] == "stale: made with other parameters"
         assert states["fetch_data/all"] == "up to date"
     finally:
@@ -105,17 +89,17 @@ def test_models_of_latents_go_the_same_way(kind: str, tmp_path: Path) -> None:
         write_captions(tmp_path / "captions.csv", write_images(tmp_path / "my-images"))
         more = " --captions captions.csv"
     init, make, sample = COMMANDS
-    folder.run(init + more)
-    folder.run(make)
+    folder.shell(init + more)
+    folder.shell(make)
     numbers = (tmp_path / f"reports/{NAME}/results.csv").read_text()
     assert ",frechet," in numbers and ",recall," in numbers
     chosen = "--label 1" if kind == "dit" else "--prompt 'a cat'"
-    assert "4 samples: " in folder.run(f"{sample} {chosen} --guidance 2")
-    folder.run(f"ocm export {NAME} pipeline --steps 2")
+    assert "4 samples: " in folder.shell(f"{sample} {chosen} --guidance 2")
+    folder.shell(f"ocm export {NAME} pipeline --steps 2")
     call = "class_labels=[1, 0]" if kind == "dit" else "prompt=['a cat', 'a dog']"
     code = ALONE.replace("pipe(2,", f"pipe({call}, guidance_scale=2.0,")
     (tmp_path / "alone.py").write_text(code)
-    assert "2 (16, 16) 10" in folder.run("python alone.py pipeline")
+    assert "2 (16, 16) 10" in folder.shell("python alone.py pipeline")
 
 
 def test_the_readme_has_the_same_commands_in_large() -> None:
@@ -124,23 +108,19 @@ def test_the_readme_has_the_same_commands_in_large() -> None:
     assert [" ".join(c) for c in commands(block.split("\n## ")[0])] == large[:2]
 
 
-def test_what_a_checkout_has_is_here_too(finished: Finished) -> None:
-    folder, _ = finished
-    assert set(folder.states().values()) == {"up to date"}
-    report = folder.run(f"ocm doctor {NAME}")
-    assert "nothing to do" in report and "on one A100" in report
-
-
 def test_another_image_makes_all_that_follows_stale(finished: Finished) -> None:
     folder, _ = finished
     page = f"reports/{NAME}.html"
-    assert "Nothing to be done" in folder.run(f"snakemake -n {page} --quiet host")
+    assert set(folder.states(NAME).values()) == {"up to date"}
+    report = folder.shell(f"ocm doctor {NAME}")
+    assert "nothing to do" in report and "on one A100" in report
+    assert "Nothing to be done" in folder.shell(f"snakemake -n {page} --quiet host")
     added = folder.root / "my-images/another.png"
     added.write_bytes((folder.root / "my-images/000.png").read_bytes())
     try:
-        plan = folder.run(f"snakemake -n {page} --quiet host")
+        plan = folder.shell(f"snakemake -n {page} --quiet host")
         assert "fetch_data" in plan and "encode" in plan
-        states = folder.states()
+        states = folder.states(NAME)
         assert states["fetch_data/all"] == "stale: made with other user files"
         assert states["fetch_score/all"] == "up to date"
     finally:
@@ -155,8 +135,8 @@ def test_dvc_records_it(finished: Finished) -> None:
         "dvc init --quiet && git add --all && git commit --quiet --message first",
         f"ocm sync {NAME}",
     ):
-        folder.run(command)
-    committed = folder.run("git ls-files").splitlines()
+        folder.shell(command)
+    committed = folder.shell("git ls-files").splitlines()
     assert not [file for file in committed if file.startswith(("my-images/", "my-model/"))]
-    stale = json.loads(folder.run("dvc status --json"))
+    stale = json.loads(folder.shell("dvc status --json"))
     assert not [stage for stage in stale if NAME in stage]

@@ -1,0 +1,4 @@
+"""Fetch, encode, train, sample, evaluate, report: the rules are in workflow/."""
+
+
+include: "workflow/Snakefile"

@@ -12,7 +12,7 @@ from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import CPUS_PER_GPU, stages
 from ocm_core.sampling.checks import check_solvers
 
-GPUS = len(launch.seen(os.environ))  # taken in turns, one per job, if no profile says more
+GPUS = len(launch.seen(os.environ))  # in turns, one per job, without a profile
 GPUS_PER_JOB = int(config.get("gpus_per_job", min(1, GPUS)))
 if GPUS and "gpus_per_job" not in config:
     workflow.global_resources.setdefault("gpu", GPUS)

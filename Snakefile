@@ -2,3 +2,6 @@
 
 
 include: "workflow/Snakefile"
+
+
+workflow.default_target = "all"  # which an included file cannot set

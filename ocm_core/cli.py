@@ -3,8 +3,6 @@
 The experiments themselves are run by `snakemake` or `dvc repro`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Several processes that work together under `torchrun`, or one alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

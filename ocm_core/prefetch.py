@@ -1,7 +1,5 @@
 """Host work beside the device's: one background thread that draws, reads, pins and writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache

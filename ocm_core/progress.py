@@ -1,7 +1,5 @@
 """Progress of long work: a bar on a terminal, and a line now and then in the log."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -1,7 +1,5 @@
 """Where files lie: in the project, a folder with `params/`, or else in the installed package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ocm_core.errors import OcmError

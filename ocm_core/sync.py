@@ -4,8 +4,6 @@ Snakemake remembers what it ran in `.snakemake`, DVC what it ran in `dvc.lock`. 
 Snakemake the second follows; after `dvc pull`, `checkout` or `repro` the first.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

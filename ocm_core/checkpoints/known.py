@@ -1,7 +1,5 @@
 """Complete an experiment by what is known of its network: a published one, or a model's folder."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 A shell waits for the start, so what a command works with is imported when it runs.
 """
 
-from __future__ import annotations
-
 import os
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Commands on artifacts and results: what is up to date and whole, the records, the pages."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

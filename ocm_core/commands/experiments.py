@@ -1,7 +1,5 @@
 """Commands before a run: a first experiment, its parameters, what it needs, published networks."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command that both tools call: one stage of an experiment, or a whole phase."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

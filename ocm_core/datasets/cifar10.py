@@ -4,8 +4,6 @@ The binary version has records of a label and the red, green and blue planes. Th
 same six batches as PNG sheets, a row of which is one image, pixel by pixel, and labels as JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from io import BytesIO

@@ -1,7 +1,5 @@
 """The 8×8 digits that come inside scikit-learn: 1797 images of 17 grey levels."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every image is a function of (seed, split, index), and its class decides shape and hue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

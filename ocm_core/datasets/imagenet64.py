@@ -5,8 +5,6 @@ trained on it and the likelihoods of the covariance papers were measured on it. 
 Chrabaszcz et al. (2017), with labels in an order of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod

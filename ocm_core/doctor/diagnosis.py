@@ -1,7 +1,5 @@
 """Collect and print what `ocm doctor` says: the computer, and what an experiment needs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

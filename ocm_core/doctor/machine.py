@@ -1,7 +1,5 @@
 """Describe this computer and its packages, and ask nodes of a cluster for what a job needs."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import platform

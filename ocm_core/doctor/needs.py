@@ -1,7 +1,5 @@
 """Find what an experiment reads from outside and how much it writes, as long as it is not done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod

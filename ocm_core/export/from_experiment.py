@@ -1,7 +1,5 @@
 """An experiment on a model of diffusers, written as a pipeline that diffusers opens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast

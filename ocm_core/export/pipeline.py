@@ -1,7 +1,5 @@
 """A model of diffusers with covariance heads, called like any other pipeline, and its folder."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A recipe as a scheduler of diffusers, which any of its pipelines can use."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast

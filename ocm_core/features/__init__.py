@@ -4,8 +4,6 @@ A space is named after its module, `inception`, `efficientnet_lite0` or `classif
 function `build`. Only distances in `inception` are FID in the published sense.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Features of a small classifier, trained on the labels of the data set that is evaluated."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Train the classifier; a module of its own, so that evaluating images imports no training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

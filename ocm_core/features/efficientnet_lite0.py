@@ -1,7 +1,5 @@
 """ImageNet features of EfficientNet-Lite0, whose weights are installed as a package; not FID."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Inception's features as clean-fid computes them from a TorchScript file, for published FID."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

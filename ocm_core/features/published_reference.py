@@ -4,8 +4,6 @@
 is a batch of images for precision and recall. Inception itself resized the images.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

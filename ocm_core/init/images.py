@@ -1,7 +1,5 @@
 """Look at images: how many, how large, grey or in colour, in which classes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, folders used by one process, room on the disk."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -13,8 +13,6 @@ little-endian machines, one unnamed database without duplicates:
     node      low u16, high u16, flags u16, key size u16, key, then the value or its overflow page
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Parsers report damage in dozens of ways, and no list of them is complete. So the
 stands inside `reading`, and what it returns is checked for types and sizes before it is used.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator

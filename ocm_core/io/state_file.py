@@ -3,8 +3,6 @@
 A state is replaced whole, again and again. A damaged one counts as none, and the work starts anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Read YAML with care: aliases may stand for millions of values, and 12:30 is a number."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain

@@ -1,7 +1,5 @@
 """Fetch the published autoencoders at revisions that public projects pin, and check them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 The loss of an image x is ‖x - x̂‖² + w KL(q(z|x) ‖ N(0, I)), with x̂ decoded from a sample of q.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

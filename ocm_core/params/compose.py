@@ -1,7 +1,5 @@
 """Compose an experiment: Hydra's tree of `params/`, presets, overrides, and what libraries know."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache

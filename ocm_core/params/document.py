@@ -1,7 +1,5 @@
 """Word what is wrong with parameters: a line for each problem, which begins with its key."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, get_args

@@ -6,8 +6,6 @@ and is passed over where the experiment does not have it. A value may be a chang
 `only: {key: value}` says which experiments a preset is for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy

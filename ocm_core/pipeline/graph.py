@@ -1,7 +1,5 @@
 """An experiment's graph: its tasks, what each takes and reads, and the code it is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import cache, reduce
 from operator import getitem

@@ -1,7 +1,5 @@
 """The job of a stage: what goes in, where it writes, and how one is run and recorded."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack

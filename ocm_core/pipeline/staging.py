@@ -11,8 +11,6 @@ The same key resumes; any other starts from nothing. The manifest is written las
 renames are left, which the next run finishes if a kill falls between them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

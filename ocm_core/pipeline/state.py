@@ -1,7 +1,5 @@
 """Whether artifacts and results are what the present parameters, sources and inputs would make."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import Collection, Iterator, Mapping

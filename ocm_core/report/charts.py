@@ -9,8 +9,6 @@ One method at 726 bits would squeeze all others into a tenth of the height: an a
 is far on the bad side, and a point beyond it stands at the edge with its value.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil, isfinite, log10

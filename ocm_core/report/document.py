@@ -1,7 +1,5 @@
 """A page as data: sections of text, figures and tables. `render.py` turns it into HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Figures of a page: lines over nfe, time or guidance, the frontier, timesteps and training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ pictures/        strips of samples and of posterior deviations (WebP), listed in
 The stage `report` writes it (`write_report`) from what the other stages left.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

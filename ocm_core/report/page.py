@@ -4,8 +4,6 @@ A measure that no section here is about gets one of its own, with a figure and a
 has a card for each folder of `reports/`; a site has all pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 by the paper's own spread over seeds, which it gives for a few cells.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

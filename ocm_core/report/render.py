@@ -5,8 +5,6 @@ in as they are, and Plotly's only if there is a chart to draw. Nothing in the fi
 anything but its arguments: same inputs, same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Figures of samples: sheets of images, points of a plane, maps of posterior deviations."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Tables of a page: results as papers print them, the first small one, and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any

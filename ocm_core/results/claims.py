@@ -5,8 +5,6 @@ whose measure the table does not have is left out; one whose methods it does not
 Heads are compared within one family (see `Study.family_of`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import pairwise

@@ -4,8 +4,6 @@ Differences are judged as of independent runs. Runs that share seeds and images 
 noise, so this errs on the side of caution. Without errors nothing is said about noise.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Mapping
 from enum import Enum

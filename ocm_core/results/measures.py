@@ -5,8 +5,6 @@ metrics, on the page, in the index and in `ocm compare` without further edits. A
 as `frechet.classifier`, is the measure before the point in another feature space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Literal, NamedTuple

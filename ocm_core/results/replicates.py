@@ -8,8 +8,6 @@ most of the noise cancels. Means over images come with their error; two are comp
 ones. A difference beyond `NOISE` of its standard errors is taken for real. `nested` has all means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from math import hypot, inf, isfinite, isnan, nan
 from typing import Any, NamedTuple

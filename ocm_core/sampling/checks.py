@@ -1,7 +1,5 @@
 """What cannot sample an experiment: methods without a definition, and solvers that refuse it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ocm_core import covariance

@@ -5,8 +5,6 @@ A chunk is the unit of reading, a shard the unit of writing, resuming and hashin
 latents and photographs hardly shrink, and so sizes are known beforehand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise

@@ -3,8 +3,6 @@
 The order of the batches is a function of (seed, iteration), whether the set fits in memory or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ checksum is recorded; it counts as done as long as checksum and layout are the s
 written again, so the bytes at the end are those of an uninterrupted run. A shard has one writer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ocm_core.checkpoints.registry import CHECKPOINTS
+from ocm_core.networks import configuration
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.stages.heads import Heads
@@ -52,7 +53,7 @@ def _assert_best_heads(project: Project, smoke: str) -> None:
     """Each method's head is that of the iteration with the least distance."""
     selected = SelectedHeads(project.folder("selection/pretrained", smoke))
     trained = Heads(project.folder("heads/pretrained", smoke))
-    record = json.loads(selected.distances.read_text())
+    record = json.loads((selected.folder / "selection.json").read_text())
     assert record["chosen"]
     for label, iteration in record["chosen"].items():
         distances = record["distances"][label]
@@ -66,8 +67,8 @@ def _assert_best_heads(project: Project, smoke: str) -> None:
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_the_smoke_experiment_is_the_real_one_in_small_and_that_of_the_registry(name: str) -> None:
     entry, real, smoke = CHECKPOINTS[name], compose(name), compose(f"{name}_smoke")
-    config = {key: list(v) if isinstance(v, tuple) else v for key, v in entry.config.items()}
-    assert real.network.config == config and real.head.kind == entry.head
+    assert real.network.config == configuration(entry.family, entry.config)
+    assert real.head.kind == entry.head
     assert real.network.time.model_dump() == asdict(entry.time)
     assert (real.schedule.kind, real.schedule.steps) == (entry.schedule, entry.steps)
     assert smoke.network.family == real.network.family

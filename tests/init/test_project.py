@@ -46,6 +46,8 @@ def test_the_page_is_made_and_the_printed_command_was_the_one(finished: Finished
     folder, (init, made, sampled) = finished
     assert f"try every stage in small: {COMMANDS[1]}" in init.splitlines()
     assert f"open reports/{NAME}.html" in made
+    # a bare call plans the active experiment, `mine`
+    assert "Nothing to be done" not in folder.run("snakemake", "--dry-run")
     numbers = (folder.root / f"reports/{NAME}/results.csv").read_text()
     assert all(f",{measure}," in numbers for measure in ("bits_per_dim", "frechet", "recall"))
     assert sampled.startswith("4 samples: ")

@@ -79,7 +79,7 @@ def test_every_rule_of_timesteps_can_be_chosen(text: str) -> None:
         ),
         (
             "++sample.samplers.ddim.timesteps={kind: listed, values: [[3, 2]]}",
-            "[3, 2]; expected ascending timesteps up to schedule.steps = 1000",
+            "[3, 2]; expected ascending, up to schedule.steps = 1000",
         ),
         (
             "++sample.samplers.ddim.timesteps={kind: listed, values: [[3, 5]]}",

@@ -197,13 +197,17 @@ def sample(
     method: str | None = None,
     *,
     count: int = 16,
+    first: int = 0,
     seed: int = 0,
     guidance: float = 1.0,
     labels: ImageLabels = None,
     batch_size: int = 64,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
+    """Draw images of `shape` (channel, height, width), from the `first` of a seed on.
+
+    The i-th image of a seed is always the same.
+    """
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)
@@ -211,7 +215,7 @@ def sample(
     for start in range(0, count, batch_size):
         batch = slice(start, start + batch_size)
         label = None if labels is None else labels[batch].to(device)
-        rows = range(count)[batch]
+        rows = range(first, first + count)[batch]
         one = draw_rows(chosen, denoiser, tuple(shape), rows, seed, label, device=device)
         drawn.append(one.x)
     return torch.cat(drawn)

@@ -340,7 +340,7 @@ def test_a_folder_of_diffusers_gives_the_samples_of_the_library(folder, tmp_path
         ("--method analytic", "'analytic' needs a table of moments"),
         ("--method beta --sampler ddim", "'beta' is not defined for ddim"),
         ("--method beta --sampler dpm", "sampler: 'dpm' is unknown"),
-        ("--preset likelihood", "optimal ones are found on images"),
+        ("--preset likelihood --method beta", "optimal ones are found on images"),
         ("--method beta --guidance 2", "--guidance belong to experiments"),
         ("--method beta --label 1", "--label 1: the network takes no classes"),
         ("--method betta", "'betta' is unknown; did you mean 'beta'"),

@@ -53,13 +53,12 @@ def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
     found = study(name)
     frontier = found.frontier
     assert frontier is not None
-    duels = {duel.nfe: duel for duel in frontier.duels()}
-    recalls = {duel.nfe: duel for duel in found.frontiers["recall", found.guidance].duels()}
+    gaps, recalls = frontier.gaps(), found.frontiers["recall", found.guidance].gaps()
     for nfe in BUDGETS:
-        solver = frontier.columns[nfe].mean(duels[nfe].solver)
-        gap = duels[nfe].gap
-        assert gap.mean <= max(gap.error, LEVEL * solver), f"distance at nfe {nfe}"
-        assert recalls[nfe].gap.mean > 0, f"recall at nfe {nfe}"
+        solver, gap = frontier.best(nfe, solver=True), gaps[nfe]
+        level = LEVEL * frontier.columns[nfe].mean(solver)
+        assert gap.mean <= max(gap.error, level), f"distance at nfe {nfe}"
+        assert recalls[nfe].mean > 0, f"recall at nfe {nfe}"
 
 
 def test_the_table_of_the_readme_has_the_numbers_of_the_results() -> None:

@@ -16,11 +16,11 @@ from ocm_core.networks.config import Small
 from ocm_core.project import model_folder
 from ocm_core.schema.experiment import FormulaSchedule
 
-Tree = dict[str, Any]
+ParamTree = dict[str, Any]
 _SMALL_VAE = {"block_out_channels": [8, 8, 16, 16], "layers_per_block": 1, "norm_num_groups": 4}
 
 
-def block_at(tree: Tree, *keys: str) -> Tree:
+def block_at(tree: ParamTree, *keys: str) -> ParamTree:
     """Return a block of a tree of parameters; an empty one where there is none."""
     for key in keys:
         block = tree.get(key)
@@ -28,7 +28,7 @@ def block_at(tree: Tree, *keys: str) -> Tree:
     return tree
 
 
-def complete_from_folder(tree: Tree, network: Tree) -> None:
+def complete_from_folder(tree: ParamTree, network: ParamTree) -> None:
     """Read a model of one's own, its schedule, its autoencoder and its text encoder."""
     described = diffusers_folder.describe(_path(network, "network.path"))
     # a caption is a class of its own, and behind the last of them comes the empty prompt
@@ -56,17 +56,17 @@ def complete_from_folder(tree: Tree, network: Tree) -> None:
         latent["text"] = {**read, "tokens": text.tokens, "width": text.width}
 
 
-def _path(block: Tree, key: str) -> str:
+def _path(block: ParamTree, key: str) -> str:
     if not isinstance(path := block.get("path"), str):
         raise OcmError(f"{key}: {path!r}; expected the folder that save_pretrained wrote")
     return path
 
 
-def _given(block: Tree) -> Tree:
+def _given(block: ParamTree) -> ParamTree:
     return {key: value for key, value in block.items() if value is not None}
 
 
-def complete_published(tree: Tree, network: Tree, choice: Tree) -> None:
+def complete_published(tree: ParamTree, network: ParamTree, choice: ParamTree) -> None:
     """Fill in what the registry knows of a checkpoint, and make random data for random weights."""
     entry = checkpoint_named(str(choice.get("name")))
     trained = FormulaSchedule(kind=entry.schedule, steps=entry.steps).model_dump()
@@ -85,7 +85,7 @@ def complete_published(tree: Tree, network: Tree, choice: Tree) -> None:
     network |= {**facts, **_given(network), "config": config}
 
 
-def _generate(tree: Tree, classes: int, form: Small | None) -> None:
+def _generate(tree: ParamTree, classes: int, form: Small | None) -> None:
     """Replace a published autoencoder and its images by random ones that fit the network."""
     side = form.side if form else TypeAdapter(Data).validate_python(tree["data"]).shape[-1]
     vae = block_at(tree, "encode", "latent", "vae")

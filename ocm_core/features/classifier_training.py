@@ -21,8 +21,7 @@ from ocm_core.shapes import PerSample
 from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState
 
-ClassLabels = Int[Tensor, " n"]
-LabelledImages = tuple[UInt8Images, ClassLabels]
+LabelledImages = tuple[UInt8Images, Int[Tensor, " n"]]
 
 
 class TrainedClassifier(NamedTuple):
@@ -39,7 +38,7 @@ class Classification(Objective[LabelledImages]):
 
     network: ClassifierNetwork
     images: UInt8Images
-    labels: ClassLabels
+    labels: Int[Tensor, " n"]
 
     @property
     def networks(self) -> Mapping[str, nn.Module]:
@@ -56,7 +55,7 @@ class Classification(Objective[LabelledImages]):
 
 def train_classifier(
     images: UInt8Images,
-    labels: ClassLabels,
+    labels: Int[Tensor, " n"],
     settings: OptimiserParams,
     folder: Path,
     *,

@@ -44,7 +44,7 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the stages of the package."""
     once = {"parts": lambda experiment: ["all"]}
     after = {name: (lambda e, p, name=name: [Task(name)]) for name in ("fetch_data", "encode")}
-    heavy = {"gpu": True, "memory": 1_000, "work": lambda e, p: Work(3e6)}
+    heavy = {"gpu": True, "work": lambda e, p: Work(3e6)}
     declared: list[Stage[Params]] = [
         *(
             Stage(f"x.{n}", "fetch", **once)

@@ -22,7 +22,7 @@ from ocm_core.latents.vae import LatentEncoding, Vae, new_autoencoder
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.kernel_distance import squared_discrepancy
-from ocm_core.metrics.precision_recall import Manifold, _inside, _radii
+from ocm_core.metrics.precision_recall import Manifold, _radii, precision_recall
 from ocm_core.networks import build
 from ocm_core.params.compose import compose
 from ocm_core.prefetch import moved
@@ -164,13 +164,14 @@ def test_features() -> None:
 def test_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums over blocks of points; what is read is the number at the end, and what is checked."""
     monkeypatch.setattr("ocm_core.metrics.frechet.check_points", lambda *given: None)
+    monkeypatch.setattr("ocm_core.metrics.precision_recall.share", lambda inside: inside)
     points = torch.empty(50, 8, device=META)
     with Synchronisations() as waits:
         statistics = Statistics.over(points.split(20))
         squared_discrepancy(points[:20], points[20:])
         bare = Manifold.known(points, torch.empty(50, dtype=torch.float64, device=META))
         manifold = replace(bare, radii=_radii(bare, 3))
-        inside = _inside(manifold, manifold)
+        inside = precision_recall(real=manifold, generated=manifold)
     assert statistics.covariance.shape == (8, 8) and inside[0].shape == (50,)
     assert waits.found == []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -144,18 +144,21 @@ class LatentEncoding:
 
     def __call__(self, images: UInt8[ndarray, "n c h w"], rows: range) -> dict[str, ndarray]:
         """Return the arrays to store; `rows` are the indices of the images in their split."""
-        device, batches = self.vae.model.device, []
-        for start in range(0, len(images), self.batch_size):
-            stored = torch.tensor(images[start : start + self.batch_size])
-            levels = moved(pinned(stored, device), device).float()  # scaled on the device
-            batches.append(self.vae.encode(2 * levels / (self.image_levels - 1) - 1))
-        mean, std = (torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True))
+        parts = zip(*self._batches(images), strict=True)
+        mean, std = (torch.cat(part).cpu().numpy() for part in parts)
         if self.posterior == "sample":
             for place, row in enumerate(rows):
                 source = stream(Stream.STORE_ITEM, self.seed, row)
                 noise = source.standard_normal(mean.shape[1:], dtype=np.float32)
                 mean[place] += std[place] * noise
         return {"x": mean, "std": std} if self.spread else {"x": mean}
+
+    def _batches(self, images: ndarray) -> Iterator[tuple[VaeLatents, VaeLatents]]:
+        device = self.vae.model.device
+        for start in range(0, len(images), self.batch_size):
+            stored = torch.tensor(images[start : start + self.batch_size])
+            levels = moved(pinned(stored, device), device).float()  # scaled on the device
+            yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)
 
 
 def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:

@@ -24,8 +24,9 @@ def plain(record):
     """Show our errors while planning in one line; of a cluster, which job failed, and its log."""
     ours = r"OcmError(?:: | in file .*?, line \d+:\n)(.*?)\n(?:Wildcards|Traceback|  File )"
     said = vars(record)
-    if "aux_logs" in said and not workflow.local_exec:
-        logs = ", ".join(map(str, [*said.get("log", ()), *said["aux_logs"]]))
+    failed = getattr(said.get("event"), "name", "") == "JOB_ERROR"
+    if failed and not workflow.local_exec:
+        logs = ", ".join(map(str, said["log"]))
         what = [*map(str, said["output"]), said.get("rule_msg") or "failed"]
         said.update(event=None, msg=f"{': '.join(what)} (log: {logs})")
     elif found := re.search(ours, record.getMessage(), re.DOTALL):

@@ -1,7 +1,6 @@
-"""One rule a stage: `ocm run STAGE EXPERIMENT PART` makes one artifact from others.
+"""`ocm run STAGE EXPERIMENT PART` makes one artifact from others: one rule a stage."""
 
-Outputs are `update`d, not deleted first: the old artifact stays until the new one is whole.
-"""
+# Outputs are `update`d, not deleted first: the old one stays until the new one is whole.
 
 for stage in stages().values():
     folder = f"artifacts/{{experiment}}/{stage.phase}/{{stage,{stage.name}}}/{{part}}"

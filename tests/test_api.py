@@ -207,7 +207,6 @@ def test_samples_depend_on_seed_sampler_and_label_and_not_on_the_batch() -> None
 
 
 def test_a_variance_that_the_network_learned_needs_no_head() -> None:
-    """DiT's convention, along all timesteps; a head of `iddpm` goes before it."""
     denoiser, own = wrapped("learned_variance", num_train_timesteps=40), (1, 8, 8)
     drawn = api.sample(denoiser, own, "iddpm", steps=4, count=2)
     learned = covariance.build("iddpm", source="network", lower_end="timesteps")
@@ -238,7 +237,6 @@ def test_what_a_method_lacks_is_said_in_the_words_of_the_api(method: str, messag
 
 
 def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
-    """One that has learnt nothing gives the same c to all values of a timestep: the mean."""
     begun, trained = (
         api.train_head(short(), images(), relative=True, **FEW | {"learning_rate": rate})
         for rate in (1e-9, 1e-1)
@@ -362,7 +360,6 @@ def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
 
 
 def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
-    """Of a folder with an autoencoder: neither x̂_0 nor σ is limited, and the bound is a density."""
     denoiser, shape = api.load(write_dit(tmp_path / "dit")), (4, 8, 8)
     latents = 3 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(8) % CLASSES
@@ -451,6 +448,5 @@ def test_ways_to_sample_that_cannot_be_are_refused(asked: dict[str, Any], said: 
 
 
 def test_the_average_of_a_head_is_over_the_last_tenth() -> None:
-    """Of a thousand iterations the last hundred: 1 / (1 - ema)."""
     settings = api._settings(1000, 4, 1e-3, 0)
     assert 1 / (1 - settings.ema) == pytest.approx(101)

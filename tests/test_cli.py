@@ -153,7 +153,6 @@ def test_a_dangling_link_is_named_and_a_bug_keeps_its_traceback(
 
 
 def test_another_checkout_runs_its_own_code(tmp_path: Path) -> None:
-    """As in the copies of the repository that DVC makes for experiments."""
     leave = shutil.ignore_patterns("__py*")
     shutil.copytree(ROOT / "ocm_core", tmp_path / "ocm_core", ignore=leave)
     pages = tmp_path / "ocm_core/commands/artifacts.py"

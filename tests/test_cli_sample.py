@@ -161,7 +161,6 @@ def opened(files: Files, kind: str = "samples") -> xarray.Dataset:
     ],
 )
 def test_samples_are_those_of_the_pipeline(sample, made, name, cell, arguments):
-    """To the last bit, in the same batches; seed 0 stands first in the pipeline's store."""
     tiny = made(name)
     count = EXPERIMENTS[tiny].sample.count
     own = open_split([Path(f"artifacts/{tiny}/sample/sample/all/{cell}")], "samples")
@@ -172,7 +171,6 @@ def test_samples_are_those_of_the_pipeline(sample, made, name, cell, arguments):
 
 @pytest.mark.parametrize(("document", "others"), [("docs/running.md", 0), ("README.md", 1)])
 def test_the_commands_of_the_documents(sample, made, document, others):
-    """As they stand, but for a tiny experiment and its shorter optimal timesteps."""
     text = (ROOT / document).read_text()
     asked = re.findall(r"ocm sample digits ([^#\n]+)", text)
     presets = {preset for words in asked for preset in re.findall(r"--preset (\S+)", words)}

@@ -47,7 +47,6 @@ SHIPPED = "ocm_core/shipped"  # made when a wheel is built
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_source_file_and_link_of_a_page_exists(page: str) -> None:
-    """Below the repository, the package or a room of it; files that a page writes are new."""
     text = (ROOT / page).read_text()
     written = {block.file for block in blocks(text)} | {SHIPPED}
     named = re.findall(r"`((?:ocm_core|tests|benchmarks)/[\w./]+|[\w/]+\.py)`", text)
@@ -63,7 +62,6 @@ def test_every_source_file_and_link_of_a_page_exists(page: str) -> None:
 
 
 def test_the_file_that_opens_a_section_of_the_mathematics_has_a_formula() -> None:
-    """That it exists is not enough: `datasets/mixture.py` does, and computes nothing."""
     opened = re.findall(
         r"^## .*\n\(`([\w/]+\.py)`", (ROOT / "docs/mathematics.md").read_text(), re.M
     )
@@ -74,7 +72,6 @@ def test_the_file_that_opens_a_section_of_the_mathematics_has_a_formula() -> Non
 
 
 def test_no_load_can_run_code() -> None:
-    """Checkpoints are opened by safetensors, or by torch.load with weights_only=True."""
     tracked = subprocess.run(
         ["git", "ls-files", "*.py", "*.smk", "*Snakefile"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()

@@ -43,7 +43,6 @@ def make_fails(checkout: Path, target: str) -> str:
 def test_a_python_that_will_not_do_is_named_and_one_that_will(
     checkout: Path, version: str | None
 ) -> None:
-    """One that is on the PATH; else the last one that was looked for."""
     found, instead = "no such command", "python3.12"
     if version:
         found, instead = f"Python {version.split()[0]}", "python3.11"

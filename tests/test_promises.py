@@ -36,7 +36,6 @@ def test_few_of_the_best_timesteps_are_enough(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["digits", "digits_cosine", "toy_mog9", "toy_mog40"])
 def test_no_bound_is_better_on_even_timesteps(name: str) -> None:
-    """Of any method, nfe and score, by more than one standard error of the difference in pairs."""
     found = study(name)
     for score in found.scores:
         rows = found.results.select(measure="bits_per_dim_difference", score=score)

@@ -48,7 +48,6 @@ def seeded() -> None:
 
 @pytest.mark.parametrize("build_network", [unet, dit])
 def test_training_step(build_network) -> None:
-    """One loss and gradient of the head, as published; recomputing saves memory and no bit."""
     steps = TrainingStep.on(build_network, batch=3)
     ours, our_gradients = steps.ours(), gradients(steps.head)
     assert all(p.grad is None for p in steps.denoiser.network.parameters())
@@ -122,7 +121,6 @@ def test_latents_of_the_store_are_those_of_the_map(monkeypatch) -> None:
 
 @pytest.mark.parametrize("kind", ["simple", "complex"])
 def test_covariance_error_is_the_distance_to_exact_diagonals(kind: str, monkeypatch) -> None:
-    """A head that gives nothing yet says c = 1, or its baseline."""
     monkeypatch.setattr(covariance_error, "TIMES", (5, 400))
     monkeypatch.setattr(covariance_error, "POINTS", 2)
     trial = covariance_error.HeadTrial(

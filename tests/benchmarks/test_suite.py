@@ -99,6 +99,5 @@ def test_a_tool_with_something_to_do_is_not_timed(state: str, asked: list, monke
 
 
 def test_every_benchmark_has_its_record() -> None:
-    """`python -m benchmarks NAME` measures those that have none, and keeps the others."""
     kept = json.loads((ROOT / "reports/benchmarks.json").read_text())
     assert list(kept) == list(suite.all_benchmarks())

@@ -190,7 +190,6 @@ def test_the_legend_brings_out_a_method(page: Page) -> None:
 
 
 def test_the_keyboard_alone_reaches_everything(page: Page) -> None:
-    """Of radio buttons the chosen one: the arrows go to the others."""
     wanted = page.evaluate(
         """() => {
           const all = document.querySelectorAll("a, button, input, summary, .scroll");
@@ -253,7 +252,6 @@ def test_nothing_is_wider_than_the_screen_and_no_label_stands_on_another(page: P
 
 
 def test_a_page_can_be_read_aloud(page: Page) -> None:
-    """Headings go down one at a time, ids are unique, and every figure is told in words."""
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((h) => +h.tagName[1])")
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(below - above <= 1 for above, below in pairwise(levels))
@@ -284,7 +282,6 @@ def test_the_data_of_every_figure_can_be_saved(page: Page) -> None:
 def test_the_first_screen_holds_samples_frontier_and_table(
     browser: Browser, page_of: Callable[[str], Path], place: tuple[str, int]
 ) -> None:
-    """On a desk at once; on a phone in this order."""
     with opened(browser, page_of(place[0]), place[1]) as page:
         parts = ("#sheet", "#frontier", "#headline", "nav", ".fold")
         boxes = [page.locator(part).first.bounding_box() for part in parts]

@@ -212,8 +212,7 @@ def write_artifact() -> None:
 
 
 Door(
-    *("manifests", "manifests of artifacts", write_artifact, 200, 2500),
-    one_of("**/manifest.json"),
+    *("manifests", "manifests of artifacts", write_artifact, 200, 2500), one_of("**/manifest.json")
 )(partial(artifacts.checked_folder, "toy", ARTIFACT))
 
 
@@ -389,8 +388,7 @@ def write_reference() -> None:
 
 
 @Door(
-    *("reference sets", "the evaluator's .npz files", write_reference, 60, 500),
-    one_of(REFERENCE),
+    *("reference sets", "the evaluator's .npz files", write_reference, 60, 500), one_of(REFERENCE)
 )
 def enter_reference() -> None:
     opened = open_reference("imagenet256", Path("datasets"))

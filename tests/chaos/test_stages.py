@@ -73,7 +73,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
 
 
 def test_killed_at_any_moment_every_stage_ends_in_the_same_bytes(finished: Finished) -> None:
-    """Half of the kills fall before a change on the disk, the others after a time."""
     random, rounds, wanted = Random(15), tries(8, 104), tries(4, 100)
     spared = {job.task.stage for job in finished.jobs} if FULL else set()
     what = (

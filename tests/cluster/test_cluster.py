@@ -151,7 +151,6 @@ def disturbed(project: Project, slurm: Slurm, local: Run) -> Project:
 
 
 def test_what_is_lost_is_made_up_for(disturbed: Project) -> None:
-    """By the executor's own words; each costs a try, and no more."""
     said = (disturbed.root / "said.txt").read_text()
     for state in ("NODE_FAIL", "CANCELLED", "TIMEOUT"):
         assert f"'{state}'" in said, said
@@ -175,7 +174,6 @@ def test_every_manifest_is_a_local_run_s(disturbed: Project, local: Run, name: s
 def test_two_gpus_in_one_job(
     disturbed: Project, local: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """On one node and on two: the bytes of two processes on this machine."""
     local.ends()
     folder = tmp_path_factory.mktemp("two")
     places = (("node", disturbed), ("nodes", disturbed), ("here", local.project))
@@ -202,7 +200,6 @@ def test_nodes_say_what_they_lack_before_any_work(slurm: Slurm, project: Project
 
 
 def test_more_gpus_than_a_node_has(disturbed: Project) -> None:
-    """By SLURM's own words."""
     asked = ("--set-resources", f"heads:gpu={GPUS + 1}")
     said = disturbed.run(*CLUSTER, "--force", HEADS, *asked, fails=True)
     assert "Requested node configuration is not available" in said

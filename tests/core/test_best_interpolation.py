@@ -85,7 +85,6 @@ def posterior(x: Tensor, t: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("t", [20, 100, 300])
 def test_the_loss_is_least_at_the_closed_form(t: int) -> None:
-    """At one x_t, averaged over points with the mean and the covariance of x_0 given x_t."""
     _, _, x = noisy(t, 1)
     mean, covariances = posterior(x, t)
     signs = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], dtype=torch.float64)

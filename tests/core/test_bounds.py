@@ -117,7 +117,6 @@ def points(experiment: Experiment, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("name", ["toy_mog9", "toy_mog40"])
 def test_on_the_toys_the_optimal_bound_is_at_or_below_the_even_one(name: str) -> None:
-    """With the exact score: every method that needs no training, every K, in pairs of points."""
     experiment = compose(name)
     settings = likelihood_stage.STAGE.settings(experiment)
     assert [*settings.timesteps] == ["even", "optimal"]

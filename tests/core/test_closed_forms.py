@@ -49,7 +49,6 @@ def test_fixed_variances_are_wrong_where_the_exact_one_is_right():
 
 
 def test_correlated_mixture_wants_the_full_matrix():
-    """Two modes on a diagonal: the full covariance is closer to the truth in a few steps."""
     model, truth = denoiser(PAIR), np.array([[1.09, -0.5], [-0.5, 0.34]])
     error = {
         name: np.abs(np.cov(draw(model, name, 5, Ddpm()).numpy().T) - truth).max()
@@ -142,7 +141,6 @@ def test_exact_bin_mass_far_in_the_tail_is_finite():
 
 
 def test_the_published_mass_of_a_bin_has_a_floor():
-    """1e-12, as published; the exact mass has none."""
     x0, mean, variance = torch.zeros(1), torch.full((1,), 0.9), torch.full((1,), 1e-6)
     floored = Decoder(256, "tanh").log_likelihood(x0, mean, variance)
     assert float(floored) == pytest.approx(np.log(1e-12), rel=1e-6)

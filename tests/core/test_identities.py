@@ -117,7 +117,6 @@ def test_full_covariance_agrees_with_its_diagonal_case(seed, dimension):
 
 @given(seeds, st.integers(1, 5), st.floats(0.1, 3.0))
 def test_full_covariance_is_that_of_its_matrix(seed, dimension, factor):
-    """Of any matrix its symmetric part; noise is scaled by the symmetric root."""
     root = points(seed, 3, dimension, dimension)
     skewed = points(seed + 1, 3, dimension, dimension)
     matrix = root @ root.mT

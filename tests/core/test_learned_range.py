@@ -126,7 +126,6 @@ def bits(file, model, length, clip, label=None):
 @pytest.mark.parametrize("length", [10, 25])
 @pytest.mark.parametrize("clip", CLIPS)
 def test_dit_bound(dit, clip, length):
-    """Every term of the learned-range bound, the decoder's with the learned variance too."""
     data, prefix = arrays(DIT), f"bpd/steps{length}/{clip}"
     found = bits(DIT, dit, length, clip, tensor(DIT, "bpd/y"))
     close(found[:-1].flip(0).T, data[f"{prefix}/vb"])

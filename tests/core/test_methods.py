@@ -194,7 +194,6 @@ def test_a_negative_variance_is_clamped_and_counted():
 
 @pytest.mark.parametrize("kind", covariance.available())
 def test_only_estimated_variances_have_a_limit_at_the_last_noisy_step(kind):
-    """As the published commands: none with the fixed variances, whose noise there is the point."""
     expected = None if kind in ("beta", "beta_tilde", "delta") else 0.01
     assert covariance.build(kind).final_sigma(0.01) == expected
     assert covariance.build(kind).final_sigma(None) is None
@@ -209,7 +208,6 @@ def c(link: str, raw: float, baseline: float) -> float:
 
 @given(raw=OUTPUTS, baseline=st.floats(1e-6, 1.0))
 def test_links_are_their_formulas(raw: float, baseline: float) -> None:
-    """c̄ (1 + r), c̄ log(1 + (e - 1) eʳ), and the latter of (1 - c̄) r."""
     assert c("identity", raw, baseline) == pytest.approx(baseline * (1 + raw), rel=1e-9)
     for link, weighted in (("positive", raw), ("tapered", (1 - baseline) * raw)):
         expected = baseline * log1p((e - 1) * exp(weighted))

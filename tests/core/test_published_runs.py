@@ -143,7 +143,6 @@ def test_trajectory_step_by_step_and_end_to_end(run):
 
 @pytest.mark.parametrize("case, length", [("a", 10), ("a", 50), ("b", 10)])
 def test_bound_term_by_term(case, length):
-    """All methods in one shared pass equal the reference's one-by-one evaluation."""
     golden, model = arrays("nelbo"), with_moments("nelbo", case)
     methods = {name: method_for(name) for name in ("small", "big", "analytic", *HEADS)}
     timesteps = rules.even(model.schedule.steps, length)

@@ -130,7 +130,6 @@ def test_the_limit_of_a_cell_is_for_estimated_variances() -> None:
 
 
 def test_all_parameters_reach_the_recipe() -> None:
-    """The limit of σ is in grey levels of the data, of which `digits` have 17."""
     changes = {"+": ["order=2", "covariance_scale=0.5"], "": ["clip_final_sigma=1.5"]}
     asked = [f"{new}sample.samplers.ddpm.{key}" for new, keys in changes.items() for key in keys]
     experiment = compose("digits", [*asked, "sample.clip.covariance=0.8"])
@@ -207,7 +206,6 @@ def test_an_entry_holds_from_its_number_of_evaluations_on() -> None:
 
 @pytest.mark.parametrize("nfe", [5, 7, 10, 15, 20, 25])
 def test_quality_wastes_no_evaluation_near_the_data(nfe: int) -> None:
-    """At t = 1 there is next to no noise left, and x̂_0 would be shown as it came."""
     recipe = preset_named("quality").recipe(nfe)
     assert recipe.order == 3 and preset_named("quality").method == "delta"
     assert rules.build(recipe.timesteps, SCHEDULES[0], nfe)[0] == 70

@@ -158,7 +158,6 @@ def test_the_gain_in_log_snr_adds_up() -> None:
 
 
 def test_the_scale_of_the_covariance() -> None:
-    """A factor on Σ: 0 leaves the mean, 1 changes nothing, and noise grows with its root."""
     case, rule = points(SCHEDULES["linear"]), covariance.build("exact_diag")
     states: dict[float, Tensor] = {}
     for scale in (0.0, 1.0, 4.0):

@@ -95,7 +95,6 @@ def test_evaluations_are_what_the_cell_says(name: str, label: str) -> None:
 @each_kind
 @each_solver
 def test_a_sample_depends_on_seed_and_index_alone(name: str, label: str) -> None:
-    """Not on the batch, nor on torch's generator: a stage that is killed can resume."""
     whole = drawn(name, label, range(4))
     torch.rand(1)
     part = drawn(name, label, range(2, 4))
@@ -106,7 +105,6 @@ def test_a_sample_depends_on_seed_and_index_alone(name: str, label: str) -> None
 
 @each_solver
 def test_it_is_the_loop_of_diffusers(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written out as its documentation has it, with our noise put in by hand, as often."""
     scheduler, options = SOLVERS[label]
     evaluations = EVALUATIONS.get(scheduler, 5)
     schedule, network = linear(1000), WaveNetwork()
@@ -141,8 +139,6 @@ def _length(scheduler: Any, steps: int) -> int:
 
 @pytest.mark.parametrize("scheduler", ["UniPCMultistepScheduler", "DDIMScheduler"])
 def test_x0_is_limited_as_in_other_recipes(scheduler: str) -> None:
-    """The last step of both ends in x̂_0."""
-
     def largest(limit: float | None, **options: Any) -> float:
         solver = DiffusersSolver(scheduler, options, linear(1000), 3, limit)
         noise = SampleNoise(0, range(2), (1, 4, 4))

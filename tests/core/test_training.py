@@ -82,7 +82,6 @@ def assert_same_bytes(one, other):
 
 @pytest.mark.parametrize("case", ["ocm", "sn", "npr"])
 def test_updates_and_average_equal_the_published_ones(case, tmp_path):
-    """Adam without decay and the moving average, driven by the golden batches."""
     meta, golden = facts("training")["cases"][case], arrays("training")
     model = case_denoiser(meta)
     method = covariance.build(meta["method"])
@@ -137,7 +136,6 @@ def test_resume_gives_the_same_bytes_as_no_interruption(killed_at, tmp_path):
 
 @pytest.mark.parametrize("killed_at", [None, 7])
 def test_kept_heads_are_the_averages_of_their_iterations(killed_at, tmp_path):
-    """Also across a kill; the last of them is what training leaves."""
     averages = {}
 
     def keep(state):
@@ -159,7 +157,6 @@ def test_kept_heads_are_the_averages_of_their_iterations(killed_at, tmp_path):
 
 
 def test_heads_trained_together_equal_heads_trained_alone(tmp_path):
-    """Those that read several probes, too: what a head learns does not depend on its neighbours."""
     settings, probes = changed(checkpoint_every=100), {"ocm_3": 3, "ocm_2": 2}
     labels = ("ocm_3", *LEARNED, "ocm_2")
     together = weights(fit(head_fitting(labels, probes=probes), settings, tmp_path))
@@ -314,7 +311,6 @@ def test_cosine_decay_goes_from_the_full_rate_to_nothing():
 
 
 def test_the_curve_is_of_smoothed_losses(tmp_path):
-    """Each loss counts for a fiftieth of it."""
     state = fit(Scripted([1.0] * 11 + [51.0]), changed(learning_rate=1e-9), tmp_path)
     assert state.curve[-1]["ocm"] == pytest.approx(0.98 * 1.0 + 0.02 * 51.0, rel=1e-3)
 
@@ -357,7 +353,6 @@ def test_the_grid_of_means_is_dense_at_small_t_and_ends_at_the_last(steps: int) 
 
 
 def test_means_of_targets_are_those_of_the_exact_covariance() -> None:
-    """For a true score each target has mean c given x_t: within the noise of 32 points."""
     fitting = head_fitting(LEARNED)
     means = target_means(fitting, seed=0)
     assert set(means) == {"ocm", "sn", "npr"}
@@ -375,7 +370,6 @@ def test_means_of_targets_are_those_of_the_exact_covariance() -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_means_do_not_depend_on_how_many_items_are_looked_at_together(size: int) -> None:
-    """Nor on another head that has no target."""
     assert target_means(head_fitting(("iddpm",)), seed=0) == {}
     fitting = head_fitting(("ocm",))
     found, expected = (target_means(fitting, 0, n)["ocm"] for n in (size, 32))
@@ -390,7 +384,6 @@ def test_a_mean_that_is_not_positive_is_that_of_a_gaussian() -> None:
 
 
 def test_the_noise_s_own_square_is_taken_off_in_one_minus_gamma() -> None:
-    """At T, where ε̂ ≈ ε, its error is then far below that of Γ."""
     levels = schedule.linear(1000)
     x0 = torch.from_numpy(PAIR.draw(50, np.random.default_rng(0)))
     eps = torch.from_numpy(np.random.default_rng(1).standard_normal((50, 2)))
@@ -420,7 +413,6 @@ def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
 
 
 def test_dropout_in_the_frozen_trunk_is_seeded_by_the_batch() -> None:
-    """`train.heads.trunk_dropout`, as the published trainer has it: random, and yet resumable."""
     config = {"in_channels": 1, "base_channels": 32, "channel_multipliers": [1], "dropout": 0.5}
     config |= {"blocks_per_level": 1, "attention_levels": []}
     torch.manual_seed(0)
@@ -470,7 +462,6 @@ def test_weights_and_average_are_the_bytes_of_a_plain_loop(rate, tmp_path):
 
 
 def test_nothing_is_read_of_a_loss_between_two_looks(tmp_path, monkeypatch):
-    """The first bad iteration is told, though it was seen later."""
     monkeypatch.setattr(loop, "_CURVE_POINTS", 1)
     losses = [1.0] * 40 + [float("inf"), float("nan")] * 80
     with pytest.raises(OcmError, match=r"diverged at iteration 40: loss inf is not a finite"):

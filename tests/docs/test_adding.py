@@ -68,7 +68,6 @@ def test_a_method_of_ten_lines_is_composed_into_an_experiment(project: Project) 
 
 
 def test_every_named_file_and_command_is_in_a_block_that_is_followed() -> None:
-    """A block that the test would pass over is a block that nobody has tried."""
     found = list(blocks(PAGE))
     assert PAGE.count("\n```") == 2 * len(found)
     assert {block.language for block in found if block.file is None} == {"sh"}

@@ -97,7 +97,6 @@ def test_the_table_of_stages_is_that_of_the_code() -> None:
 
 
 def test_a_stage_imports_of_another_what_belongs_to_its_artifact() -> None:
-    """No stage runs another, or asks for its settings."""
     taken = {
         f"{module}: {alias.name}"
         for module, file in MODULES.items()

@@ -102,7 +102,6 @@ def test_pieces_of_any_size_make_the_same_statistics(sizes: list[int], offset: f
 
 @pytest.mark.parametrize("count", [10, 200])
 def test_half_of_the_product_of_factors_is_that_of_the_whole(count: int) -> None:
-    """Of a singular covariance, and of one with Cholesky's factor."""
     draw = torch.Generator().manual_seed(0)
     real, other = (Statistics.of(torch.randn(n, 40, generator=draw)) for n in (count, 100))
     assert (real.cholesky is None) == (count < 40)

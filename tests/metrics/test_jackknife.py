@@ -100,7 +100,6 @@ def error(without: ndarray) -> float:
 
 
 def test_it_tells_how_far_distances_of_other_samples_would_be() -> None:
-    """Within a quarter of the spread over a hundred sets; differences of pairs spread less."""
     real = Statistics(torch.zeros(2).double(), torch.eye(2).double(), None)
     generator = torch.Generator().manual_seed(0)
     whole, errors, apart = [], [], []

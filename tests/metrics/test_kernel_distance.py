@@ -53,7 +53,6 @@ def test_clean_fid_on_subsets_within_the_standard_error() -> None:
 
 
 def test_no_bias_where_both_sets_are_the_same() -> None:
-    """The mean over many small sets is 0 within its error; squared norms would be 1/n away."""
     values = [
         float(squared_discrepancy(points(2 * i, 10), points(2 * i + 1, 10))) for i in range(1000)
     ]
@@ -70,7 +69,6 @@ def test_subsets_are_a_function_of_the_seed() -> None:
 
 
 def test_the_standard_error_is_that_of_the_mean_over_subsets() -> None:
-    """Half of the distance of two values; subsets are as large as the smaller set allows."""
     x, y = points(0, 40), points(1, 20, 0.3)
     one, two = (kernel_distance(real=x, generated=y, subsets=n, seed=0) for n in (1, 2))
     second = 2 * two.value - one.value

@@ -57,7 +57,6 @@ OFFSETS, DTYPES = st.sampled_from([0, 1000]), st.sampled_from([torch.float32, to
 def test_ties_fall_as_in_exact_arithmetic_whatever_the_blocks(
     seed: int, neighbours: int, block_bytes: int, offset: int, dtype: torch.dtype
 ) -> None:
-    """On a coarse grid most distances are ties and many points coincide."""
     generator = np.random.default_rng(seed)
     real, generated = (generator.integers(0, 4, size=(n, 3)) + offset for n in (30, 25))
     one, other = (

@@ -89,7 +89,6 @@ def test_the_least_steps_on_lsun_are_among_those_drawn() -> None:
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_fast_preset_differs_by_cost_alone(name: str) -> None:
-    """And in TF32 are heads trained and samples drawn, as docs/speed.md says of both."""
     whole, fast = compose(name).model_dump(), compose(f"{name}_fast").model_dump()
     for tree in (whole, fast):
         assert tree["train"]["heads"]["precision"] == "tf32"

@@ -184,7 +184,6 @@ def test_tags_of_unions_are_no_part_of_the_key() -> None:
 
 
 def test_a_grid_of_too_many_samples() -> None:
-    """Each list is short enough, and their product is not."""
     grids = f"sample.samplers.ddpm.grids=[{{nfe: {[*range(1, 301)]}}}]".replace(" ", "")
     seeds = f"sample.seeds={[*range(16)]}".replace(" ", "")
     message = refused("toy_mog9", grids, seeds)

@@ -53,7 +53,6 @@ def _publish(root: Path, path: Path) -> None:
 
 
 def test_the_images_are_the_same_from_either_form(encoded: dict[str, Project]) -> None:
-    """To the byte; the store's own head names what it was made from."""
     for form, project in encoded.items():
         fetched = project.manifest("fetch_data/all", NAME)["notes"]
         assert list(fetched["archives"]) == [form]
@@ -85,7 +84,6 @@ def test_the_images_go_to_the_page(finished: Project) -> None:
 def test_killed_twice_on_the_way_it_has_the_same_bytes(
     encoded: dict[str, Project], finished: Project
 ) -> None:
-    """From the other form of the archive; times and what shows them are their own."""
     project = encoded[BINARY]
     for sign in (
         "train/heads/.trained.staging/state/training.safetensors",

@@ -72,7 +72,6 @@ def test_repro_after_an_edit_runs_the_phases_that_it_concerns(project: Project) 
 def test_a_fresh_clone_with_pulled_artifacts_has_nothing_to_do(
     made_by_snakemake: Project, tmp_path: Path
 ) -> None:
-    """And the page is a function of the folder of results, without artifacts."""
     project, page = made_by_snakemake.clone(tmp_path / "clone"), f"reports/{NAME}.html"
     assert not (project.root / page).exists() and not (project.root / "artifacts").exists()
     project.run("ocm", "report", NAME)
@@ -97,7 +96,6 @@ def test_an_older_commit_has_nothing_to_do(changed: Project, tmp_path: Path) -> 
 def test_experiments_give_different_and_right_results(
     made_by_snakemake: Project, changed: Project, tmp_path: Path
 ) -> None:
-    """In the workspace and in a copy, from pulled artifacts."""
     project = made_by_snakemake.clone(tmp_path / "clone")
     project.run("dvc", "pull")
     project.edit({"evaluate": {"mmd": {"bandwidths": [1.0]}}})
@@ -139,7 +137,6 @@ def test_metrics_and_parameters_are_compared_across_commits(changed: Project) ->
 
 
 def test_results_of_experiments_that_do_not_run_here_are_shown(project: Project) -> None:
-    """They have no stage; Git keeps their results."""
     (project.root / "reports/digits").mkdir()
     project.append("reports/digits/metrics.json", '{"frechet": 1.5}')
     project.append("reports/digits/params.yaml", "name: digits\n")
@@ -197,7 +194,6 @@ def test_a_result_that_was_deleted_is_made_again(project: Project, file: str) ->
 
 
 def test_a_deleted_artifact_whose_page_is_there_is_not_forgotten(project: Project) -> None:
-    """Snakemake looks at the page alone; `ocm status` and DVC at everything."""
     shutil.rmtree(project.folder("heads/trained"))
     assert project.states()["heads/trained"] == "missing"
     assert project.states()["sample/all"].startswith("stale: heads/trained is missing")

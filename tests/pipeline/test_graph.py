@@ -52,7 +52,6 @@ def test_a_head_on_a_table_of_moments_needs_the_moments(baseline: str, present: 
 
 @pytest.mark.parametrize("name", experiment_names())
 def test_inputs_come_before_their_readers_and_phases_follow_each_other(name: str) -> None:
-    """In DVC, too: a phase depends on the phases that its stages take."""
     declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     graph, phases = graph_of(name), list[int]()
     for place, task in enumerate(graph.tasks):

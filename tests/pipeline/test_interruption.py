@@ -54,7 +54,6 @@ def test_killed_in_stages_a_run_ends_in_the_same_bytes(
 
 
 def test_an_interrupted_rerun_costs_nothing(project: Project) -> None:
-    """The old artifacts and page stay; what is left is named, and removed by `ocm clean`."""
     before, metrics = project.digests(), project.metrics()
     page = (project.root / f"reports/{NAME}.html").read_bytes()
     project.edit({"train": {"heads": {"learning_rate": 0.5}}})

@@ -72,7 +72,6 @@ def test_two_processes_train_the_heads_of_one(project: Project) -> None:
 
 
 def test_the_log_of_a_failed_try_stays(project: Project) -> None:
-    """A stage for one process refuses two."""
     file = project.root / "logs/encode.log"
     command = ("ocm", "run", "encode", NAME, "all", "--log", "logs/encode.log")
     project.run(*command, *TWO, fails=True)
@@ -192,7 +191,6 @@ def test_no_gpu_is_given_twice(hold: Hold) -> None:
 
 
 def test_allocations_do_not_get_into_each_other_s_way(hold: Hold) -> None:
-    """Two jobs of a cluster may both see a GPU 0, each its own."""
     assert hold(1, "0", SLURM_JOB_ID="7")[0] == hold(1, "0", SLURM_JOB_ID="8")[0] == "0"
     assert "only 0 of 1 are free" in hold(1, "0", SLURM_JOB_ID="7")[0]
 

@@ -96,7 +96,6 @@ def test_without_a_network_the_file_is_asked_for_in_one_message(project: Project
 
 
 def test_a_file_that_was_put_in_place_is_taken(project: Project) -> None:
-    """A small one stands in for the published file, and is refused by its keys."""
     project.run("ocm", "run", "dummy_score", "lsun_bedroom_smoke")
     made = project.folder("dummy_score/all", "lsun_bedroom_smoke") / "model-2388000.ckpt"
     place = project.root / "checkpoints/celeba64/celeba64.pth"

@@ -83,7 +83,6 @@ def test_differences_are_named() -> None:
 
 
 def test_one_changed_character_anywhere_in_a_manifest_is_damage() -> None:
-    """Whatever it is part of: notes, versions, the key, even the layout of the file."""
     folder = make(OLD)
     file = folder / "manifest.json"
     whole = file.read_bytes()
@@ -148,7 +147,6 @@ class KilledError(Exception):
 def test_a_kill_between_the_last_renames_loses_nothing(
     renames: int, damaged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two put the outputs in place, two exchange the folders."""
     make(OLD_PAGE, PAGE, TABLE)
     rename, left = os.rename, iter(range(renames))
 
@@ -199,7 +197,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_a_piece_is_taken_over_if_it_was_made_from_the_same_and_is_whole(
     damage: str, tmp_path: Path
 ) -> None:
-    """Files beside it do not matter, whatever they are called."""
     DAMAGE[damage](make(OLD))
     (OLD.place / "extra").touch()
     assert take_over(OLD.place, "file", "old", tmp_path / "new") is (damage == "none")
@@ -218,7 +215,6 @@ with making(Path("artifacts/toy/encode/encode/all")):
 
 
 def test_who_comes_second_says_so_waits_and_gets_there(caplog: pytest.LogCaptureFixture) -> None:
-    """Even if the first was killed."""
     command, env = [sys.executable, "-c", HOLD], {**os.environ, "PYTHONPATH": str(ROOT)}
     first = subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True)
     assert first.stdout and first.stdout.readline() == "held\n"

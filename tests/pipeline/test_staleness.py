@@ -50,7 +50,6 @@ def test_an_edit_makes_its_readers_and_what_follows_stale(project: Project, edit
 
 
 def test_an_artifact_that_was_made_again_makes_its_readers_stale(project: Project) -> None:
-    """By content: other bytes of an input, and nothing else has changed."""
     project.run("ocm", "run", "score", NAME, "trained")
     assert project.stale_in_status() == set(), "the same bytes"
     manifest = project.folder("score/trained") / "manifest.json"
@@ -74,7 +73,6 @@ def test_status_says_what_each_artifact_waits_for(project: Project) -> None:
 
 
 def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
-    """Without Snakemake's records a changed parameter would go unnoticed upstream."""
     project.edit({"train": {"score": {"learning_rate": 0.002}}})
     score = f"artifacts/{NAME}/train/score/trained"
     said = project.run("ocm", "run", "moments", NAME, "trained", fails=True)
@@ -85,7 +83,6 @@ def test_a_stage_refuses_inputs_of_another_origin(project: Project) -> None:
 
 
 def test_a_flipped_bit_is_found_and_its_file_is_named(project: Project) -> None:
-    """Its time may be what it was: what is recorded or read is looked at."""
     place = project.folder("encode/all") / "train.zarr/x/c"
     shard = next(file for file in place.rglob("*") if file.is_file())
     content, times = bytearray(shard.read_bytes()), shard.stat()

@@ -68,7 +68,6 @@ def recipes() -> list[tuple[str, str, int, float]]:
 
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_sampling(device: str) -> None:
-    """On a CPU no value is read between the first step and the last."""
     model, label = a_model(torch.device(device)), torch.zeros(2, dtype=torch.int64, device=device)
     waiting = {}
     for kind, kernel, order, scale in recipes():
@@ -86,7 +85,6 @@ def test_sampling(device: str) -> None:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_solvers_of_diffusers(scheduler: str) -> None:
-    """Their sigmas are numbers on the host, and mix with a tensor of any device."""
     model, label = a_model(META), torch.zeros(2, dtype=torch.int64, device=META)
     nfe = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}.get(scheduler, 20)
     nfe = 19 if scheduler == "KDPM2AncestralDiscreteScheduler" else nfe
@@ -105,7 +103,6 @@ def test_solvers_of_diffusers(scheduler: str) -> None:
 
 
 def test_the_bound_and_the_costs_of_steps() -> None:
-    """On a CPU: the one reading is that of all counters, or tables, at the end."""
     kinds = ["ocm", "analytic", "iddpm", "rademacher", "beta"]
     methods = {kind: covariance.build(kind) for kind in kinds}
     bound = Likelihood(a_model(torch.device("cpu")), methods, Decoder(256), CLIP)
@@ -162,7 +159,6 @@ def test_features() -> None:
 
 
 def test_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums over blocks of points; what is read is the number at the end, and what is checked."""
     monkeypatch.setattr("ocm_core.metrics.frechet.check_points", lambda *given: None)
     monkeypatch.setattr("ocm_core.metrics.precision_recall.share", lambda inside: inside)
     points = torch.empty(50, 8, device=META)

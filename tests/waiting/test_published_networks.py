@@ -107,7 +107,6 @@ def published(request: pytest.FixtureRequest) -> Case:
 
 
 def test_sampling(published: Case) -> None:
-    """DDPM with the head's covariance, of first order, then DDIM of second order."""
     method = published.methods[next(iter(published.learned))]
     has_null_class = published.denoiser.network.null_label is not None
     guidance = Guidance(1.5 if has_null_class else 1.0, channels=3)
@@ -168,7 +167,6 @@ def _train(objective: Objective, folder: Path) -> None:
 
 
 def test_a_value_that_is_read_does_raise_or_count() -> None:
-    """The tests above can fail."""
     x = torch.empty(2, device=META)
     for read in (float, bool, int, torch.Tensor.item, torch.Tensor.tolist):
         with pytest.raises((RuntimeError, NotImplementedError)):

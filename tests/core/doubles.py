@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Covariance
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture
@@ -56,6 +57,13 @@ def ancestral(
 
 ddpm = partial(ancestral, kernel=Ddpm())
 ddim = partial(ancestral, kernel=Ddim())
+
+
+def root_of(covariance: Covariance, like: torch.Tensor) -> torch.Tensor:
+    """The matrix √Σ of each sample, by what it does to unit vectors."""
+    unit = torch.eye(like[0].numel(), dtype=like.dtype)
+    columns = [covariance.scale(e.view_as(like[0]).expand_as(like)).flatten(1) for e in unit]
+    return torch.stack(columns, dim=2)
 
 
 @dataclass(frozen=True)

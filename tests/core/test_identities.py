@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.distributions import MultivariateNormal, kl_divergence
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ClipCounter, ReverseStep, predict
@@ -21,7 +22,7 @@ from ocm_core.diffusion.schedule import Schedule, predict_x0
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
-from tests.core.doubles import Ddim, Ddpm, LabelledNetwork, QuadraticNetwork, Replay, exact
+from tests.core.doubles import Ddim, Ddpm, LabelledNetwork, QuadraticNetwork, Replay, exact, root_of
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
 seeds = st.integers(0, 2**31)
@@ -97,47 +98,42 @@ def test_sn_equals_ocm_for_a_gaussian(betas, seed, std, data):
     torch.testing.assert_close(second_moment - seen.eps**2, ocm, rtol=1e-7, atol=1e-9)
 
 
-@given(seeds, st.floats(1e-6, 1.0), st.integers(1, 6))
-def test_divergence_is_non_negative_and_zero_at_equality(seed, beta_tilde, dimension):
-    difference = points(seed, 3, dimension)
-    variance = points(seed + 1, 3, dimension).exp()
-    assert (Diagonal(variance).divergence(beta_tilde, difference) >= -1e-12).all()
-    same = Diagonal(torch.full((3, dimension), beta_tilde, dtype=torch.float64))
-    zero = same.divergence(beta_tilde, torch.zeros_like(difference))
-    torch.testing.assert_close(zero, torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
+def a_diagonal(matrix, shape):
+    variance = matrix.diagonal(dim1=1, dim2=2)
+    return Diagonal(variance.view(-1, *shape)), torch.diag_embed(variance)
 
 
-@given(seeds, st.integers(1, 5))
-def test_full_covariance_agrees_with_its_diagonal_case(seed, dimension):
-    variance = points(seed, 3, dimension).exp()
-    difference = points(seed + 1, 3, dimension)
-    matrix, diagonal = full(torch.diag_embed(variance)), Diagonal(variance)
-    torch.testing.assert_close(*(x.divergence(0.3, difference) for x in (matrix, diagonal)))
+def a_full(matrix, shape):
+    skewed = matrix.tril(-1) - matrix.tril(-1).mT
+    return full(matrix + skewed), matrix  # of any matrix its symmetric part
 
 
-@given(seeds, st.integers(1, 5), st.floats(0.1, 3.0))
-def test_full_covariance_is_that_of_its_matrix(seed, dimension, factor):
-    root = points(seed, 3, dimension, dimension)
-    skewed = points(seed + 1, 3, dimension, dimension)
-    matrix = root @ root.mT
-    found = full(matrix + skewed - skewed.mT)
-    torch.testing.assert_close(found.matrix(), matrix)
-    torch.testing.assert_close(found.times(factor).matrix(), factor * matrix)
-    eye = torch.eye(dimension, dtype=torch.float64).expand_as(matrix)
-    columns = torch.stack([found.scale(eye[:, i]) for i in range(dimension)], dim=2)
-    torch.testing.assert_close(columns, columns.mT)
-    torch.testing.assert_close(columns @ columns, matrix)
-    torch.testing.assert_close(found.diagonal(skewed[:, 0]), matrix.diagonal(dim1=1, dim2=2))
-    largest = torch.linalg.eigvalsh(found.limited(factor).matrix())[:, -1]
-    unlimited = torch.linalg.eigvalsh(matrix)[:, -1]
-    torch.testing.assert_close(largest, unlimited.clamp(max=factor**2))
+SHAPES = st.sampled_from([(1,), (4,), (2, 2, 3)])
 
 
-def test_a_factor_is_on_variances_and_a_limit_on_standard_deviations():
-    variance = torch.tensor([[0.04, 4.0]])
-    torch.testing.assert_close(Diagonal(variance).times(3.0).variance, 3.0 * variance)
-    limited = Diagonal(variance).limited(0.5).variance
-    torch.testing.assert_close(limited, torch.tensor([[0.04, 0.25]]))
+@pytest.mark.parametrize("kind", [a_diagonal, a_full])  # each with the matrix that it stands for
+@given(seed=seeds, shape=SHAPES, factor=st.floats(0.1, 3.0))
+def test_a_covariance_is_that_of_its_matrix(kind, seed, shape, factor):
+    d = int(np.prod(shape))
+    root, difference = points(seed, 3, d, d), points(seed + 1, 3, *shape)
+    eye = torch.eye(d, dtype=torch.float64)
+    found, matrix = kind(0.1 * eye + root @ root.mT, shape)
+
+    def dense(covariance):
+        columns = root_of(covariance, difference)
+        torch.testing.assert_close(columns, columns.mT)
+        return columns @ columns
+
+    torch.testing.assert_close(dense(found), matrix)
+    torch.testing.assert_close(dense(found.times(factor)), factor * matrix)
+    diagonal = found.diagonal(difference).flatten(1)
+    torch.testing.assert_close(diagonal, matrix.diagonal(dim1=1, dim2=2))
+    values, vectors = torch.linalg.eigh(matrix)
+    limited = (vectors * values.clamp(max=factor**2).unsqueeze(1)) @ vectors.mT
+    torch.testing.assert_close(dense(found.limited(factor)), limited)
+    q = MultivariateNormal(difference.flatten(1), factor * eye)
+    divergence = kl_divergence(q, MultivariateNormal(torch.zeros(d).double(), matrix))
+    torch.testing.assert_close(found.divergence(factor, difference), divergence)
 
 
 def variances(name, seen, step, *probes):

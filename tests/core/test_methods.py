@@ -1,9 +1,7 @@
 """One contract that every covariance method keeps, and what is said when something is missing."""
 
 from dataclasses import replace
-from itertools import product
 from math import e, exp, log1p
-from typing import ClassVar
 
 import pytest
 import torch
@@ -22,7 +20,7 @@ from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.recipe import Recipe
-from tests.core.doubles import Ddim, Ddpm, QuadraticNetwork, ancestral, ddim, ddpm
+from tests.core.doubles import Ddim, Ddpm, QuadraticNetwork, ddim, ddpm, root_of
 
 STEPS = 50
 KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
@@ -42,110 +40,112 @@ def a_model(labels=(), moments=True, width=8):
     return Denoiser(network, levels, heads=heads, moments=table)
 
 
-class MethodContract:
-    """Inherit, set `kind` (and `options`), and a method is held to all of this."""
+OPTIONS = {"rademacher": {"probes": 3}, "ocm": {"probes": 2}}  # of others, the defaults
 
-    kind: str
-    options: ClassVar[dict] = {}
 
-    @pytest.fixture
-    def method(self):
-        return covariance.build(self.kind, **self.options)
+@pytest.fixture(params=covariance.available())
+def method(request):
+    """Every method of the package, found by itself, is held to all that takes this fixture."""
+    return covariance.build(request.param, **OPTIONS.get(request.param, {}))
 
-    @pytest.fixture
-    def model(self, method):
-        return a_model([self.kind] if method.needs == "head" else [])
 
-    def noise(self, count=6):
-        return SampleNoise(0, range(count), (2,))
+@pytest.fixture
+def model(method):
+    return a_model([method.label] if method.needs == "head" else [])
 
-    def test_declares_what_the_pipeline_must_know(self, method):
-        assert method.needs in ("head", "moments", "nothing")
-        assert method.kernels is None or method.kernels <= KERNELS.keys()
-        assert covariance.build(self.kind, **method.options) == method
 
-    def test_covariance_has_the_batch_shape_and_no_negative_entry(self, method, model):
-        x = torch.randn(6, 2)
-        for name in filter(method.defined_for, KERNELS):
-            step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
-            with torch.no_grad():
-                found = method.step_covariance(model.predict(x, 20), self.noise())(step)
-            assert found.diagonal(x).shape == x.shape
-            assert (found.diagonal(x) >= 0).all() and torch.isfinite(found.diagonal(x)).all()
-            assert found.scale(x).shape == x.shape
+def noise(count=6):
+    return SampleNoise(0, range(count), (2,))
 
-    def test_one_look_serves_every_step(self, method, model):
-        seen = model.predict(torch.randn(6, 2), 20)
-        together = method.step_covariance(seen, self.noise())
-        for s in (1, 10, 19):
-            step = ReverseStep(transition(model.schedule, s, 20), Ddpm(), Clip())
-            if method.defined_for("ddpm"):
-                alone = method.step_covariance(seen, self.noise())(step).diagonal(seen.x)
-                torch.testing.assert_close(together(step).diagonal(seen.x), alone)
 
-    def test_one_pass_of_the_network_serves_it(self, method, model):
-        x, passes = torch.randn(6, 2), []
+def steps(method, s=3):
+    """The step 20 → s of each kernel that the method is defined for."""
+    step = transition(schedule.linear(STEPS), s, 20)
+    return [ReverseStep(step, k, Clip()) for n, k in KERNELS.items() if method.defined_for(n)]
 
-        def counted(*inputs):
-            passes.append(len(inputs))
-            return forward(*inputs)
 
-        counting = replace(model, forward=counted)
+def test_declares_what_the_pipeline_must_know(method):
+    assert method.needs in ("head", "moments", "nothing")
+    assert method.kernels is None or method.kernels <= KERNELS.keys()
+    assert covariance.build(method.label, **method.options) == method
+    # as in the published commands: fixed variances have no limit, their noise there is the point
+    limit = None if method.label in ("beta", "beta_tilde", "delta") else 0.01
+    assert (method.final_sigma(0.01), method.final_sigma(None)) == (limit, None)
+
+
+def test_covariance_has_the_batch_shape_a_symmetric_root_and_no_negative_entry(method, model):
+    x = torch.randn(6, 2)
+    for step in steps(method):
         with torch.no_grad():
-            seen = predict(counting, [method], x, 20, None)
-            found = method.step_covariance(seen, self.noise())
-            apart = method.step_covariance(model.predict(x, 20), self.noise())
-        assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
-        for name in filter(method.defined_for, KERNELS):
-            step = ReverseStep(transition(model.schedule, 3, 20), KERNELS[name], Clip())
-            torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
-
-    def test_declares_how_many_products_with_the_jacobian_it_takes(
-        self, method, model, monkeypatch
-    ):
-        products, vjp = [], Prediction.vjp
-        monkeypatch.setattr(Prediction, "vjp", lambda *of: products.append(of) or vjp(*of))
-        method.step_covariance(predict(model, [method], torch.randn(6, 2), 20, None), self.noise())
-        assert method.jacobian_products(2) == len(products)
-
-    def test_samples_are_finite_and_repeatable(self, method, model):
-        for name, order in product(filter(method.defined_for, KERNELS), (1, 2)):
-            recipe = Recipe(rules.even(STEPS, 5), method, KERNELS[name], order=order)
-            runs = [recipe.draw(model, self.noise()).x for _ in range(2)]
-            assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
-
-    def test_refuses_a_sampler_it_is_not_defined_for(self, method, model):
-        for name in (k for k in KERNELS if not method.defined_for(k)):
-            with pytest.raises(OcmError, match=f"not defined for {name}"):
-                ancestral(model, method, rules.even(STEPS, 5), self.noise(), kernel=KERNELS[name])
-
-    def test_says_what_is_missing(self, method):
-        bare = a_model(moments=False)
-        if method.needs != "nothing":
-            with pytest.raises(OcmError, match=r"needs a trained head|is missing"):
-                method.step_covariance(bare.predict(torch.randn(6, 2), 20), self.noise())
-
-    def test_loss_trains_its_own_head_only(self, method, model):
-        if not isinstance(method, LearnedMethod):
-            return
-        x = torch.randn(6, 2, requires_grad=True)
-        t = torch.randint(1, STEPS + 1, (6,))
-        seen = model.predict(x, t)
-        probes = tuple(self.noise().signs() for _ in range(method.training_probes))
-        x0, eps = torch.randn(2, 6, 2)
-        loss = method.loss(TrainingBatch(seen, x0, eps, Decoder(None), probes))
-        assert loss.shape == (6,) and torch.isfinite(loss).all()
-        loss.sum().backward()
-        assert all(p.grad is not None for p in model.heads[self.kind].parameters())
-        assert all(p.grad is None for p in model.network.parameters())
+            found = method.step_covariance(model.predict(x, 20), noise())(step)
+        diagonal, root = found.diagonal(x), root_of(found, x)
+        assert diagonal.shape == found.scale(x).shape == x.shape
+        assert (diagonal >= 0).all() and torch.isfinite(diagonal).all()
+        torch.testing.assert_close(root, root.mT)
+        torch.testing.assert_close((root @ root).diagonal(dim1=1, dim2=2), diagonal)
 
 
-OPTIONS = {"rademacher": {"probes": 3}, "ocm": {"probes": 2}}
-for _kind in covariance.available():
-    _name = f"Test{_kind.title().replace('_', '')}"
-    globals()[_name] = type(
-        _name, (MethodContract,), {"kind": _kind, "options": OPTIONS.get(_kind, {})}
-    )
+def test_one_look_serves_every_step(method, model):
+    seen = model.predict(torch.randn(6, 2), 20)
+    together = method.step_covariance(seen, noise())
+    for step in (step for s in (1, 10, 19) for step in steps(method, s)):
+        alone = method.step_covariance(seen, noise())(step).diagonal(seen.x)
+        torch.testing.assert_close(together(step).diagonal(seen.x), alone)
+
+
+def test_one_pass_of_the_network_serves_it(method, model):
+    x, passes = torch.randn(6, 2), []
+
+    def counted(*inputs):
+        passes.append(len(inputs))
+        return forward(*inputs)
+
+    with torch.no_grad():
+        seen = predict(replace(model, forward=counted), [method], x, 20, None)
+        found = method.step_covariance(seen, noise())
+        apart = method.step_covariance(model.predict(x, 20), noise())
+    assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
+    for step in steps(method):
+        torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
+
+
+def test_declares_how_many_products_with_the_jacobian_it_takes(method, model, monkeypatch):
+    products, vjp = [], Prediction.vjp
+    monkeypatch.setattr(Prediction, "vjp", lambda *of: products.append(of) or vjp(*of))
+    method.step_covariance(predict(model, [method], torch.randn(6, 2), 20, None), noise())
+    assert method.jacobian_products(2) == len(products)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_samples_are_finite_and_repeatable_where_it_is_defined(method, model, kernel):
+    if not method.defined_for(kernel.name):
+        with pytest.raises(OcmError, match=f"not defined for {kernel.name}"):
+            Recipe(rules.even(STEPS, 5), method, kernel)
+        return
+    for order in (1, 2):
+        recipe = Recipe(rules.even(STEPS, 5), method, kernel, order=order)
+        runs = [recipe.draw(model, noise()).x for _ in range(2)]
+        assert torch.isfinite(runs[0]).all() and torch.equal(*runs)
+
+
+def test_says_what_is_missing(method):
+    bare = a_model(moments=False)
+    if method.needs != "nothing":
+        with pytest.raises(OcmError, match=r"needs a trained head|is missing"):
+            method.step_covariance(bare.predict(torch.randn(6, 2), 20), noise())
+
+
+def test_loss_trains_its_own_head_only(method, model):
+    if not isinstance(method, LearnedMethod):
+        return
+    x, t = torch.randn(6, 2, requires_grad=True), torch.randint(1, STEPS + 1, (6,))
+    probes = tuple(noise().signs() for _ in range(method.training_probes))
+    x0, eps = torch.randn(2, 6, 2)
+    loss = method.loss(TrainingBatch(model.predict(x, t), x0, eps, Decoder(None), probes))
+    assert loss.shape == (6,) and torch.isfinite(loss).all()
+    loss.sum().backward()
+    assert all(p.grad is not None for p in model.heads[method.label].parameters())
+    assert all(p.grad is None for p in model.network.parameters())
 
 
 def test_unknown_methods_and_options_are_refused_by_name():
@@ -185,18 +185,10 @@ def test_timesteps_outside_the_timesteps_are_refused():
 def test_a_negative_variance_is_clamped_and_counted():
     model = a_model(["ocm"])
     torch.nn.init.constant_(model.heads["ocm"].net.net.layers[-1].bias, -5.0)
-    noise = SampleNoise(0, range(6), (2,))
-    drawn = ddpm(model, covariance.build("ocm"), rules.even(STEPS, 5), noise)
+    drawn = ddpm(model, covariance.build("ocm"), rules.even(STEPS, 5), noise())
     assert torch.isfinite(drawn.x).all()
     assert drawn.clipped["below"] == drawn.clipped["entries"] == 4 * 6 * 2
-    assert ddim(model, covariance.build("delta"), rules.even(STEPS, 5), noise).clipped == {}
-
-
-@pytest.mark.parametrize("kind", covariance.available())
-def test_only_estimated_variances_have_a_limit_at_the_last_noisy_step(kind):
-    expected = None if kind in ("beta", "beta_tilde", "delta") else 0.01
-    assert covariance.build(kind).final_sigma(0.01) == expected
-    assert covariance.build(kind).final_sigma(None) is None
+    assert ddim(model, covariance.build("delta"), rules.even(STEPS, 5), noise()).clipped == {}
 
 
 OUTPUTS = st.floats(-20.0, 20.0)

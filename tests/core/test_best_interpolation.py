@@ -28,7 +28,7 @@ from ocm_core.metrics.mmd import mean_kernel
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import Noise, SampleNoise
 from ocm_core.stages import mmd
-from tests.core.doubles import Ddpm, Replay, ddpm, exact
+from tests.core.doubles import Ddpm, Given, Replay, ddpm, exact
 
 LEVELS = schedule.linear(1000)
 MIXTURE = mixture(compose("toy_mog9").data)
@@ -63,19 +63,8 @@ class Best(CovarianceMethod):
         )
 
 
-class Given(torch.nn.Module):
-    """A head that says r = 2 v - 1."""
-
-    def __init__(self, v: Tensor) -> None:
-        super().__init__()
-        self.raw = torch.nn.Parameter(2 * v - 1)
-
-    def forward(self, features: object) -> Tensor:
-        return self.raw
-
-
 def with_head(v: Tensor) -> Denoiser:
-    return exact(MIXTURE, LEVELS, heads={"iddpm": Given(v)})
+    return exact(MIXTURE, LEVELS, heads={"iddpm": Given(2 * v - 1)})
 
 
 def posterior(x: Tensor, t: int) -> tuple[Tensor, Tensor]:

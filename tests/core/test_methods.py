@@ -20,7 +20,7 @@ from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.recipe import Recipe
-from tests.core.doubles import Ddim, Ddpm, QuadraticNetwork, ddim, ddpm, root_of
+from tests.core.doubles import Ddim, Ddpm, Given, QuadraticNetwork, ddim, ddpm, root_of
 
 STEPS = 50
 KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
@@ -159,9 +159,7 @@ def test_unknown_methods_and_options_are_refused_by_name():
 
 def test_a_head_for_another_network_is_refused():
     model = a_model(["ocm"])
-    wrong = torch.nn.Module()
-    wrong.forward = lambda features: torch.zeros(6, 3)
-    model.heads["ocm"].net = wrong
+    model.heads["ocm"].net = Given(torch.zeros(6, 3))
     with pytest.raises(OcmError, match=r"head 'ocm' gives \(3,\).*belongs to another network"):
         covariance.build("ocm").c(model.predict(torch.randn(6, 2), 5))
 

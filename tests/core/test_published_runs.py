@@ -19,7 +19,7 @@ from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.keys import published_keys
 from ocm_core.training import moments
-from tests.core.doubles import Ddim, Ddpm, Replay, ancestral
+from tests.core.doubles import Ddim, Ddpm, Given, Replay, ancestral
 from tests.goldens_io import arrays, assert_close, facts, tensor
 from tests.networks.golden import golden
 
@@ -55,17 +55,6 @@ def with_moments(file: str, case: str) -> Denoiser:
     return replace(case_denoiser(facts("nelbo")["cases"][case]), moments=table)
 
 
-class Constant(torch.nn.Module):
-    """A head that says what the golden file says."""
-
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-
-    def forward(self, features):
-        return self.value
-
-
 def golden_steps(tag, precision, kernel, clip):
     """Each step of the file, and what the network said before it."""
     case, (dtype, _) = facts("posterior_steps")["cases"][tag], PRECISIONS[precision]
@@ -76,7 +65,7 @@ def golden_steps(tag, precision, kernel, clip):
     levels, table = schedule.build(case["schedule"], case["N"]), 1 - get("ms_eps").double()
     for row, (s, t) in enumerate(get("pairs").tolist()):
         x, eps = (get(key, row).to(dtype) for key in ("x", "eps"))
-        said = {name: Constant(get(f"second_{name}", row).to(dtype)) for name in HEADS}
+        said = {name: Given(get(f"second_{name}", row).to(dtype)) for name in HEADS}
         heads = {name: CovarianceHead(head) for name, head in said.items()}
         model, times = Denoiser(None, levels, heads=heads, moments=table), torch.full((len(x),), t)
         seen = Prediction(x, times, eps, None, model, None, TrunkFeatures(x, x))

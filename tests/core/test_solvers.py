@@ -73,29 +73,20 @@ def drawn(name: str, label: str, indices: range, **changes: Any) -> Tensor:
 
 
 each_solver = pytest.mark.parametrize("label", SOLVERS)
-each_kind = pytest.mark.parametrize("name", KINDS)
 
 
-@each_kind
+@pytest.mark.parametrize("name", KINDS)
 @each_solver
-def test_evaluations_are_what_the_cell_says(name: str, label: str) -> None:
+def test_a_sample_depends_on_seed_and_index_and_costs_what_the_cell_says(name, label) -> None:
     passes: list[int] = []
 
     def counted(network: Any, x: Tensor, *rest: Any) -> Any:
         passes.append(len(x))
         return forward(network, x, *rest)
 
-    x = drawn(name, label, range(3), forward=counted)
-    cell = cell_of(name, label)
-    branches = 2 if cell.guidance != 1.0 else 1
-    assert cell.method == "none" and passes == [3 * branches] * cell.nfe
-    assert x.shape == (3, *experiment(name).shape) and torch.isfinite(x).all()
-
-
-@each_kind
-@each_solver
-def test_a_sample_depends_on_seed_and_index_alone(name: str, label: str) -> None:
-    whole = drawn(name, label, range(4))
+    whole, cell = drawn(name, label, range(4), forward=counted), cell_of(name, label)
+    assert cell.method == "none" and passes == [8 if cell.guidance != 1.0 else 4] * cell.nfe
+    assert whole.shape == (4, *experiment(name).shape) and torch.isfinite(whole).all()
     torch.rand(1)
     part = drawn(name, label, range(2, 4))
     scale = float(whole.abs().max())

@@ -271,6 +271,11 @@ def test_a_loss_explodes_from_a_thousandfold_on(losses, stops, tmp_path):
         fit(Scripted(losses), changed(learning_rate=1e-9), tmp_path)
 
 
+def test_the_curve_is_of_smoothed_losses(tmp_path):
+    state = fit(Scripted([1.0] * 11 + [51.0]), changed(learning_rate=1e-9), tmp_path)
+    assert state.curve[-1]["ocm"] == pytest.approx(0.98 * 1.0 + 0.02 * 51.0, rel=1e-3)
+
+
 @pytest.mark.parametrize(("label", "width"), [("sn", 16), ("ocm", 8)])
 def test_a_checkpoint_of_other_networks_is_refused(label, width, tmp_path):
     fit(head_fitting(["ocm"]), SETTINGS, tmp_path)
@@ -278,12 +283,9 @@ def test_a_checkpoint_of_other_networks_is_refused(label, width, tmp_path):
         fit(head_fitting([label], width=width), SETTINGS, tmp_path)
 
 
-def test_batches_that_do_not_divide_are_refused():
+def test_every_item_is_visited_once_per_epoch_in_batches_that_divide():
     with pytest.raises(OcmError, match="batch_size = 10 does not divide into 3 processes"):
         Rank(0, 3).rows(10, 1)
-
-
-def test_every_item_is_visited_once_per_epoch():
     items = np.concatenate([BatchRng(3, i, 10).items(25) for i in range(5)])
     assert sorted(items[:25]) == list(range(25)) and sorted(items[25:]) == list(range(25))
     assert not np.array_equal(items[:25], items[25:])
@@ -308,11 +310,6 @@ def test_cosine_decay_goes_from_the_full_rate_to_nothing():
     assert rates[6] == pytest.approx(SETTINGS.learning_rate / 2)
     assert rates[4] == pytest.approx(SETTINGS.learning_rate * 3 / 4)
     assert learning_rate(changed(decay="constant"), 11) == SETTINGS.learning_rate
-
-
-def test_the_curve_is_of_smoothed_losses(tmp_path):
-    state = fit(Scripted([1.0] * 11 + [51.0]), changed(learning_rate=1e-9), tmp_path)
-    assert state.curve[-1]["ocm"] == pytest.approx(0.98 * 1.0 + 0.02 * 51.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(("steps", "weight"), [(250, 0.25), (1000, 1.0), (4000, 4.0)])

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.constants.changes import CHANGES, Change
+from tests.constants import CHANGES, Change
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("ocm_core", "tests", "params", "docs", "reports", "README.md", "pyproject.toml")

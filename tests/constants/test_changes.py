@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.constants import CHANGES, Change
 from tests.constants.__main__ import ROOT
-from tests.constants.changes import CHANGES, Change
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.file}: {change.before}")

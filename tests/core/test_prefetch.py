@@ -7,13 +7,10 @@ from contextlib import closing
 from threading import Event, get_ident
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 import torch
 
 from ocm_core.prefetch import in_background, moved, pinned, prefetch, to_host
-from ocm_core.rng import noise
-from ocm_core.rng.noise import SampleNoise
 
 
 def test_items_come_in_order_and_the_next_is_made_while_one_is_used() -> None:
@@ -71,31 +68,3 @@ def test_tensors_are_moved_wherever_they_are() -> None:
     assert moved(given, "cpu").x is given.x
     assert moved(Some(given.x, (None, 1)), "meta").other == (None, 1)
     assert torch.equal(to_host(given.x)(), given.x)
-
-
-@pytest.mark.parametrize("draws", [0, 1, 5, 9])
-@pytest.mark.parametrize("block", [1, 64 * 2**20])
-def test_noise_is_the_same_drawn_ahead_or_not(
-    draws: int, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def drawn(of: SampleNoise) -> torch.Tensor:
-        return torch.stack([of.normal() for _ in range(7)] + [of.signs() for _ in range(3)])
-
-    expected = drawn(SampleNoise(3, range(4), (5,)))
-    monkeypatch.setattr(noise, "_BLOCK_BYTES", block)
-    assert torch.equal(drawn(SampleNoise(3, range(4), (5,), draws=draws)), expected)
-
-
-def test_no_more_noise_is_drawn_than_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[int] = []
-    plain = noise._normals
-
-    def counted(source: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        steps.append(shape[0])
-        return plain(source, shape)
-
-    monkeypatch.setattr(noise, "_normals", counted)
-    announced = SampleNoise(3, range(1), (5,), draws=10)
-    for _ in range(10):
-        announced.normal()
-    assert sum(steps) == 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -25,6 +26,7 @@ MODULES = {  # `stages/heads` → its file; a folder is its `__init__.py`
     for file in sorted(PACKAGE.rglob("*.py"))
     if file != PACKAGE / "__init__.py"
 }
+PLUG_INS = {("Method", "covariance"), ("Config", "networks")}  # one in every file
 CONCEPTS = (
     *("experiment", "preset", "stage", "part", "artifact", "manifest", "cell", "recipe"),
     *("timesteps", "nfe", "head", "replicate"),
@@ -121,3 +123,27 @@ def test_the_mathematics_names_every_choice() -> None:
     names += [*covariance.available(), *kernels.available(), *SCHEDULES]
     names += [f"{file.stem}.py" for file in (PACKAGE / "metrics").glob("[!_]*.py")]
     assert [name for name in names if f"`{name}`" not in MATHEMATICS] == []
+
+
+def definitions(source: str) -> set[str]:
+    """Return public classes and type aliases of a module; a TypeVar is no type of its own."""
+    found = set()
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if not isinstance(value, ast.Call) and not name.isupper():
+                    found.add(name)
+    return {name for name in found if name[0].isupper()}
+
+
+def test_no_type_is_defined_in_two_modules() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, file in MODULES.items():
+        for name in definitions(file.read_text()):
+            plug_in = (name, file.parent.name) in PLUG_INS
+            places[f"{file.parent.name}/{name}" if plug_in else name].append(module)
+    assert {"Experiment", "Sampler", "TimestepsParams"} <= places.keys()  # classes and aliases
+    several = {name for name, modules in places.items() if len(modules) > 1}
+    assert several == {f"{folder}/{name}" for name, folder in PLUG_INS}

@@ -1,7 +1,5 @@
 """Shared settings: no timed tests, one thread per test process, long ones first, one browser."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading the golden files: numbers that the published implementations produced."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's own model, from the files that diffusers writes to a trained head and samples."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What holds for every command: true help, exit codes, JSON, and a start without waiting."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

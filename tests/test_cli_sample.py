@@ -1,7 +1,5 @@
 """`ocm sample`: the pipeline's own samples again, on request, and everything that it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the documents say is what the repository holds."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

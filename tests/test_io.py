@@ -1,7 +1,5 @@
 """Files are replaced whole, what is resumed proves itself, a full disk is named; short messages."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The interpreter that `make` asks for, and the lock files that it installs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

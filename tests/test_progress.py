@@ -1,7 +1,5 @@
 """A bar for one job at a time, from where the work is, and lines in the log."""
 
-from __future__ import annotations
-
 import os
 import pty
 from collections.abc import Iterator

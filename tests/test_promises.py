@@ -1,7 +1,5 @@
 """What the documents promise of few network evaluations, held to the table of results."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each baseline of the benchmarks gives the numbers of the fast path that it is compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

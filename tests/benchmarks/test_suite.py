@@ -1,7 +1,5 @@
 """The suite's mechanics: what holds, what is written, what a partial run replaces."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

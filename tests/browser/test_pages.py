@@ -3,8 +3,6 @@
 `digits` on a desk stands for all in `make test`; the other pages and screens are slow.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@
 form leaves a line per kind of attack in `.chaos/counts.jsonl`: docs/reliability.md is made of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator

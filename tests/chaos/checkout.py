@@ -1,7 +1,5 @@
 """A place to run stages in, with tiny experiments that have every stage between them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

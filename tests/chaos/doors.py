@@ -3,8 +3,6 @@
 All three happen in a working folder of the input's own.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -65,7 +63,6 @@ from diffusers import DDPMPipeline, DDPMScheduler  # isort: skip
 
 ROOT, HERE = Path(__file__).parents[2], Path()
 Damage = Callable[[Random], None]
-DOORS: dict[str, Door] = {}
 
 
 @dataclass
@@ -82,6 +79,9 @@ class Door:
     def __call__(self, enter: Callable[[], object]) -> None:
         self.enter = enter
         DOORS[self.name] = self
+
+
+DOORS: dict[str, Door] = {}
 
 
 def one_of(*patterns: str) -> Damage:

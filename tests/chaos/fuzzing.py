@@ -5,8 +5,6 @@ of each what became of it. If it crashes or falls silent, the input that it was 
 another process goes on after it. `python -m tests.chaos.fuzzing DOOR NUMBER` shows one input.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """A job in a process of its own, forked from one that has imported everything, and its end."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

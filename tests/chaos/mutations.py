@@ -1,7 +1,5 @@
 """Damage, drawn from a seed: of bytes, of trees (JSON, YAML), and of formats around them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

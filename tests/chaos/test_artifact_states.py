@@ -1,7 +1,5 @@
 """Any order of making, interrupting, resuming and damaging an artifact keeps the promises."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged inputs at every door: only `OcmError` leaves, soon, in few words; and the counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

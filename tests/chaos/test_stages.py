@@ -1,7 +1,5 @@
 """Kills, flipped bits and cut files: every stage ends in the bytes of an undisturbed run."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Iterator

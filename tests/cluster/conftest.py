@@ -1,7 +1,5 @@
 """A cluster for the tests of this folder; where there can be none, they are skipped in one line."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

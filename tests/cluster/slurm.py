@@ -4,8 +4,6 @@ The GPUs are character devices like /dev/null: SLURM hands them out and says so 
 CUDA_VISIBLE_DEVICES, as it does with real ones, while the work itself stays on the CPU.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Two smoke experiments on a cluster, by the shipped profile: what is lost, and what comes out."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import subprocess
@@ -9,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -68,7 +66,7 @@ class Run:
                 command, cwd=project.root, env=project.env, stdout=said, stderr=said
             )
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:

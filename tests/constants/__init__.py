@@ -4,8 +4,6 @@ A test that passes whatever a constant is cannot fail. Each change has the tests
 it; the command applies each to a copy of the repository.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Apply each change to a copy, run its tests, and say which change no test notices."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

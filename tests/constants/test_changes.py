@@ -1,7 +1,5 @@
 """Every change of the list can still be made, and the tests that are to notice it are there."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.constants import CHANGES, Change

@@ -1,7 +1,5 @@
 """Small networks whose Jacobians are known, noise that is known, and data of a known score."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ At an adjacent step the bound's term is least at Σ = β̃_t + a_t² C, C = diag
 v* = log(Σ / β̃_t) / log(β_t / β̃_t). docs/results.md quotes the figures.
 """
 
-from __future__ import annotations
-
 from math import log, pi, sqrt
 from typing import ClassVar
 

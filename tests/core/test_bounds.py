@@ -1,7 +1,5 @@
 """Bounds against entropies; F[s, t], and the timesteps of least bound that follow from it."""
 
-from __future__ import annotations
-
 from math import e, log, pi, sqrt
 
 import numpy as np

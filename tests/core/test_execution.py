@@ -1,7 +1,5 @@
 """However a network is run, it says the same up to rounding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

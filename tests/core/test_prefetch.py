@@ -1,7 +1,5 @@
 """Work beside the main thread: in order, one ahead, its errors raised, nothing left behind."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from threading import Event, get_ident

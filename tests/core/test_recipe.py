@@ -1,7 +1,5 @@
 """Recipes follow from parameters alone, or from a preset at any budget, on any schedule."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Second order: DPM-Solver++ 2M and SDE-DPM-Solver++ 2M as diffusers has them, and with a C."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt

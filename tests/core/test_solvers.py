@@ -1,7 +1,5 @@
 """Schedulers of diffusers as samplers: the contract that each holds on each kind of experiment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """No two places share random numbers; sample i draws its own in any batch, block or process."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Doing what a page says: new files have their name above them, diffs edit what is there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/adding.md is followed to the letter in a copy of the repository, down to the report."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Every script of examples/ runs as a user runs it, at its smallest, and says what it should."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/tour.md and docs/mathematics.md agree with the code that they describe."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

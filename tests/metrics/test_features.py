@@ -1,7 +1,5 @@
 """The feature spaces: what goes into the networks, what comes out, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

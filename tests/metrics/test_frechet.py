@@ -1,7 +1,5 @@
 """The Fréchet distance against the published evaluator, clean-fid and closed forms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

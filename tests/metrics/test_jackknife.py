@@ -1,7 +1,5 @@
 """What measures are without a block, against the measures themselves; and what errors follow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Distances by kernels against their definitions and clean-fid's."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Precision and recall against the published evaluator and all distances at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A reference set in the published evaluator's format: read as it is, or refused by name."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A network with the interface of Inception's published file, and nothing of its size."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 

@@ -1,7 +1,5 @@
 """A copy of the parameters that a test can edit."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is composed from files, presets and overrides, and what it says when it is dumped."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

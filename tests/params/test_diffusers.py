@@ -1,7 +1,5 @@
 """Models and schedulers of diffusers that do not fit an experiment are refused before it runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Experiments named after the paper's have its settings; what differs is named, with a reason."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Bad parameters are refused with the file or override, the full key, what was expected."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from time import process_time

@@ -1,7 +1,5 @@
 """Copies of this repository with a shrunken `toy_mog9`, driven by the real Snakemake and DVC."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -14,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -102,13 +100,13 @@ class Project:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", message)
 
-    def clone(self, root: Path) -> Project:
+    def clone(self, root: Path) -> Self:
         subprocess.run(["git", "clone", "--quiet", str(self.root), str(root)], check=True)
-        return Project(root)
+        return type(self)(root)
 
-    def copy(self, root: Path) -> Project:
+    def copy(self, root: Path) -> Self:
         shutil.copytree(self.root, root, symlinks=True)
-        return Project(root)
+        return type(self)(root)
 
     def folder(self, task: str, name: str = NAME) -> Path:
         """Return the folder of an artifact, wherever its phase is."""

@@ -1,7 +1,5 @@
 """`cifar10_small` in small, from archives of a few images in either form to its page."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

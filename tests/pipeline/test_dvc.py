@@ -1,7 +1,5 @@
 """Snakemake and DVC agree about what is done, whichever of them did it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The declarations of stages: which tasks an experiment has, and what each of them depends on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import reduce

@@ -1,7 +1,5 @@
 """Interrupted work resumes to the same bytes; of other parameters, unchanged cells are kept."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A new stage, that of docs/adding.md, is one file and a line of parameters; the rest follows."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Several processes make what one alone makes; GPUs are given to one job at a time."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

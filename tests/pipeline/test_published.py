@@ -1,7 +1,5 @@
 """The paper's six experiments: in small they run; in full they are planned, and ask for a file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The rules say what the stages declare; a run tells how long, which page, and of an error once."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

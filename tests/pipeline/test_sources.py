@@ -1,7 +1,5 @@
 """The closure of a stage's sources: complete, minimal, and checked while the stage runs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

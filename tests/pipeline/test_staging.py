@@ -1,7 +1,5 @@
 """Manifests prove themselves; the old artifact stays until the new one is whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The first table is the one of docs/tour.md.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -366,10 +366,3 @@ def test_latents_of_a_folder_are_decoded(tmp_path, sample):
     np.testing.assert_array_equal(images, ((expected.double() + 1) * 127.5).round())
     with Image.open(files["grid"]) as grid:  # with a seam, four times as large
         assert (grid.size, grid.mode) == ((2 * 17 * 4,) * 2, "RGB")
-
-
-def test_samples_may_begin_anywhere(folder):
-    denoiser = api.load(folder)
-    whole = api.sample(denoiser, (3, 8, 8), "beta", steps=2, count=4, batch_size=2)
-    part = api.sample(denoiser, (3, 8, 8), "beta", steps=2, first=2, count=2)
-    assert torch.equal(part, whole[2:])

@@ -68,10 +68,7 @@ def test_a_set_is_at_no_distance_from_itself(count: int) -> None:
 
 @given(st.integers(0, 1000), st.sampled_from([1e-3, 1e-8, 1e-12, 0.0]))
 def test_variances_along_common_axes_have_a_closed_form(seed: int, smallest: float) -> None:
-    """Σ (√a - √b)²; where variances are tiny or none, eigenvalues alone would lose half the digits.
-
-    The scale of the tolerance is the trace: that is what cancels.
-    """
+    """Σ (√a - √b)²; eigenvalues alone would lose half the digits of tiny variances."""
     generator = np.random.default_rng(seed)
     a, b = generator.uniform(0.1, 1.0, size=(2, 24))
     a[:12], b[:12] = smallest * a[:12], smallest * b[:12]

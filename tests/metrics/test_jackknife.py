@@ -21,8 +21,6 @@ from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from tests.metrics.test_kernel_distance import points
 
 BLOCKS, NEIGHBOURS = 5, 3
-
-
 REAL, DRAWN = points(0, 90), points(1, 63, 0.3)
 
 
@@ -43,14 +41,11 @@ def test_blocks_hold_every_row_once() -> None:
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_the_frechet_distance_of_what_is_left() -> None:
+def test_the_distances_of_what_is_left() -> None:
     real = Statistics.of(REAL)
     expected = [frechet_distance(real=real, generated=x) for x in kept(DRAWN)]
     assert frechet_without(real, DRAWN, BLOCKS) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_kernel_distance_of_what_is_left_up_to_a_constant() -> None:
-    expected = [float(squared_discrepancy(REAL, x)) for x in kept(DRAWN)]
+    expected = [float(squared_discrepancy(REAL, x)) for x in kept(DRAWN)]  # up to a constant
     found = kernel_without(REAL, DRAWN, BLOCKS)
     assert centred(found) == pytest.approx(centred(expected), rel=1e-9)
 

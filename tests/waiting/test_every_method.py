@@ -36,9 +36,17 @@ from ocm_core.training.head_fitting import HeadFitting
 SHAPE, TIMESTEPS = (1, 2, 2), (10, 40, 90)
 LEVELS = schedule.linear(100)
 CLIP = Clip(x0=1.0, c_max=1.0)
-# these put numbers of their own on the device at every step: with them a GPU waits
 KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.5)}
+RECIPES = [  # every method with every kernel that it is defined for; order, guidance
+    (kind, kernel, order, scale)
+    for kind in covariance.available()
+    for kernel in filter(covariance.build(kind).defined_for, KERNELS)
+    for order, scale in ((1, 1.0), (2, 1.5))
+]
+# puts numbers of its own on the device at every step: with it a GPU waits
 WAITING = {"UniPCMultistepScheduler"}
+EVALUATIONS = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}  # others: 20
+EVALUATIONS |= {"KDPM2AncestralDiscreteScheduler": 19}
 
 
 def a_model(device: torch.device) -> Denoiser:
@@ -55,22 +63,11 @@ def a_model(device: torch.device) -> Denoiser:
     return model
 
 
-def recipes() -> list[tuple[str, str, int, float]]:
-    """Every method with every kernel that it is defined for; order, guidance."""
-    kinds = [kind for kind in covariance.available() if kind != "none"]
-    return [
-        (kind, kernel, order, scale)
-        for kind in kinds
-        for kernel in filter(covariance.build(kind).defined_for, KERNELS)
-        for order, scale in ((1, 1.0), (2, 1.5))
-    ]
-
-
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_sampling(device: str) -> None:
     model, label = a_model(torch.device(device)), torch.zeros(2, dtype=torch.int64, device=device)
     waiting = {}
-    for kind, kernel, order, scale in recipes():
+    for kind, kernel, order, scale in RECIPES:
         noise = MetaNoise(2, SHAPE) if device == "meta" else SampleNoise(0, range(2), SHAPE)
         with Synchronisations(on_host=device == "cpu") as waits:
             given: Any = {"clip": CLIP, "final_sigma": 0.1, "guidance": Guidance(scale)}
@@ -80,15 +77,13 @@ def test_sampling(device: str) -> None:
         if waits.found:
             waiting[kind, kernel, order, scale] = waits.found
     assert waiting == {}
-    assert len(recipes()) > 20
+    assert len(RECIPES) > 20
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_solvers_of_diffusers(scheduler: str) -> None:
     model, label = a_model(META), torch.zeros(2, dtype=torch.int64, device=META)
-    nfe = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}.get(scheduler, 20)
-    nfe = 19 if scheduler == "KDPM2AncestralDiscreteScheduler" else nfe
-    solver = DiffusersSolver(scheduler, {}, LEVELS, nfe)
+    solver = DiffusersSolver(scheduler, {}, LEVELS, EVALUATIONS.get(scheduler, 20))
 
     def draw() -> list[str]:
         with Synchronisations() as waits:

@@ -140,15 +140,12 @@ def test_moments(published: Case) -> None:
     assert entries.shape == (4,) and waits.found == []
 
 
-def test_training_of_all_heads(published: Case, tmp_path: Path) -> None:
+def test_training_of_the_score_network_and_of_all_heads(published: Case, tmp_path: Path) -> None:
+    published.denoiser.network.requires_grad_(True)
+    _train(ScoreMatching(published.denoiser, published.items, Decoder(256)), tmp_path)
     published.denoiser.network.requires_grad_(False)
     fitting = HeadFitting(published.denoiser, published.learned, published.items, Decoder(256))
     _train(fitting, tmp_path)
-
-
-def test_training_of_the_score_network(published: Case, tmp_path: Path) -> None:
-    published.denoiser.network.requires_grad_(True)
-    _train(ScoreMatching(published.denoiser, published.items, Decoder(256)), tmp_path)
 
 
 def _train(objective: Objective, folder: Path) -> None:

@@ -43,10 +43,7 @@ def test_no_bound_is_better_on_even_timesteps(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["digits", "mnist_latent"])
 def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
-    """In recall at all; in distance by more than one standard error, and by 0.25 %.
-
-    SDE-DPM-Solver++ 2M and our `ddpm` of order 2 are one algorithm: a timestep decides.
-    """
+    """SDE-DPM-Solver++ 2M and our `ddpm` of order 2 are one algorithm: a timestep decides."""
     found = study(name)
     frontier = found.frontier
     assert frontier is not None

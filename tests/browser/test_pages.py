@@ -34,7 +34,6 @@ SHOWN = [
     *(pytest.param((name, PHONE), marks=pytest.mark.slow) for name in (FIRST, *OTHERS)),
 ]
 
-
 INSIDE = ("data:", "blob:")
 
 # The panes of a figure that can be seen; what is drawn of each; what is wrong with the drawing.

@@ -159,13 +159,11 @@ def enter_results() -> None:
 
 
 ACTIVE = "params/active.yaml"
-
-
-def write_active() -> None:
-    placed(ACTIVE).write_text("# what a bare run makes\nactive: [digits, toy]\n")
-
-
-Door("active experiments", ACTIVE, write_active, 40, 300, one_of(ACTIVE))(active_names)
+Door(
+    *("active experiments", ACTIVE),
+    lambda: placed(ACTIVE).write_text("# what a bare run makes\nactive: [digits, toy]\n"),
+    *(40, 300, one_of(ACTIVE)),
+)(active_names)
 
 OVERRIDES = (
     *("train.heads.learning_rate=1e-3", "sample.samplers.ddpm.methods=[beta,ocm_relative]"),
@@ -383,12 +381,10 @@ def enter_lmdb() -> None:
 REFERENCE = f"datasets/references/{REFERENCES['imagenet256'].file}"
 
 
-def write_reference() -> None:
-    np.savez_compressed(placed(REFERENCE), **arrays())
-
-
 @Door(
-    *("reference sets", "the evaluator's .npz files", write_reference, 60, 500), one_of(REFERENCE)
+    *("reference sets", "the evaluator's .npz files"),
+    lambda: np.savez_compressed(placed(REFERENCE), **arrays()),
+    *(60, 500, one_of(REFERENCE)),
 )
 def enter_reference() -> None:
     opened = open_reference("imagenet256", Path("datasets"))

@@ -163,12 +163,9 @@ def test_steps_one_by_one_are_those_of_draw() -> None:
         stepper.step(predict(model, [method], x, 1, None), 1, noise)
 
 
-def test_every_kernel_is_named_like_its_file() -> None:
+def test_samplers_name_the_modules_that_they_choose_and_kernels_are_named_like_theirs() -> None:
     found = {kind: kernels.build(kind).name for kind in kernels.available()}
     assert found == {"ddim": "ddim", "ddpm": "ddpm"}
-
-
-def test_samplers_name_the_modules_that_they_choose() -> None:
     samplers = compose("digits").sample.samplers
     kernel, sampling = "ocm_core.diffusion.kernels", "ocm_core.sampling"
     assert modules_of(samplers["ddpm"]) == [f"{kernel}.ddpm"]

@@ -162,23 +162,20 @@ def test_a_power_timesteps_is_the_power_of_an_even_grid():
 
 
 def test_bad_requests_are_refused_in_words():
-    with pytest.raises(OcmError, match="K = 11 steps: expected 1 ≤ K ≤ T = 10"):
-        rules.even(10, 11)
-    with pytest.raises(OcmError, match="visit one twice"):
-        rules.build(params.QuadraticTimesteps(), schedule.linear(1000), 500)
-    with pytest.raises(OcmError, match="none with 2 steps; available numbers of steps: 1, 3"):
-        rules.build(params.ListedTimesteps(values=[[4], [1, 5, 9]]), schedule.linear(50), 2)
-    with pytest.raises(OcmError, match="end at 51: expected at most T = 50"):
-        rules.build(params.ListedTimesteps(values=[[4, 51]]), schedule.linear(50), 2)
-    with pytest.raises(OcmError, match="optimal timesteps of 'ocm': none with 2 steps"):
-        rules.build(params.OptimalTimesteps(), schedule.linear(50), 2, "ocm")
-    with pytest.raises(OcmError, match="expected a timestep below T = 50"):
-        rules.build(params.PowerTimesteps(exponent=2.0, first=50), schedule.linear(50), 2)
-    with pytest.raises(OcmError, match="'exponential' is unknown; valid: cosine, linear"):
-        schedule.build("exponential", 10)
-    with pytest.raises(OcmError, match="expected 0 ≤ s < t ≤ T = 50"):
-        schedule.linear(50).skips_to(51)
-    with pytest.raises(OcmError, match="s = 7, t = 7: expected 0 ≤ s < t ≤ T = 50"):
-        transition(schedule.linear(50), 7, 7)
-    with pytest.raises(OcmError, match="strictly between 0 and 1"):
-        schedule.Schedule(np.array([0.0, 1.5]))
+    short, whole, far = schedule.linear(50), schedule.linear(1000), "expected 0 ≤ s < t ≤ T = 50"
+    listed, beyond = (params.ListedTimesteps(values=v) for v in ([[4], [1, 5, 9]], [[4, 51]]))
+    late = params.PowerTimesteps(exponent=2.0, first=50)
+    for message, ask, *asked in (
+        ("K = 11 steps: expected 1 ≤ K ≤ T = 10", rules.even, 10, 11),
+        ("visit one twice", rules.build, params.QuadraticTimesteps(), whole, 500),
+        ("none with 2 steps; available numbers of steps: 1, 3", rules.build, listed, short, 2),
+        ("end at 51: expected at most T = 50", rules.build, beyond, short, 2),
+        ("of 'ocm': none with 2 steps", rules.build, params.OptimalTimesteps(), short, 2, "ocm"),
+        ("expected a timestep below T = 50", rules.build, late, short, 2),
+        ("'exponential' is unknown; valid: cosine, linear", schedule.build, "exponential", 10),
+        (far, short.skips_to, 51),
+        (f"s = 7, t = 7: {far}", transition, short, 7, 7),
+        ("strictly between 0 and 1", schedule.Schedule, np.array([0.0, 1.5])),
+    ):
+        with pytest.raises(OcmError, match=message):
+            ask(*asked)

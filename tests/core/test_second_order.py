@@ -20,9 +20,7 @@ from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.diffusion.transition import transition, transitions
-from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
-from ocm_core.sampling.recipe import Recipe
 from tests.core.doubles import Ddim, Ddpm, WaveNetwork, ancestral, ddim, ddpm, exact
 
 SCHEDULES = {"linear": schedules.linear(1000), "cosine": schedules.cosine(1000)}
@@ -165,8 +163,3 @@ def test_the_scale_of_the_covariance() -> None:
         states[scale] = seen[20]
     torch.testing.assert_close(states[4.0] - states[0.0], 2 * (states[1.0] - states[0.0]))
     assert (states[1.0] - states[0.0]).abs().max() > 1e-3
-
-
-def test_there_is_no_fourth() -> None:
-    with pytest.raises(OcmError, match="order = 4: expected 1, 2 or 3"):
-        Recipe((1, 2), covariance.build("delta"), Ddim(), order=4)  # type: ignore[arg-type]

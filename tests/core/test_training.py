@@ -51,7 +51,7 @@ from tests.core.doubles import (
 from tests.core.test_published_runs import case_denoiser, training_batch
 from tests.goldens_io import arrays, facts
 
-LEARNED = ("ocm", "sn", "npr", "iddpm")
+LEARNED = [k for k in covariance.available() if covariance.build(k).needs == "head"]
 
 
 def head_fitting(labels=LEARNED, score=None, width=16, probes=None):
@@ -352,7 +352,7 @@ def test_the_grid_of_means_is_dense_at_small_t_and_ends_at_the_last(steps: int) 
 def test_means_of_targets_are_those_of_the_exact_covariance() -> None:
     fitting = head_fitting(LEARNED)
     means = target_means(fitting, seed=0)
-    assert set(means) == {"ocm", "sn", "npr"}
+    assert set(means) == {*LEARNED} - {"iddpm"}
     levels, draw = fitting.denoiser.schedule, np.random.default_rng(1)
     for t in (3, 30, 60, 100):
         x0 = torch.from_numpy(PAIR.draw(2000, draw)).float()

@@ -42,11 +42,7 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.replace(r"\|", "|") for cell in row] for row in cells]
 
 
-def quoted(cell: str) -> list[str]:
-    return re.findall(r"`([\w/]+)`", cell)
-
-
-LINES = [quoted(folders) for folders, _ in rows("What may import what")]
+LINES = [re.findall(r"`([\w/]+)`", folders) for folders, _ in rows("What may import what")]
 HEIGHT = {entry: height for height, entries in enumerate(LINES) for entry in entries}
 
 

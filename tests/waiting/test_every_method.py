@@ -120,7 +120,7 @@ def test_the_bound_and_the_costs_of_steps() -> None:
 
 def test_training_on_a_cpu_reads_no_value() -> None:
     model = a_model(torch.device("cpu"))
-    methods = {k: covariance.build(k) for k in ("ocm", "sn", "npr", "iddpm")}
+    methods = {k: covariance.build(k) for k in model.heads}
     items = InMemory(torch.zeros(4, *SHAPE), torch.zeros(4, dtype=torch.int64))
     fitting = HeadFitting(model, methods, items, Decoder(256))
     drawn = fitting.draw(BatchRng(0, 0, 4))

@@ -60,9 +60,7 @@ def test_a_mistake_in_the_command_line_is_a_2(words: str, capsys) -> None:
     assert "usage: ocm" in capsys.readouterr().err
 
 
-def test_the_environment_is_checked_as_what_is_typed_and_the_version_said(
-    monkeypatch, capsys
-) -> None:
+def test_the_environment_is_checked_and_the_version_said(monkeypatch, capsys) -> None:
     monkeypatch.setenv("OCM_DEVICE", "tpu")
     leaves(2, "run", "score", "digits")
     assert "'tpu' is unknown" in capsys.readouterr().err
@@ -136,9 +134,7 @@ def test_a_file_that_cannot_be_written_is_named(message, monkeypatch, capsys) ->
     assert capsys.readouterr().err.startswith(f"ocm: a/b: {message}")
 
 
-def test_a_dangling_link_is_named_and_a_bug_keeps_its_traceback(
-    monkeypatch, tmp_path: Path, capsys
-) -> None:
+def test_a_dangling_link_is_named_and_a_bug_is_traced(monkeypatch, tmp_path: Path, capsys) -> None:
     link = tmp_path / "artifacts"
     link.symlink_to(tmp_path / "gone")
     with pytest.raises(OSError) as raised:

@@ -139,9 +139,7 @@ NO_SPACE = "No space left on device"
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, NO_SPACE), SafetensorError(f"I/O: {NO_SPACE} (os error 28)")]
 )
-def test_a_full_disk_says_which_one_what_was_needed_and_what_is_free(
-    tmp_path: Path, error: Exception
-) -> None:
+def test_a_full_disk_says_which_and_what_was_needed(tmp_path: Path, error: Exception) -> None:
     full = pytest.raises(OcmError, match=NO_SPACE)
     with full as raised, room_for(tmp_path / "not/yet", 5_000_000_000):
         raise error

@@ -38,9 +38,7 @@ def make_fails(checkout: Path, target: str) -> str:
 
 
 @pytest.mark.parametrize("version", [None, "3.9.2", "2.7.18 >&2", "3.110.0"])
-def test_a_python_that_will_not_do_is_named_and_one_that_will(
-    checkout: Path, version: str | None
-) -> None:
+def test_a_python_that_will_not_do_is_named(checkout: Path, version: str | None) -> None:
     found, instead = "no such command", "python3.12"
     if version:
         found, instead = f"Python {version.split()[0]}", "python3.11"

@@ -32,9 +32,7 @@ def drawn(reader: int) -> str:
     return found.decode()
 
 
-def test_a_resumed_bar_begins_where_the_work_does(
-    terminal: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_resumed_bar_begins_at_its_work(terminal: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     assert list(track(range(80, 100), "heads", LOG)) == list(range(80, 100))
     assert "80%" in drawn(terminal).split("\r")[1]

@@ -292,7 +292,7 @@ def test_the_first_screen_holds_samples_frontier_and_table(
             assert page.locator("details[open]").count() == 0
 
 
-def test_buttons_copy_and_labels_lead_to_their_entry(
+def test_buttons_copy_and_labels_are_links(
     browser: Browser, page_of: Callable[[str], Path]
 ) -> None:
     given = tables(document_of(read_folder(FIRST, ROOT)))
@@ -313,9 +313,7 @@ def test_buttons_copy_and_labels_lead_to_their_entry(
         assert "Σ = β̃" in entry.inner_text()
 
 
-def test_charts_follow_the_colour_scheme_and_paper_is_light(
-    browser: Browser, page_of: Callable[[str], Path]
-) -> None:
+def test_colour_schemes_and_paper(browser: Browser, page_of: Callable[[str], Path]) -> None:
     with opened(browser, page_of(FIRST), color_scheme="dark") as page:
         unfold(page)
         assert_coloured(page, "dark")
@@ -345,9 +343,7 @@ def assert_coloured(page: Page, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("width", [DESKTOP, pytest.param(PHONE, marks=pytest.mark.slow)])
-def test_the_index_fits_the_screen(
-    browser: Browser, page_of: Callable[[str], Path], width: int
-) -> None:
+def test_the_index_fits(browser: Browser, page_of: Callable[[str], Path], width: int) -> None:
     with opened(browser, page_of("index"), width) as page:
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.locator(".card").count() >= 9

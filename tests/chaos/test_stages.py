@@ -117,7 +117,7 @@ def _killed_and_resumed(finished: Finished, job: Job, random: Random) -> int:
 
 
 @pytest.mark.parametrize("damaged", [None, "lost", "flipped"])
-def test_killed_between_kept_heads_all_of_them_end_in_the_same_bytes(
+def test_killed_between_kept_heads_all_are_the_same(
     finished: Finished, damaged: str | None
 ) -> None:
     """Kept at 4, 8 and 12, with checkpoints at 3, 6, 9 and 12."""

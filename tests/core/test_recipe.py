@@ -139,9 +139,7 @@ def test_all_parameters_reach_the_recipe() -> None:
 
 
 @pytest.mark.parametrize("kind", ["guided", "conditional"])
-def test_guidance_of_a_cell_is_of_the_first_three_channels(
-    kind: Literal["guided", "conditional"],
-) -> None:
+def test_guidance_is_of_three_channels(kind: Literal["guided", "conditional"]) -> None:
     experiment = compose("imagenet256", [f"sample.guidance.covariance={kind}"])
     assert recipe_of(experiment, guidance=1.75).guidance == Guidance(1.75, 3, kind)
     assert compose("digits").sample.guidance.guided_channels is None

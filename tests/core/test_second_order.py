@@ -92,9 +92,7 @@ def looped(scheduler: Any, case: Case, options: Callable[[SampleNoise], dict[str
 @pytest.mark.parametrize("timesteps", CHAINS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("make", [points, clipped_images])
-def test_it_is_the_solver_of_diffusers(
-    make: Any, schedule: str, timesteps: str, solver: str
-) -> None:
+def test_it_is_diffusers_solver(make: Any, schedule: str, timesteps: str, solver: str) -> None:
     case, chain = make(SCHEDULES[schedule]), CHAINS[timesteps]
     found, expected = ours(case, chain, solver), theirs(case, chain, solver)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

@@ -58,9 +58,7 @@ def test_streams_at_two_places_never_meet(one: Any, other: Any) -> None:
 
 
 @given(SEEDS, SEEDS, st.integers(0, 3), places())
-def test_what_data_sets_and_classifiers_draw_meets_nothing(
-    seed: int, other: int, split: int, place: Any
-) -> None:
+def test_what_data_sets_draw_meets_nothing(seed: int, other: int, split: int, place: Any) -> None:
     dataset = state(streams.dataset_stream(seed, split))
     assert dataset != at(place)
     assert (dataset == state(streams.dataset_stream(other, split))) == (seed == other)
@@ -172,7 +170,7 @@ def test_two_processes_draw_what_one_draws(tmp_path):
 
 @pytest.mark.parametrize("draws", [0, 1, 5, 9])
 @pytest.mark.parametrize("block", [1, 64 * 2**20])
-def test_noise_is_the_same_drawn_ahead_or_not(
+def test_noise_drawn_ahead_is_the_same(
     draws: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def drawn(of: SampleNoise) -> torch.Tensor:

@@ -87,7 +87,7 @@ def efficientnet() -> FeatureSpace:
     return efficientnet_lite0.build("cpu")
 
 
-def test_efficientnet_sees_what_it_was_trained_on(
+def test_what_efficientnet_sees(
     efficientnet: FeatureSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Tensor] = []
@@ -180,9 +180,7 @@ WRONG: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_what_is_no_inception_is_refused_and_not_recorded(
-    message: str, folder: Path, lock: Lock
-) -> None:
+def test_what_is_no_inception_is_not_recorded(message: str, folder: Path, lock: Lock) -> None:
     WRONG[message](folder / inception.FILE)
     with pytest.raises(OcmError, match=message):
         inception.fetch(folder.parent, folder, lock)
@@ -204,9 +202,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedClassifier:
     return train_classifier(*digits(), changed(iterations=400, **SETTINGS), folder)
 
 
-def test_the_classifier_tells_digits_apart_and_its_distances_order_sets(
-    trained: TrainedClassifier,
-) -> None:
+def test_the_classifier_tells_digits_apart_and_orders_sets(trained: TrainedClassifier) -> None:
     assert trained.accuracy >= 0.97
     space = FeatureSpace("classifier", trained.network, "cpu", trained.network.features)
     found, labels = extract(space, digits()[0], 500), digits()[1]

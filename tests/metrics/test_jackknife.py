@@ -55,7 +55,7 @@ FAR = 50.0 * torch.cat([torch.eye(6), -torch.eye(6)])  # no other point covers t
 
 @pytest.mark.parametrize("copied", [FAR[:0], FAR])
 @pytest.mark.parametrize("rows", [7, 1024])
-def test_precision_and_recall_of_what_is_left(
+def test_the_manifold_of_what_is_left(
     rows: int, copied: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of a real point that is left out covers nothing, not even that point."""

@@ -79,9 +79,7 @@ def test_the_images_go_to_the_page(finished: Project) -> None:
     assert "Nothing to be done" in project.run("snakemake", f"reports/{NAME}.html")
 
 
-def test_killed_twice_on_the_way_it_has_the_same_bytes(
-    encoded: dict[str, Project], finished: Project
-) -> None:
+def test_killed_twice_it_has_the_same_bytes(encoded: dict[str, Project], finished: Project) -> None:
     project = encoded[BINARY]
     for sign in (
         "train/heads/.trained.staging/state/training.safetensors",

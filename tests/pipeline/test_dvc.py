@@ -36,9 +36,7 @@ def changed(made_by_snakemake: Project, tmp_path_factory: pytest.TempPathFactory
     return project
 
 
-def test_repro_from_nothing_makes_what_snakemake_makes(
-    made_by_dvc: Project, made_by_snakemake: Project
-) -> None:
+def test_both_tools_make_the_same(made_by_dvc: Project, made_by_snakemake: Project) -> None:
     assert made_by_dvc.digests() == made_by_snakemake.digests()
     assert made_by_dvc.digests().keys() == set(TASKS)
     assert made_by_dvc.changed_in_dvc() == set()
@@ -67,9 +65,7 @@ def test_repro_after_an_edit_runs_the_phases_that_it_concerns(project: Project) 
     assert project.changed_in_dvc() == {"report"}
 
 
-def test_a_fresh_clone_with_pulled_artifacts_has_nothing_to_do(
-    made_by_snakemake: Project, tmp_path: Path
-) -> None:
+def test_a_pulled_clone_has_nothing_to_do(made_by_snakemake: Project, tmp_path: Path) -> None:
     project, page = made_by_snakemake.clone(tmp_path / "clone"), f"reports/{NAME}.html"
     assert not (project.root / page).exists() and not (project.root / "artifacts").exists()
     project.run("ocm", "report", NAME)

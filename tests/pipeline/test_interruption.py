@@ -128,9 +128,7 @@ def test_one_more_of_anything_redoes_no_other_cell(project: Project, more: str) 
     ],
     ids=["all", "head", "recipe and method"],
 )
-def test_a_changed_recipe_redoes_its_cells(
-    project: Project, edit: dict[str, Any], redone: str
-) -> None:
+def test_a_changed_recipe_redoes_cells(project: Project, edit: dict[str, Any], redone: str) -> None:
     before = inodes(project)
     project.edit(edit)
     project.run("ocm", "run", "train", NAME)

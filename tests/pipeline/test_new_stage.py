@@ -32,7 +32,7 @@ def test_it_is_planned_in_both_tools_and_makes_nothing_else_stale(extended: Proj
 
 
 @pytest.mark.parametrize("tool", ["snakemake --cores 1", "dvc repro"])
-def test_both_tools_run_it_and_its_measure_is_everywhere(
+def test_its_measure_is_everywhere_by_either_tool(
     extended: Project, tool: str, tmp_path: Path
 ) -> None:
     project = extended.copy(tmp_path / "project")

@@ -101,9 +101,7 @@ def test_on_several_nodes_srun_starts_one_torchrun_each(monkeypatch: pytest.Monk
     assert "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
 
 
-def test_a_stage_computes_in_the_job_s_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stage_has_the_job_s_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = []
     monkeypatch.setattr(artifacts, "ROOT", tmp_path)
     monkeypatch.setattr(

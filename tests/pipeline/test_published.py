@@ -27,9 +27,7 @@ def project(empty: Project, tmp_path_factory: pytest.TempPathFactory) -> Project
 # `cifar10_ls` is run by tests/cluster; `cifar10_cs` has the network and schedule of `imagenet64`.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CHECKPOINTS if n not in ("cifar10_ls", "cifar10_cs")])
-def test_the_smoke_experiment_runs_from_end_to_end(
-    finished: Callable[..., Project], name: str
-) -> None:
+def test_the_smoke_experiment_runs(finished: Callable[..., Project], name: str) -> None:
     smoke = f"{name}_smoke"
     project, experiment = finished(smoke), compose(smoke)
     results = (project.root / f"reports/{smoke}/results.csv").read_text().splitlines()

@@ -144,9 +144,7 @@ def test_a_run_says_how_long_it_takes_and_which_page_to_open(project: Project) -
         (("snakemake", "--cores", "1"), 1),
     ],
 )
-def test_ctrl_c_ends_in_one_line_of_the_job(
-    project: Project, command: tuple[str, ...], code: int
-) -> None:
+def test_ctrl_c_ends_in_one_line(project: Project, command: tuple[str, ...], code: int) -> None:
     project.edit({"train": {"score": {"iterations": 100_000}}})
     # a shell's background job, and what it starts, would ignore Ctrl-C
     listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}

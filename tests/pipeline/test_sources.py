@@ -62,9 +62,7 @@ def _forget() -> None:
         ("stages.two", ("__init__", "delta", "stages/__init__", "stages/_shared", "stages/two")),
     ],
 )
-def test_a_closure_follows_late_imports_and_nothing_else(
-    package: Path, module: str, names: tuple[str, ...]
-) -> None:
+def test_a_closure_follows_late_imports(package: Path, module: str, names: tuple[str, ...]) -> None:
     found = {file.as_posix() for file in sources.sources([f"ocm_core.{module}"])}
     assert found == {f"ocm_core/{name}.py" for name in names}
 
@@ -84,9 +82,7 @@ def test_what_cannot_be_followed_is_refused(package: Path) -> None:
         sources.sources(["ocm_core.absent"])
 
 
-def test_a_module_that_is_not_declared_is_refused_and_where_to_declare_it_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_module_that_is_not_declared_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = sources.loaded()
     monkeypatch.setitem(sys.modules, "ocm_core.smuggled", sys)
     with pytest.raises(OcmError, match=r"loaded ocm_core\.smuggled .* ocm_core/stages/encode\.py"):

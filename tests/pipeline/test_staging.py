@@ -121,9 +121,7 @@ def test_the_same_key_resumes_finished_pieces_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("left", [b"0" * 64, b"other", b"\xff\xfe", b"", None])
-def test_the_state_of_other_parameters_is_discarded_and_said(
-    left: bytes | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_states_are_discarded(left: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
     assert OLD.prepare()
     (OLD.artifact / "piece").write_text("piece")
     record_checksum(OLD.artifact / "piece")
@@ -142,9 +140,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("renames", range(4))
-def test_a_kill_between_the_last_renames_loses_nothing(
-    renames: int, damaged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kills_lose_nothing(renames: int, damaged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     make(OLD_PAGE, PAGE, TABLE)
     rename, left = os.rename, iter(range(renames))
 
@@ -192,9 +188,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_piece_is_taken_over_if_it_was_made_from_the_same_and_is_whole(
-    damage: str, tmp_path: Path
-) -> None:
+def test_a_whole_piece_of_the_same_is_taken_over(damage: str, tmp_path: Path) -> None:
     DAMAGE[damage](make(OLD))
     (OLD.place / "extra").touch()
     assert take_over(OLD.place, "file", "old", tmp_path / "new") is (damage == "none")
@@ -232,9 +226,7 @@ def test_a_file_system_without_locks_is_named_before_work(monkeypatch: pytest.Mo
         pass
 
 
-def test_a_disk_that_is_full_before_anything_is_written_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_disk_that_is_full_at_the_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     make(OLD)
     full = OSError(errno.ENOSPC, "No space left on device", str(NEW.root / "key"))
     monkeypatch.setattr(staging, "write_text", Mock(side_effect=full))

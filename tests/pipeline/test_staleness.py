@@ -124,15 +124,13 @@ def written(folder: Path, *overrides: str) -> Path:
         ("report.title=Another", "up to date"),
     ],
 )
-def test_what_decides_the_numbers_makes_results_stale(
-    override: str, expected: str, tmp_path: Path
-) -> None:
+def test_what_makes_results_stale(override: str, expected: str, tmp_path: Path) -> None:
     assert results_state(Graph(compose("digits")), tmp_path) == "missing"
     written(tmp_path, override)
     assert results_state(Graph(compose("digits")), tmp_path) == expected
 
 
-def test_other_sources_are_noticed_and_the_page_s_are_none(
+def test_other_sources_but_the_page_s_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path)

@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from ocm_core import covariance
 from ocm_core.covariance.interface import UNCLIPPED, Clip, ClipCounter, ReverseStep, predict
-from ocm_core.covariance.learned import TrainingBatch
+from ocm_core.covariance.learned import CovarianceHead, TrainingBatch
 from ocm_core.covariance.rademacher import hutchinson
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
@@ -27,6 +27,8 @@ from tests.core.doubles import Ddim, Ddpm, LabelledNetwork, QuadraticNetwork, Re
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
 seeds = st.integers(0, 2**31)
 dimensions = st.integers(1, 5)
+ALL = {kind: covariance.build(kind) for kind in covariance.available()}
+DDPM = {kind: method for kind, method in ALL.items() if method.defined_for("ddpm")}
 
 
 def a_step(betas, data):
@@ -141,12 +143,12 @@ def variances(name, seen, step, *probes):
     return found(ReverseStep(step, Ddpm(), UNCLIPPED)).diagonal(seen.x)
 
 
-@given(betas, seeds, st.sampled_from(["ocm", "exact_diag", "rademacher", "analytic"]), st.data())
-@settings(max_examples=40)
+@given(betas, seeds, st.sampled_from([k for k in DDPM if not DDPM[k].fixed_variance]), st.data())
+@settings(max_examples=80)
 def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     schedule, step = a_step(betas, data)
     network, table = LabelledNetwork(seed), torch.rand(schedule.steps + 1)
-    heads = {"ocm": network.make_head("linear")}
+    heads = {kind: CovarianceHead(network.make_head("linear")) for kind in DDPM}
     model = Denoiser(network, schedule, heads=heads, moments=table)
     x, label = points(seed, 3, 4, 2, 2), torch.tensor([0, 1, 2])
     channels = data.draw(st.sampled_from([None, 3]))
@@ -203,8 +205,7 @@ def test_shared_likelihood_pass_equals_method_by_method(seed):
     schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 30)))
     mixture = Mixture(points(seed, 3, 2), 0.3)
     model = exact(mixture, schedule, moments=torch.rand(31).double())
-    every = {name: covariance.build(name) for name in covariance.available()}
-    methods = {k: m for k, m in every.items() if m.needs != "head" and m.defined_for("ddpm")}
+    methods = {name: method for name, method in DDPM.items() if method.needs != "head"}
     timesteps = {"K30": tuple(range(1, 31)), "K3": (1, 10, 30), "K2": (1, 30)}
     x0 = points(seed + 1, 5, 2)
 

@@ -113,9 +113,6 @@ def here(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return checkout
 
 
-Files = dict[str, Any]
-
-
 @pytest.fixture
 def sample(here: Path, capsys) -> Callable[..., Any]:
     """What `ocm sample` made, or the message of its refusal."""
@@ -134,12 +131,12 @@ def refused(sample: Callable[..., Any]) -> Callable[[str], str]:
     return partial(sample, code=1)
 
 
-def read(files: Files) -> np.ndarray:
+def read(files: dict[str, Any]) -> np.ndarray:
     path = Path(files["samples"])
     return open_split([path.parent], path.stem).all()
 
 
-def opened(files: Files, kind: str = "samples") -> xarray.Dataset:
+def opened(files: dict[str, Any], kind: str = "samples") -> xarray.Dataset:
     return xarray.open_zarr(files[kind], consolidated=False)
 
 

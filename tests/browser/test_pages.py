@@ -1,7 +1,4 @@
-"""Pages that people see, in a browser: drawn, usable by mouse and keyboard, on any screen.
-
-`digits` on a desk stands for all in `make test`; the other pages and screens are slow.
-"""
+"""Pages that people see, in a browser: drawn, usable by mouse and keyboard, on any screen."""
 
 import csv
 import re

@@ -1,7 +1,4 @@
-"""Every door where bytes come in: what is whole there, how it is damaged, and how it is let in.
-
-All three happen in a working folder of the input's own.
-"""
+"""Every door where bytes come in: what is whole there, how it is damaged, how it is let in."""
 
 import os
 import shutil

@@ -1,7 +1,4 @@
-"""A change makes exactly what depends on it stale: in both tools, and in `ocm status`.
-
-The first table is the one of docs/tour.md.
-"""
+"""A change makes what depends on it stale, as docs/tour.md says, in all tools."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""One step of each hot loop, on each network of the paper at full size: the host never waits.
-
-On the meta device (`benchmarks/synchronisations.py`): it costs neither memory nor arithmetic.
-"""
+"""One step of each hot loop, on each full-size network of the paper, on the meta device."""
 
 from dataclasses import dataclass
 from pathlib import Path

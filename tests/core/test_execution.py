@@ -12,6 +12,7 @@ from ocm_core.networks import build
 CONFIG = {"in_channels": 1, "base_channels": 8, "channel_multipliers": [1, 2], "norm_groups": 4}
 CONFIG |= {"blocks_per_level": 1, "attention_levels": []}
 PLAIN = {"precision": "float32", "channels_last": False, "compiled": False}
+X = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
 def a_denoiser() -> Denoiser:
@@ -33,10 +34,9 @@ def a_denoiser() -> Denoiser:
     ],
 )
 def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance: float) -> None:
-    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        expected = a_denoiser().predict(x, 300).eps
-        found = executed(a_denoiser(), **(PLAIN | choice)).predict(x, 300).eps
+        expected = a_denoiser().predict(X, 300).eps
+        found = executed(a_denoiser(), **(PLAIN | choice)).predict(X, 300).eps
     assert found.dtype == torch.float32
     allowed = choice.get("precision", "float32") != "float32"
     assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is allowed
@@ -47,7 +47,6 @@ def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance:
 
 @pytest.mark.parametrize("kind", ["simple", "complex"])
 def test_heads_stay_in_single_precision(kind: str) -> None:
-    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     plain = a_denoiser()
     torch.manual_seed(2)
     head = plain.network.make_head(kind)
@@ -55,7 +54,7 @@ def test_heads_stay_in_single_precision(kind: str) -> None:
         torch.nn.init.normal_(parameter, std=0.2)
     lower = executed(a_denoiser(), **(PLAIN | {"precision": "bfloat16"}))
     expected, found = (
-        replace(denoiser, heads={"ocm": head}).predict(x, 300).head("ocm")
+        replace(denoiser, heads={"ocm": head}).predict(X, 300).head("ocm")
         for denoiser in (plain, lower)
     )
     assert found.dtype == torch.float32

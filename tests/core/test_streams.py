@@ -82,25 +82,18 @@ def test_first_weights_have_seeds_of_their_own() -> None:
     assert len(seeds) == 50 * len(names)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: stream(Stream.SAMPLE_NORMAL, -1), "seed = -1: expected 0 ≤ seed"),
-        (lambda: stream(Stream.SAMPLE_NORMAL, 2**40), "seed = "),
-        (lambda: stream(Stream.LIKELIHOOD_NORMAL, 0, time=4096), "timestep = 4096: expected"),
-        (lambda: stream(Stream.SAMPLE_NORMAL, 0, -2), "index = -2: expected"),
-    ],
-)
-def test_what_has_no_place_is_refused(call: Any, message: str) -> None:
-    with pytest.raises(OcmError, match=re.escape(message)):
-        call()
-
-
-def test_a_timestep_where_it_does_not_belong_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="LIKELIHOOD_NORMAL needs a timestep"):
-        stream(Stream.LIKELIHOOD_NORMAL, 0)
-    with pytest.raises(ValueError, match="SAMPLE_NORMAL has no timestep"):
-        stream(Stream.SAMPLE_NORMAL, 0, time=3)
+def test_what_has_no_place_is_refused_and_a_wrong_timestep_a_mistake_of_the_caller() -> None:
+    normal, bound = Stream.SAMPLE_NORMAL, Stream.LIKELIHOOD_NORMAL
+    for error, message, purpose, seed, place in (
+        (OcmError, "seed = -1: expected 0 ≤ seed", normal, -1, {}),
+        (OcmError, "seed = ", normal, 2**40, {}),
+        (OcmError, "timestep = 4096: expected", bound, 0, {"time": 4096}),
+        (OcmError, "index = -2: expected", normal, 0, {"index": -2}),
+        (ValueError, "LIKELIHOOD_NORMAL needs a timestep", bound, 0, {}),
+        (ValueError, "SAMPLE_NORMAL has no timestep", normal, 0, {"time": 3}),
+    ):
+        with pytest.raises(error, match=message):
+            stream(purpose, seed, **place)
 
 
 def test_no_other_module_makes_a_generator() -> None:

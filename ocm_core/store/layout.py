@@ -50,21 +50,15 @@ class StoreLayout:
     def __post_init__(self) -> None:
         if self.chunk < 1 or self.shard % self.chunk:
             raise OcmError(f"{self}: expected a shard of whole chunks")
-        if self.items.start % self.shard or self.items.step != 1:
-            raise OcmError(f"{self}: expected items that begin at a multiple of its shards")
-        if (self.dtype == "uint8") != (self.levels is not None) or (self.levels and self.spread):
-            raise OcmError(f"{self}: expected levels for uint8 only, and no spread of pixels")
 
     @property
     def variables(self) -> dict[str, Variable]:
         """The arrays in the order of writing: `index` comes last, so its shard marks the end."""
         fill = 0.0 if self.dtype == "uint8" else nan
-        variables = {"x": Variable(self.shape, self.dtype, fill)}
-        if self.spread:
-            variables["std"] = Variable(self.shape, self.dtype, fill)
-        if self.labelled:
-            variables["label"] = Variable((), "int64", -1)
-        return variables | {"index": Variable((), "int64", -1)}
+        names = ("x", "std") if self.spread else ("x",)
+        places = ("label", "index") if self.labelled else ("index",)
+        variables = dict.fromkeys(names, Variable(self.shape, self.dtype, fill))
+        return variables | dict.fromkeys(places, Variable((), "int64", -1))
 
     @property
     def grid(self) -> tuple[int, int]:

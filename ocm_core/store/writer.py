@@ -17,8 +17,8 @@ import numpy as np
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import check_space, room_for, write_bytes
-from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_key, recorded_key
+from ocm_core.io.atomic import check_space, room_for, write_bytes, write_text
+from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_of
 from ocm_core.prefetch import in_background
 from ocm_core.progress import Progress
 from ocm_core.store.layout import StoreLayout
@@ -75,13 +75,9 @@ def verify(path: Path, plan: StoreLayout) -> None:
     """Check that every shard exists and that the items are the planned ones in order."""
     import zarr
 
-    planned = {
-        shard_file(path, plan, name, shard): plan.file_bytes(name, shard)
-        for shard in plan.shards
-        for name in plan.variables
-    }
-    lacking = [f for f, size in planned.items() if not f.exists() or f.stat().st_size != size]
-    if lacking:
+    pairs = [(name, shard) for shard in plan.shards for name in plan.variables]
+    planned = {shard_file(path, plan, *pair): plan.file_bytes(*pair) for pair in pairs}
+    if lacking := [f for f, n in planned.items() if not f.exists() or f.stat().st_size != n]:
         found = f"missing or not of its planned size ({len(lacking)} such files)"
         raise OcmError(f"{lacking[0]}: {found}; run the job again, it writes what is missing")
     index = zarr.open_array(path / "index", mode="r", zarr_format=3)[:]
@@ -99,7 +95,8 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     """Make the store with its metadata, or tidy up after an interrupted run."""
     metadata = {path / name: content for name, content in _metadata(plan, attrs).items()}
     others = [f for f, content in metadata.items() if f.exists() and f.read_bytes() != content]
-    if others and recorded_key(path) in (None, _key(path)):
+    made_for = record_of(path)
+    if others and not (made_for.is_file() and made_for.read_bytes() != _key(path).encode()):
         raise OcmError(f"{path}: holds something else than planned; delete it to start anew")
     for file in others:
         LOG.warning("%s: has changed since an interrupted run wrote it; writing it again", file)
@@ -110,7 +107,7 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     for file, content in metadata.items():
         if not file.exists():
             write_bytes(file, content)
-    record_key(path, _key(path))
+    write_text(made_for, _key(path))
 
 
 def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:

@@ -156,4 +156,4 @@ def test_a_folder_is_named(door: Door) -> None:
         door.fetch()
     door.lock.path.mkdir()
     with pytest.raises(OcmError, match=r"checkpoints\.lock\.json: expected a file, found a folder"):
-        door.lock.recorded("some/file")
+        door.lock.entries()

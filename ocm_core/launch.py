@@ -1,12 +1,9 @@
 """GPUs and processes of one job.
 
-Snakemake counts GPUs and does not say which: a lock per GPU does. The locks belong to the user on
-this machine, so that jobs of several checkouts share them; the system frees them when the job ends.
-In a job of SLURM, whose GPUs nobody else has and which have numbers of their own, they are that
-job's.
-
-For several processes `torchrun` takes this one's place. On several nodes SLURM starts one on
-each, and they meet at the node that this runs on.
+Snakemake counts GPUs and does not say which: a lock per GPU does, which the system frees when the
+job ends. The locks are the user's on this machine, so that checkouts share them; in SLURM, where
+each job numbers its own GPUs, they are the job's. For several processes `torchrun` takes this one's
+place; on several nodes SLURM starts one on each, and they meet at the node that this runs on.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,7 +87,7 @@ def _lock(file: Path) -> bool:
 def on_this_node(processes: int, arguments: Sequence[str]) -> None:
     """Become that many processes of `ocm` with these arguments."""
     alone = ("--standalone", f"--nproc-per-node={processes}")
-    _become([*_TORCHRUN, *alone, *_OCM, *arguments], dict(os.environ))
+    _become([*_TORCHRUN, *alone, *_OCM, *arguments], {**os.environ})
 
 
 def on_nodes(nodes: int, gpus: int, arguments: Sequence[str]) -> None:
@@ -143,9 +141,7 @@ def await_first(rank: Rank, folder: Path, patience: float = PATIENCE) -> None:
 def _seen(folder: Path) -> dict[str, str]:
     """Return digests by path; a file that goes while it is looked at is left out."""
     found = {}
-    for path in sorted(folder.rglob("*")):
-        try:
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # a folder, or gone
             found[path.relative_to(folder).as_posix()] = sha256_of(path)
-        except OSError:  # a folder, or gone
-            continue
     return found

@@ -34,10 +34,8 @@ class ChangeVerdict(Enum):
     WITHIN = "within noise"
     SAME = "unchanged"
 
-    @property
-    def is_minor(self) -> bool:
-        """Tell whether tables leave it out unless everything is asked for."""
-        return self in (ChangeVerdict.WITHIN, ChangeVerdict.SAME)
+
+MINOR = (ChangeVerdict.WITHIN, ChangeVerdict.SAME)  # tables leave them out unless asked for all
 
 
 class Number(NamedTuple):
@@ -77,7 +75,7 @@ class Changes(NamedTuple):
 
     @property
     def differ(self) -> bool:
-        return bool(self.parameters) or any(not n.verdict.is_minor for n in self.numbers)
+        return bool(self.parameters) or any(n.verdict not in MINOR for n in self.numbers)
 
     @property
     def summary(self) -> str:
@@ -91,7 +89,7 @@ class Changes(NamedTuple):
         """Return a table of the numbers, those that changed most first."""
         rows = []
         for n in self.numbers:
-            if everything or not n.verdict.is_minor:
+            if everything or n.verdict not in MINOR:
                 both = ("" if value is None else f"{value:.6g}" for value in (n.before, n.after))
                 rows.append((n.measure, n.place, *both, str(n.gap or ""), n.verdict.value))
         return rows
@@ -119,10 +117,11 @@ class Revisions(NamedTuple):
         experiments = {}
         for one in self.experiments:
             rows = one.rows(everything=everything)
-            numbers = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-            changed = [[*map(str, change)] for change in one.parameters]
-            experiments[one.name] = {"parameters": changed, "numbers": numbers}
-        return {"before": self.before, "after": self.after, "experiments": experiments}
+            experiments[one.name] = {
+                "parameters": [[*map(str, change)] for change in one.parameters],
+                "numbers": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+            }
+        return {**self._asdict(), "experiments": experiments}
 
 
 def compare(root: Path, before: str, after: str | None = None) -> Revisions:

@@ -108,8 +108,8 @@ def nested(results: Results) -> dict[str, Any]:
             continue
         name = f"{measure}_{score}_score" if several and score else measure
         t = timesteps if timesteps.isdigit() else ""
-        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}"]
-        path.append(f"cfg{guidance:g}" if guided and guidance is not None else "")
+        scale = f"cfg{guidance:g}" if guided and guidance is not None else ""
+        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}", scale]
         numbers = {name: here.estimate.mean}
         if here.known:
             numbers[f"{name}_se"] = here.known.error
@@ -150,9 +150,8 @@ class Comparison(NamedTuple):
 
     def ranked(self, among: Iterable[str] | None = None) -> list[str]:
         """Return the labels with a finite mean, the best first."""
-        labels = self.entries if among is None else [m for m in among if m in self.entries]
-        sign = -1.0 if self.higher else 1.0
-        finite = [label for label in labels if isfinite(self.mean(label))]
+        sign, labels = -1.0 if self.higher else 1.0, self.entries if among is None else among
+        finite = (label for label in labels if isfinite(self.mean(label)))
         return sorted(finite, key=lambda label: sign * self.mean(label))
 
     def best(self, among: Iterable[str] | None = None) -> str | None:

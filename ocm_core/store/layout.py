@@ -7,7 +7,6 @@ latents and photographs hardly shrink, and so sizes are known beforehand.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from math import nan, prod
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -87,15 +86,8 @@ def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:
     return -(-items // chunk) * chunk * item_bytes + INDEX_ENTRY * (shard // chunk) + CHECKSUM
 
 
-def ranges(count: int, jobs: int, shard: int) -> list[range]:
-    """Cut a split of `count` items for `jobs` writers at shards, as evenly as possible."""
-    shards = -(-count // shard)
-    cuts = [min(shards * job // jobs * shard, count) for job in range(jobs + 1)]
-    # an empty range begins at a shard as well
-    return [range(a, b) if a < b else range(0) for a, b in pairwise(cuts)]
-
-
 def share(part: str, count: int, shard: int) -> range:
-    """Return the items of a split that the job `all`, or `2of3`, writes."""
+    """Return the items that the job `all`, or `2of3`, writes: whole shards, evenly distributed."""
     number, jobs = (1, 1) if part == "all" else map(int, part.split("of"))
-    return ranges(count, jobs, shard)[number - 1]
+    first, stop = (min(-(-count // shard) * n // jobs * shard, count) for n in (number - 1, number))
+    return range(first, stop) if first < stop else range(0)  # an empty one begins at a shard too

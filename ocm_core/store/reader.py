@@ -5,11 +5,10 @@ The order of the batches is a function of (seed, iteration), whether the set fit
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -103,48 +102,24 @@ class Part(NamedTuple):
     attrs: dict[str, Any]
 
 
-@dataclass(frozen=True)
 class StoredSplit:
     """A split, read as one array whatever the number of stores."""
 
-    parts: tuple[Part, ...]
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts, arrays = parts, parts[0].arrays
+        self.attrs = parts[0].attrs  # as given to the writer: scaling factor, provenance
+        self.levels: int | None = self.attrs["levels"]
+        self.shape = arrays["x"].shape  # of one item
+        self.variables = {name: arrays[name] for name in ("x", "std") if name in arrays}
+        self.bytes = len(self) * sum(array.item_bytes for array in self.variables.values())
+        self.chunks = [  # what is read together, in the order of the items
+            range(first, min(first + part.arrays["x"].chunk, part.stop))
+            for part in parts
+            for first in range(part.first, part.stop, part.arrays["x"].chunk)
+        ]
 
     def __len__(self) -> int:
         return self.parts[-1].stop
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """The attributes given to the writer: scaling factor, provenance."""
-        return self.parts[0].attrs
-
-    @property
-    def levels(self) -> int | None:
-        return cast(int | None, self.attrs["levels"])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one item."""
-        return self.variables["x"].shape
-
-    @property
-    def variables(self) -> dict[str, ShardedArray]:
-        arrays = self.parts[0].arrays
-        return {name: arrays[name] for name in ("x", "std") if name in arrays}
-
-    @property
-    def bytes(self) -> int:
-        """The size in memory, as stored."""
-        return len(self) * sum(array.item_bytes for array in self.variables.values())
-
-    @cached_property
-    def chunks(self) -> list[range]:
-        """The units of reading, in the order of the items."""
-        return [
-            range(first, min(first + size, part.stop))
-            for part in self.parts
-            for size in [part.arrays["x"].chunk]
-            for first in range(part.first, part.stop, size)
-        ]
 
     @cached_property
     def labels(self) -> Int64[ndarray, " item"] | None:
@@ -214,7 +189,7 @@ def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
         if (part.attrs, kinds) != (parts[0].attrs, arrays[0]):
             raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
         expected = part.stop
-    return StoredSplit(tuple(parts))
+    return StoredSplit(parts)
 
 
 def _open(path: Path) -> Part:

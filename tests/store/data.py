@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from ocm_core.io.checksums import data_files
-from ocm_core.store.layout import DType, StoreLayout, ranges
+from ocm_core.store.layout import DType, StoreLayout, share
 from ocm_core.store.writer import ReadShard, write
 
 ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
@@ -43,6 +43,10 @@ def reader(of: StoreLayout, data: dict[str, ndarray]) -> ReadShard:
         return {name: data[name][rows.start : rows.stop] for name in wanted}
 
     return read_shard
+
+
+def ranges(count: int, jobs: int, shard: int) -> list[range]:
+    return [share(f"{job}of{jobs}", count, shard) for job in range(1, jobs + 1)]
 
 
 def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: int) -> list[Path]:

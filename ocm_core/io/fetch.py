@@ -229,7 +229,8 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
         try:
             get(url, file, None)
         except HTTPError as error:
-            if not start or error.response.status_code != _RANGE_NOT_SATISFIABLE:
+            answered = getattr(error.response, "status_code", None)
+            if not start or answered != _RANGE_NOT_SATISFIABLE:
                 raise
             part.unlink()  # the server has no bytes after it, so it is no part of this file
             _transfer(url, part, version_file)

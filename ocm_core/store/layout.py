@@ -71,14 +71,10 @@ class StoreLayout:
         starts = range(self.items.start, self.items.stop, self.shard)
         return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
 
-    def file_bytes(self, name: str, shard: range) -> int:
-        """Return the size of one variable's shard."""
-        shape, dtype, _ = self.variables[name]
-        return shard_bytes(len(shard), prod(shape) * np.dtype(dtype).itemsize, *self.grid)
-
     def bytes_of(self, shards: Iterable[range]) -> int:
         """Return the size of some shards, all variables together."""
-        return sum(self.file_bytes(name, shard) for shard in shards for name in self.variables)
+        sizes = [prod(v.shape) * np.dtype(v.dtype).itemsize for v in self.variables.values()]
+        return sum(shard_bytes(len(shard), size, *self.grid) for shard in shards for size in sizes)
 
 
 def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:

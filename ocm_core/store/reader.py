@@ -28,6 +28,7 @@ from ocm_core.store.layout import shard_bytes, store_path
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
 RowNumbers = Int[ndarray, " n"]
+Rows = range | RowNumbers
 AGAIN = "run the job that writes it again"
 DTYPES = ("uint8", "int64", "float16", "float32")
 
@@ -59,12 +60,12 @@ class ShardedArray:
         count = -(-self.count // self.shard)
         for shard in range(count):  # Zarr would read a missing one as fill values
             file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
-            expected = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
+            whole = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
             if not file.is_file():
                 present = sum(1 for _ in data_files(path / "c"))
                 raise OcmError(f"{file}: no such shard (there are {present} of {count}); {AGAIN}")
-            if (size := file.stat().st_size) != expected:
-                raise OcmError(f"{file}: {size} bytes instead of {expected}; {AGAIN}")
+            if (size := file.stat().st_size) != whole:
+                raise OcmError(f"{file}: {size} bytes instead of {whole}; {AGAIN}")
 
     def read(self, start: int, stop: int) -> ndarray:
         """Read the items [start, stop)."""
@@ -110,7 +111,7 @@ class StoredSplit:
         self.attrs = parts[0].attrs  # as given to the writer: scaling factor, provenance
         self.levels: int | None = self.attrs["levels"]
         self.shape = arrays["x"].shape  # of one item
-        self.variables = {name: arrays[name] for name in ("x", "std") if name in arrays}
+        self.variables = {name: arrays[name] for name in arrays if name in ("x", "std")}
         self.bytes = len(self) * sum(array.item_bytes for array in self.variables.values())
         self.chunks = [  # what is read together, in the order of the items
             range(first, min(first + part.arrays["x"].chunk, part.stop))
@@ -141,7 +142,7 @@ class StoredSplit:
                 gathered[name][chosen] = values[rows[chosen] - chunk.start]
         return gathered
 
-    def read(self, rows: range | RowNumbers) -> X0:
+    def read(self, rows: Rows) -> X0:
         """Read x_0; for a stored posterior, its mean."""
         if not len(rows) or not 0 <= np.min(rows) <= np.max(rows) < len(self):
             raise OcmError(f"rows {rows}: expected some of 0 to {len(self) - 1}")

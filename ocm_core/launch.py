@@ -45,8 +45,12 @@ def reserve(count: int) -> str:
     place = Path(tempfile.gettempdir(), f"ocm-gpus-{os.getuid()}", os.environ.get(ALLOCATION, ""))
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in names:
-        if len(taken) < count and _lock(place / f"{name.replace('/', '-')}.lock"):
-            taken.append(name)
+        file = os.open(place / f"{name.replace('/', '-')}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        with suppress(BlockingIOError):
+            if len(taken) < count:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.set_inheritable(file, True)  # kept open on purpose, to the end of the process
+                taken.append(name)
     if len(taken) < count:
         raise OcmError(
             f"--gpus {count}: only {len(taken)} of {len(names)} are free here; tell Snakemake how "
@@ -71,17 +75,6 @@ def seen(environment: Mapping[str, str], devices: Path = Path("/dev")) -> list[s
         return available(environment)
     names = (file.name.removeprefix("nvidia") for file in devices.glob("nvidia[0-9]*"))
     return sorted(names, key=int)
-
-
-def _lock(file: Path) -> bool:
-    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return False
-    os.set_inheritable(descriptor, True)  # kept open on purpose, to the end of the process
-    return True
 
 
 def on_this_node(processes: int, arguments: Sequence[str]) -> None:

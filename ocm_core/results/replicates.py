@@ -3,9 +3,8 @@
 Seeds give n values of a measure; the error of their mean is s/√n. A jackknife gives the value v of
 one seed and n values with a block left out, which deviate from their mean by d₁ … dₙ; the numbers
 v - (n - 1) dᵢ have the mean v, and the error of their mean is that of the jackknife. Replicates of
-two methods with the same names began with the same noise: their differences are taken in pairs, and
-most of the noise cancels. Means over images come with their error; two are compared as independent
-ones. A difference beyond `NOISE` of its standard errors is taken for real. `nested` has all means.
+two methods with the same names began with the same noise, which cancels in differences of pairs.
+Means over images come with their error, and are compared as independent ones.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ import numpy as np
 
 from ocm_core.results.table import Results, Row
 
-NOISE = 2.0
+NOISE = 2.0  # standard errors; a difference beyond them is taken for real
 PLACE = ("measure", "score", "sampler", "timesteps", "method", "nfe", "guidance")
 
 
@@ -78,8 +77,7 @@ def replicates(rows: Iterable[Row]) -> Replicates:
         if not row.replicate:
             return Replicates({}, Estimate(row.value, nan if row.error is None else row.error))
         seed, _, block = row.replicate.partition("/")
-        at, name = (without.setdefault(seed, {}), block) if block else (seeds, seed)
-        at[name] = row.value
+        (without.setdefault(seed, {}) if block else seeds)[block or seed] = row.value
     if len(seeds) == 1 and without:
         [(seed, value)] = seeds.items()
         numbers = np.array([*without[seed].values()])

@@ -71,21 +71,19 @@ class Study:
         self.params, self.registry, self.raw = params, registry, results
         samplers: Mapping[str, Mapping[str, Any]] = self.param("sample.samplers", {})
         self.solvers = frozenset(k for k, v in samplers.items() if v["kind"] == "diffusers")
-        names: dict[str, str] = {}  # for each sampler, the first one that takes the same steps
-        firsts: dict[str, str] = {}
+        names, firsts = dict[str, str](), dict[str, str]()
         for label, sampler in samplers.items():
             recipe = {k: v for k, v in sampler.items() if k not in ("grids", "methods")}
             names[label] = firsts.setdefault(repr(recipe), label)
-        self.recipe_names = names
+        self.recipe_names = names  # for each sampler, the first one that takes the same steps
         self.results = Results(r._replace(sampler=names.get(r.sampler, r.sampler)) for r in results)
         self.measures = registry.ordered(self.results.distinct("measure"))
         ranked = (m for m in self.measures if m.ranks_samples and m.shown)
         self.quality = next(ranked, None)  # what samples are ranked by
         self.scores = self.results.distinct("score")
         self.score = str(["", *self.scores, *self.param("network.scores", [])][-1])  # of summaries
-        key = self.quality.key if self.quality else ""
-        scales = self.results.select(measure=key).distinct("guidance")
-        self.guidance: float | None = min(scales, default=None)  # that summaries are about
+        ranking = self.results.select(measure=self.quality.key if self.quality else "")
+        self.guidance: float | None = min(ranking.distinct("guidance"), default=None)  # likewise
         self.is_guided = self.results.is_guided
         self.is_plane = bool(self.param("data.kind") == "mixture")  # data are points of a plane
 
@@ -198,9 +196,9 @@ class Study:
     def place(self, setting: Setting) -> str:
         """Name a setting: `DDPM, exact score`, `even timesteps`, `DDPM, guidance 1.5`."""
         score, sampler, rule, scale = setting
-        parts = [sampler.upper(), f"{rule} timesteps" if rule else ""]
-        parts.append(f"{score} score" if len(self.scores) > 1 and score else "")
-        parts.append(f"guidance {scale:g}" if self.is_guided and scale else "")
+        source = f"{score} score" if len(self.scores) > 1 and score else ""
+        guided = f"guidance {scale:g}" if self.is_guided and scale else ""
+        parts = (sampler.upper(), f"{rule} timesteps" if rule else "", source, guided)
         return ", ".join(filter(None, parts))
 
     def small_print(self, measure: Measure) -> str:
@@ -209,8 +207,7 @@ class Study:
             items = {"image": "test images", "point": "points"}.get(measure.replicate or "", "")
             return f"± one standard error over {items}." if items else ""
         names = self.raw.select(measure=measure.key).distinct("replicate")
-        seeds = {name.partition("/")[0] for name in names}
-        blocks = {name.partition("/")[2] for name in names} - {""}
+        seeds, blocks = ({name.partition("/")[i] for name in names} - {""} for i in (0, 2))
         count = self.param("sample.count", "?")
         if len(seeds) == 1 and blocks:
             error = f"± one standard error, by a jackknife over {len(blocks)} blocks"

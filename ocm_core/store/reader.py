@@ -23,7 +23,6 @@ from ocm_core.io.reading import reading
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
-from ocm_core.store.layout import shard_bytes, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
@@ -31,6 +30,17 @@ RowNumbers = Int[ndarray, " n"]
 Rows = range | RowNumbers
 AGAIN = "run the job that writes it again"
 DTYPES = ("uint8", "int64", "float16", "float32")
+INDEX_ENTRY, CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and per shard
+
+
+def store_path(folder: Path, name: str) -> Path:
+    """Return the path of the store of a split or of samples in a folder."""
+    return folder / f"{name}.zarr"
+
+
+def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:
+    """Return the size of a shard with some items: whole chunks, their index and its checksum."""
+    return -(-items // chunk) * chunk * item_bytes + INDEX_ENTRY * (shard // chunk) + CHECKSUM
 
 
 class ShardedArray:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from ocm_core.io.checksums import data_files
-from ocm_core.store.layout import DType, StoreLayout, share
-from ocm_core.store.writer import ReadShard, write
+from ocm_core.store.writer import DType, ReadShard, StoreLayout, share, write
 
 ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
 

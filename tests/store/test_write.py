@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import data_files
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout, share
 from ocm_core.store.reader import open_split
+from ocm_core.store.writer import StoreLayout, share
 
 from .data import ATTRS, digests, plan, ranges, reader, values, write_jobs
 

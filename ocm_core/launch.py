@@ -35,10 +35,7 @@ PATIENCE = 300.0  # seconds; NFS looks again after one minute
 
 
 def reserve(count: int) -> str:
-    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec.
-
-    Returns the value of CUDA_VISIBLE_DEVICES that shows the process these and no others.
-    """
+    """Lock free GPUs to the end of this process, and return the CUDA_VISIBLE_DEVICES of these."""
     if not count:
         return ""
     names, taken = available(os.environ), list[str]()

@@ -1,8 +1,4 @@
-"""Published archives: checked, unpacked once, and read member by member.
-
-No archive is opened before its checksums are right, and every name and size in it is checked before
-anything is written or read.
-"""
+"""Published archives: their checksums first, then every name and size in them, then members."""
 
 from __future__ import annotations
 
@@ -108,11 +104,9 @@ class IndexedMembers:
         return len(self.index)
 
     def where(self, row: int) -> str:
-        """Name the archive and the member, for messages."""
         return f"{self.archive}: {self.index[row]['name'].decode(errors='replace')}"
 
     def content(self, row: int) -> bytes:
-        """Read one member."""
         _, offset, size = self.index[row].tolist()
         with reading(self.where(row), "a whole member", "remove the archive, fetch it again"):
             return read_range(self.file, offset, size)

@@ -73,8 +73,6 @@ class Lock:
         """Return the records by `folder/file`."""
         if not self.path.exists():
             return {}
-        if self.path.is_dir():
-            raise OcmError(f"{self.path}: expected a file, found a folder; remove it")
         with reading(self.path, "sha256 and bytes by name and file", "restore it from git"):
             return TypeAdapter(dict[str, FileRecord]).validate_json(self.path.read_bytes())
 

@@ -52,7 +52,7 @@ class ImageFiles:
     content: Callable[[str], bytes]  # reads the named file
 
     def where(self, name: str) -> str:
-        """Name the file, for messages."""
+        """Name a file, for messages."""
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
 
@@ -119,11 +119,9 @@ class SelectedFiles:
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Name the file, for messages."""
         return self.files.where(self.names[row])
 
     def content(self, row: int) -> bytes:
-        """Read one file."""
         with reading(self.where(row), "a whole file", "restore it or fetch it again"):
             content = self.files.content(self.names[row])
         if self.sha256 and hashlib.sha256(content).hexdigest() != self.sha256[row]:

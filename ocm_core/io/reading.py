@@ -1,7 +1,7 @@
 """Guards for every file that comes from outside, and the format that its first bytes show.
 
-Parsers report damage in dozens of ways, and no list of them is complete. So the call that parses
-stands inside `reading`, and what it returns is checked for types and sizes before it is used.
+Parsers report damage in dozens of ways. So the call that parses stands inside `reading`, and what
+it returns is checked for types and sizes before it is used.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The paper's claims as rows of data, each decided from the table of results and its errors.
 
-A claim is checked in every setting that it is about, and has the verdict of its worst case. One
-whose measure the table does not have is left out; one whose methods it does not have is undecided.
-Heads are compared within one family (see `Study.family_of`).
+A claim is checked in every setting that it is about, and has the verdict of its worst case. Without
+its measure it is left out, without its methods undecided. Heads are compared within one family.
 """
 
 from collections.abc import Iterator, Sequence
@@ -175,7 +174,7 @@ def check(study: Study) -> Iterator[CheckedClaim]:
             missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
             cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
         if cases:
-            told = (claim.short.format(**names), claim.text.format(**names))
+            told = (text.format(**names) for text in (claim.short, claim.text))
             yield CheckedClaim(claim.key, *told, tuple(cases))
 
 
@@ -198,10 +197,7 @@ def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, C
 def _cases(
     study: Study, relation: Relation, place: str, columns: Columns, left: str, right: Sequence[str]
 ) -> Iterator[ClaimCase]:
-    """Yield one case for each of `right`: the worst of its columns.
-
-    It lists both means and their difference; of many columns, the clearest and a count.
-    """
+    """Yield one case for each of `right`: its worst column, with numbers of a few or of one."""
     if relation == "falls":
         yield from _falls(place, columns, study)
         return

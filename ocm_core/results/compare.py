@@ -1,7 +1,6 @@
 """Compare two revisions: results, beyond their noise or within it, and parameters.
 
-Differences are judged as of independent runs. Runs that share seeds and images share much of their
-noise, so this errs on the side of caution. Without errors nothing is said about noise.
+Differences are judged as of independent runs: too cautiously where runs share seeds and images.
 """
 
 import subprocess
@@ -49,7 +48,6 @@ class Number(NamedTuple):
 
     @property
     def verdict(self) -> ChangeVerdict:
-        """Tell whether the change is more than noise."""
         if self.gap is None:
             return ChangeVerdict.NEW if self.before is None else ChangeVerdict.GONE
         if repr(self.before) == repr(self.after):  # NaN equals itself here
@@ -79,7 +77,6 @@ class Changes(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Count the changes, in a line."""
         counts = {v: sum(n.verdict is v for n in self.numbers) for v in ChangeVerdict}
         told = [f"{count} {v.value}" for v, count in counts.items() if count]
         params = [plural(len(self.parameters), "parameter")] if self.parameters else []

@@ -1,8 +1,7 @@
 """The registry of measures: what each is called, which way is better, what its replicates are.
 
-A stage that measures something new declares it (`measures=(Measure(...),)`), and it appears in the
-metrics, on the page, in the index and in `ocm compare` without further edits. A key with a suffix,
-as `frechet.classifier`, is the measure before the point in another feature space.
+What a stage declares besides (`measures=(Measure(...),)`) appears in metrics, pages, the index and
+`ocm compare`. A key as `frechet.classifier` is a measure in another feature space.
 """
 
 from collections.abc import Iterable

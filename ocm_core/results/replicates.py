@@ -95,8 +95,7 @@ def by_place(results: Results) -> dict[tuple[Any, ...], Replicates]:
 def nested(results: Results) -> dict[str, Any]:
     """Return means for `dvc metrics diff`: measure → sampler → method → K<nfe> → cfg<guidance>.
 
-    Spreads over seeds and errors stand beside them. What is not defined, or diverged, is absent.
-    Six significant digits: a diff should show changes, not the last bits of a float.
+    Spreads over seeds and errors stand beside them, to six digits. What diverged is absent.
     """
     found: dict[str, Any] = {}
     several, guided = len(results.distinct("score")) > 1, results.is_guided

@@ -77,7 +77,6 @@ class Results(tuple[Row, ...]):
         return csv_text(lines)
 
     def write(self, path: Path) -> None:
-        """Write the table as CSV."""
         path.write_text(self.text(), encoding="utf-8")
 
     @classmethod

@@ -78,7 +78,6 @@ class ShardedArray:
                 raise OcmError(f"{file}: {size} bytes instead of {whole}; {AGAIN}")
 
     def read(self, start: int, stop: int) -> ndarray:
-        """Read the items [start, stop)."""
         values = np.empty((stop - start, *self.shape), self.dtype)
         for shard in range(start // self.shard, -(-stop // self.shard)):
             base = shard * self.shard
@@ -160,7 +159,6 @@ class StoredSplit:
         return self.to_x0(raw)
 
     def all(self) -> X0:
-        """Read x_0 of every item."""
         return self.read(range(len(self)))
 
     def to_x0(self, raw: Raw, noise: Sequence[np.random.Generator] | None = None) -> X0:

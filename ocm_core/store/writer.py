@@ -1,12 +1,10 @@
 """Write the labelled Zarr store that every stage after `encode` reads, shard by shard.
 
-A chunk is the unit of reading, a shard the unit of writing, resuming and hashing: one file each of
-`x` (and `std`, `label`), and of `index`, the item's place in its split. Nothing is compressed:
-latents and photographs hardly shrink, and so sizes are known beforehand.
-
-Zarr writes a shard to a temporary file and renames it. Once it is on the disk for good, its
-checksum is recorded; it counts as done as long as checksum and layout are the same. Other files are
-written again, so the bytes at the end are those of an uninterrupted run. A shard has one writer.
+A chunk is the unit of reading, a shard the unit of writing and resuming: one file each of `x` (and
+`std`, `label`), and of `index`, the item's place in its split. Nothing is compressed, so sizes are
+known beforehand. Zarr writes a shard to a temporary file and renames it. Once it is on the disk for
+good, its checksum is recorded; it counts as done as long as checksum and layout are the same. Other
+files are written again, so the bytes are those of an uninterrupted run. A shard has one writer.
 """
 
 import hashlib

@@ -35,9 +35,8 @@ def sync(names: Sequence[str]) -> str:
     """Record whole experiments, the active ones by default, in DVC and in Snakemake."""
     chosen = names or active_names()
     if inactive := [name for name in chosen if name not in active_names()]:
-        raise OcmError(
-            f"{', '.join(inactive)}: DVC records only active experiments; list them in {ACTIVE}"
-        )
+        remedy = f"DVC records only active experiments; list them in {ACTIVE}"
+        raise OcmError(f"{', '.join(inactive)}: {remedy}")
     if pulled := [name for name in chosen if Path("reports", name, "results.csv").exists()]:
         _call("ocm", "report", *pulled)  # neither DVC nor Git has the pages
     _commit(chosen)

@@ -71,8 +71,7 @@ def mean_of(values: Iterable[float]) -> Estimate:
 
 def replicates(rows: Iterable[Row]) -> Replicates:
     """Return the replicates in the rows of one measure at one place."""
-    seeds: dict[str, float] = {}
-    without: dict[str, dict[str, float]] = {}
+    seeds, without = dict[str, float](), dict[str, dict[str, float]]()
     for row in rows:
         if not row.replicate:
             return Replicates({}, Estimate(row.value, nan if row.error is None else row.error))
@@ -99,14 +98,13 @@ def nested(results: Results) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     several, guided = len(results.distinct("score")) > 1, results.is_guided
-    for place, here in by_place(results).items():
-        measure, score, sampler, timesteps, method, nfe, guidance = place
+    for (measure, score, sampler, timesteps, method, nfe, scale), here in by_place(results).items():
         if measure.startswith("bits_per_dim_"):  # parts and differences of a bound
             continue
         name = f"{measure}_{score}_score" if several and score else measure
         t = timesteps if timesteps.isdigit() else ""
-        scale = f"cfg{guidance:g}" if guided and guidance is not None else ""
-        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}", scale]
+        cfg = f"cfg{scale:g}" if guided and scale is not None else ""
+        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}", cfg]
         numbers = {name: here.estimate.mean}
         if here.known:
             numbers[f"{name}_se"] = here.known.error

@@ -141,13 +141,11 @@ class Study:
     def grids(self) -> dict[str, Grid]:
         """Compare methods by each measure in each setting at each nfe or timestep."""
         cells: dict[str, dict[Setting, dict[int, dict[str, Replicates]]]] = {}
-        for place, found in by_place(self.results).items():
-            key, score, sampler, rule, method, nfe, guidance = place
+        for (key, score, sampler, rule, method, nfe, scale), here in by_place(self.results).items():
             per_timestep = nfe is None and rule.isdigit()
             x = int(rule) if per_timestep else (nfe or 0)
-            setting = Setting(score, sampler, "" if per_timestep or sampler else rule, guidance)
-            by_x = cells.setdefault(key, {}).setdefault(setting, {})
-            by_x.setdefault(x, {})[method] = found
+            setting = Setting(score, sampler, "" if per_timestep or sampler else rule, scale)
+            cells.setdefault(key, {}).setdefault(setting, {}).setdefault(x, {})[method] = here
         return {
             key: {at: self._columns(key, by_x) for at, by_x in settings.items()}
             for key, settings in cells.items()
@@ -176,8 +174,7 @@ class Study:
 
         Yield a name, the columns, the setting, and the ways to sample if the lines are such.
         """
-        alone: dict[Setting, Grid] = {}
-        routes: list[str] = []
+        alone, routes = dict[Setting, Grid](), list[str]()
         for setting, columns in self.grids[key].items():
             labels = {label for at in columns.values() for label in at.entries}
             if len(labels) == 1 and setting.sampler:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt
 from torch import Tensor
 
 from ocm_core.errors import OcmError
@@ -93,10 +93,8 @@ class ShardedArray:
         return self.path.joinpath("c", str(shard), *("0" for _ in self.shape))
 
 
-class StoreAttributes(BaseModel):
+class StoreAttributes(BaseModel, strict=True, extra="allow"):
     """The attributes that reading needs; a store may have more."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     items: Annotated[list[NonNegativeInt], Field(min_length=2, max_length=2)]
     levels: Annotated[int, Field(ge=2, le=2**16)] | None
@@ -169,10 +167,10 @@ class StoredSplit:
         x = raw["x"].astype(np.float32, copy=False)
         if self.levels is not None:
             return 2 * x / np.float32(self.levels - 1) - 1
-        if noise is not None:
-            drawn = np.stack([n.standard_normal(self.shape, dtype=np.float32) for n in noise])
-            return x + raw["std"] * drawn
-        return x
+        if noise is None:
+            return x
+        drawn = np.stack([n.standard_normal(self.shape, dtype=np.float32) for n in noise])
+        return x + raw["std"] * drawn
 
     def _slice(self, name: str, rows: range) -> ndarray:
         pieces = []

@@ -107,7 +107,7 @@ def write(
 
 def missing(path: Path, plan: StoreLayout) -> list[range]:
     """Return the shards with a file that is missing or has changed."""
-    key = _key(path)
+    key = record_of(path).read_text()
     files = {s: [shard_file(path, plan, n, s) for n in plan.variables] for s in plan.shards}
     return [shard for shard, parts in files.items() if not all(is_intact(f, key) for f in parts)]
 
@@ -150,9 +150,9 @@ def shard_file(path: Path, plan: StoreLayout, name: str, shard: range) -> Path:
 def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     """Make the store with its metadata, or tidy up after an interrupted run."""
     metadata = {path / name: content for name, content in _metadata(plan, attrs).items()}
+    key, made_for = hashlib.sha256(b"".join(metadata.values())).hexdigest(), record_of(path)
     others = [f for f, content in metadata.items() if f.exists() and f.read_bytes() != content]
-    made_for = record_of(path)
-    if others and not (made_for.is_file() and made_for.read_bytes() != _key(path).encode()):
+    if others and not (made_for.is_file() and made_for.read_bytes() == key.encode()):
         raise OcmError(f"{path}: holds something else than planned; delete it to start anew")
     for file in others:
         LOG.warning("%s: has changed since an interrupted run wrote it; writing it again", file)
@@ -163,7 +163,7 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     for file, content in metadata.items():
         if not file.exists():
             write_bytes(file, content)
-    write_text(made_for, _key(path))
+    write_text(made_for, key)  # tells the store from one of another layout
 
 
 def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
@@ -195,12 +195,6 @@ def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
     return {name: held[name].to_bytes() for name in sorted(held, reverse=True)}
 
 
-def _key(path: Path) -> str:
-    """Return the sha256 of the metadata, which tells a store from one of another layout."""
-    files = sorted([*path.glob("zarr.json"), *path.glob("*/zarr.json")])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
 def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
@@ -208,7 +202,7 @@ def _write_shard(
 
     arrays = {**values, "index": np.arange(shard.start, shard.stop)}
     checked = {name: _checked(path, plan, name, shard, arrays[name]) for name in plan.variables}
-    key, first = _key(path), plan.items.start
+    key, first = record_of(path).read_text(), plan.items.start
     with room_for(path, remaining):
         for name, cast in checked.items():
             file = shard_file(path, plan, name, shard)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from jaxtyping import Shaped
     from numpy import ndarray
 
-# Images hardly shrink: the published archives hold less than twice their own bytes. Small ones, as
-# tests make them, may shrink more.
+# The published archives hold less than twice their own bytes; small ones may shrink more.
 MOST_EXPANSION, ALWAYS_ALLOWED = 10, 64 << 20
 AGAIN = "remove it and fetch it again"
 _INDEX_FILE = "index.npy"

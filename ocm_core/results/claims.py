@@ -174,8 +174,8 @@ def check(study: Study) -> Iterator[CheckedClaim]:
             missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
             cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
         if cases:
-            told = (text.format(**names) for text in (claim.short, claim.text))
-            yield CheckedClaim(claim.key, *told, tuple(cases))
+            short, text = claim.short.format(**names), claim.text.format(**names)
+            yield CheckedClaim(claim.key, short, text, tuple(cases))
 
 
 def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, Columns]]:

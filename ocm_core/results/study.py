@@ -1,8 +1,7 @@
 """The results of one experiment by setting, nfe and method: who is best where.
 
-Samplers that take the same steps, listed apart only because some methods are too expensive for
-every nfe, are one sampler here. Learned heads of one form are a family: the paper's claims are
-about heads of its own form, and a comparison within one family compares like with like.
+Samplers that take the same steps, listed apart because some methods are too expensive for every
+nfe, are one here. Heads of one form are a family: within it, claims compare like with like.
 """
 
 from __future__ import annotations

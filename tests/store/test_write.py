@@ -24,19 +24,14 @@ from ocm_core.store.writer import StoreLayout, share
 from .data import ATTRS, digests, plan, ranges, reader, values, write_jobs
 
 LAYOUTS = st.builds(
-    lambda count, shape, dtype, labelled, spread, chunk, chunks: plan(
-        range(count),
-        shape,
-        dtype,
-        labelled=labelled,
-        spread=spread and dtype != "uint8",
-        chunk=chunk,
-        shard=chunk * chunks,
+    lambda dtype, spread, chunk, chunks, **others: plan(
+        dtype=dtype, spread=spread and dtype != "uint8", chunk=chunk, shard=chunk * chunks, **others
     ),
-    st.integers(1, 60),
-    st.sampled_from([(), (3,), (2, 3)]),
-    st.sampled_from(["uint8", "float16", "float32"]),
-    *(st.booleans(), st.booleans(), st.integers(1, 7), st.integers(1, 4)),
+    items=st.integers(1, 60).map(range),
+    shape=st.sampled_from([(), (3,), (2, 3)]),
+    dtype=st.sampled_from(["uint8", "float16", "float32"]),
+    **{"labelled": st.booleans(), "spread": st.booleans()},
+    **{"chunk": st.integers(1, 7), "chunks": st.integers(1, 4)},
 )
 
 

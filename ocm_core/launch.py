@@ -31,7 +31,6 @@ VISIBLE, ALLOCATION = "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"
 _KEPT = (ALLOCATION, "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME")
 _TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 _OCM = ["-m", "--", "ocm_core.cli"]  # torchrun reads behind the module's name too, without the `--`
-PATIENCE = 300.0  # seconds; NFS looks again after one minute
 
 
 def reserve(count: int) -> str:
@@ -109,11 +108,11 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     os.execvpe(command[0], command, environment)
 
 
-def await_first(rank: Rank, folder: Path, patience: float = PATIENCE) -> None:
+def await_first(rank: Rank, folder: Path, patience: float = 300.0) -> None:
     """Wait until this process sees the files of a folder as the first one does.
 
-    A shared disk may show a node what was there a minute ago, and processes that resume a training
-    from different iterations would mix their gradients without a sign.
+    NFS may show a node what was there a minute ago, and processes that resume a training from
+    different iterations would mix their gradients without a sign.
     """
     if rank.world_size == 1:
         return

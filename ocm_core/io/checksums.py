@@ -1,7 +1,4 @@
-"""Checksums of files, and those that an interrupted job leaves beside its finished pieces.
-
-A finished file whose content or key (what it was made for) differs from its record is made again.
-"""
+"""Checksums of files, and those that an interrupted job leaves beside its finished pieces."""
 
 from __future__ import annotations
 

@@ -145,10 +145,7 @@ class CheckedImage:
 def checked(
     files: ImageFiles, entries: Collection[FileEntry], folder: Path
 ) -> dict[str, CheckedImage]:
-    """Return every entry by name: decoded now, or taken from the record in `folder`.
-
-    An interrupted pass goes on where it stopped; later ones look only at new or changed files.
-    """
+    """Return every entry by name; what the record in `folder` has, and is the same, is not read."""
     place = hashlib.sha256(str(files.path.absolute()).encode(errors="surrogateescape"))
     record = folder / f"{place.hexdigest()[:16]}.checked.jsonl"
     folder.mkdir(parents=True, exist_ok=True)

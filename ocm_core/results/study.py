@@ -87,7 +87,6 @@ class Study:
         self.is_plane = bool(self.param("data.kind") == "mixture")  # data are points of a plane
 
     def param(self, path: str, default: Any = None) -> Any:
-        """Look a parameter up by its dotted key."""
         tree: Any = self.params
         for key in path.split("."):
             tree = tree.get(key) if isinstance(tree, Mapping) else None
@@ -231,8 +230,7 @@ class Study:
         return found
 
     @property
-    def frontier(self) -> Frontier | None:
-        """Return that of the quality of samples at the least guidance."""
+    def frontier(self) -> Frontier | None:  # of the quality of samples at the least guidance
         return self.frontiers.get((self.quality.key, self.guidance)) if self.quality else None
 
     @cached_property
@@ -263,7 +261,6 @@ class Frontier(NamedTuple):
     solvers: frozenset[str]
 
     def best(self, nfe: int, *, solver: bool) -> str | None:
-        """Return the best of one side; None where nothing was sampled."""
         at = self.columns[nfe]
         return at.best([label for label in at.entries if (label in self.solvers) == solver])
 

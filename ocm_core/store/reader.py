@@ -1,7 +1,4 @@
-"""A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it.
-
-The order of the batches is a function of (seed, iteration), whether the set fits in memory or not.
-"""
+"""A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -266,10 +263,7 @@ class ShuffledOrder:
 
 
 class StoredItems:
-    """Batches of x_0, with labels where there are any, in an order that `buffer` (chunks) decides.
-
-    They come from memory if the set fits into `memory_bytes`; else it is streamed from the disk.
-    """
+    """Batches of x_0 and labels, the same from memory, if the set fits into it, and from disk."""
 
     def __init__(self, stored: StoredSplit, *, buffer: int, memory_bytes: int) -> None:
         self.stored, self.order = stored, ShuffledOrder(stored.chunks, buffer)

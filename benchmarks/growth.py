@@ -29,7 +29,6 @@ from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout
 
 DECADE = (1, 2, 5, 10)
 REPEATS = 3
@@ -76,7 +75,9 @@ def _peak(count: int) -> int:
     torch.set_num_threads(1)
     denoiser, batch = small_denoiser(), MEMORY_BATCH
     recipe = Recipe(rules.even(1000, 2), covariance.build("beta"), Ddpm())
-    plan = StoreLayout(items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch)
+    plan = writer.StoreLayout(
+        items=range(count), shape=SHAPE, dtype="float32", chunk=batch, shard=batch
+    )
 
     def shard(rows: range) -> dict[str, np.ndarray]:
         return {"x": recipe.draw(denoiser, SampleNoise(0, rows, SHAPE)).x.numpy()}

@@ -23,7 +23,6 @@ from benchmarks.measuring import interleaved, seconds
 from benchmarks.sampling_head import operations
 from ocm_core.rng.batches import BatchRng
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import StoredItems, open_split
 
 COUNT, SHAPE, BATCH = 16_384, (4, 32, 32), 256
@@ -57,7 +56,7 @@ def written(count: int = COUNT) -> Iterator[ShuffledLatents]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         values = np.random.default_rng(0).standard_normal((count, *SHAPE), dtype=np.float32)
-        plan = StoreLayout(
+        plan = writer.StoreLayout(
             items=range(count), shape=SHAPE, dtype="float32", chunk=CHUNK, shard=SHARD
         )
         read = lambda rows: {"x": values[rows.start : rows.stop]}  # noqa: E731

@@ -1,12 +1,9 @@
 """GPUs and processes of one job.
 
-Snakemake counts GPUs and does not say which: a lock per GPU does. The locks belong to the user on
-this machine, so that jobs of several checkouts share them; the system frees them when the job ends.
-In a job of SLURM, whose GPUs nobody else has and which have numbers of their own, they are that
-job's.
-
-For several processes `torchrun` takes this one's place. On several nodes SLURM starts one on
-each, and they meet at the node that this runs on.
+Snakemake counts GPUs and does not say which: a lock per GPU does, which the system frees when the
+job ends. The locks are the user's on this machine, so that checkouts share them; in SLURM, where
+each job numbers its own GPUs, they are the job's. For several processes `torchrun` takes this one's
+place; on several nodes SLURM starts one on each, and they meet at the node that this runs on.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,22 +31,22 @@ VISIBLE, ALLOCATION = "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"
 _KEPT = (ALLOCATION, "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME")
 _TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 _OCM = ["-m", "--", "ocm_core.cli"]  # torchrun reads behind the module's name too, without the `--`
-PATIENCE = 300.0  # seconds; NFS looks again after one minute
 
 
 def reserve(count: int) -> str:
-    """Take `count` free GPUs for the rest of this process, and of whatever replaces it by exec.
-
-    Returns the value of CUDA_VISIBLE_DEVICES that shows the process these and no others.
-    """
+    """Lock free GPUs to the end of this process, and return the CUDA_VISIBLE_DEVICES of these."""
     if not count:
         return ""
     names, taken = available(os.environ), list[str]()
     place = Path(tempfile.gettempdir(), f"ocm-gpus-{os.getuid()}", os.environ.get(ALLOCATION, ""))
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in names:
-        if len(taken) < count and _lock(place / f"{name.replace('/', '-')}.lock"):
-            taken.append(name)
+        file = os.open(place / f"{name.replace('/', '-')}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        with suppress(BlockingIOError):
+            if len(taken) < count:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.set_inheritable(file, True)  # kept open on purpose, to the end of the process
+                taken.append(name)
     if len(taken) < count:
         raise OcmError(
             f"--gpus {count}: only {len(taken)} of {len(names)} are free here; tell Snakemake how "
@@ -75,21 +73,10 @@ def seen(environment: Mapping[str, str], devices: Path = Path("/dev")) -> list[s
     return sorted(names, key=int)
 
 
-def _lock(file: Path) -> bool:
-    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return False
-    os.set_inheritable(descriptor, True)  # kept open on purpose, to the end of the process
-    return True
-
-
 def on_this_node(processes: int, arguments: Sequence[str]) -> None:
     """Become that many processes of `ocm` with these arguments."""
     alone = ("--standalone", f"--nproc-per-node={processes}")
-    _become([*_TORCHRUN, *alone, *_OCM, *arguments], dict(os.environ))
+    _become([*_TORCHRUN, *alone, *_OCM, *arguments], {**os.environ})
 
 
 def on_nodes(nodes: int, gpus: int, arguments: Sequence[str]) -> None:
@@ -121,11 +108,11 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     os.execvpe(command[0], command, environment)
 
 
-def await_first(rank: Rank, folder: Path, patience: float = PATIENCE) -> None:
+def await_first(rank: Rank, folder: Path, patience: float = 300.0) -> None:
     """Wait until this process sees the files of a folder as the first one does.
 
-    A shared disk may show a node what was there a minute ago, and processes that resume a training
-    from different iterations would mix their gradients without a sign.
+    NFS may show a node what was there a minute ago, and processes that resume a training from
+    different iterations would mix their gradients without a sign.
     """
     if rank.world_size == 1:
         return
@@ -143,9 +130,7 @@ def await_first(rank: Rank, folder: Path, patience: float = PATIENCE) -> None:
 def _seen(folder: Path) -> dict[str, str]:
     """Return digests by path; a file that goes while it is looked at is left out."""
     found = {}
-    for path in sorted(folder.rglob("*")):
-        try:
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # a folder, or gone
             found[path.relative_to(folder).as_posix()] = sha256_of(path)
-        except OSError:  # a folder, or gone
-            continue
     return found

@@ -1,7 +1,6 @@
-"""Make Snakemake's and DVC's records agree, without computing anything.
+"""Make the records of Snakemake (`.snakemake`) and of DVC (`dvc.lock`) agree.
 
-Snakemake remembers what it ran in `.snakemake`, DVC what it ran in `dvc.lock`. After a run of
-Snakemake the second follows; after `dvc pull`, `checkout` or `repro` the first.
+After a run of Snakemake the second follows; after `dvc pull`, `checkout` or `repro` the first.
 """
 
 import subprocess
@@ -36,9 +35,8 @@ def sync(names: Sequence[str]) -> str:
     """Record whole experiments, the active ones by default, in DVC and in Snakemake."""
     chosen = names or active_names()
     if inactive := [name for name in chosen if name not in active_names()]:
-        raise OcmError(
-            f"{', '.join(inactive)}: DVC records only active experiments; list them in {ACTIVE}"
-        )
+        remedy = f"DVC records only active experiments; list them in {ACTIVE}"
+        raise OcmError(f"{', '.join(inactive)}: {remedy}")
     if pulled := [name for name in chosen if Path("reports", name, "results.csv").exists()]:
         _call("ocm", "report", *pulled)  # neither DVC nor Git has the pages
     _commit(chosen)
@@ -49,10 +47,7 @@ def sync(names: Sequence[str]) -> str:
 
 
 def record() -> str:
-    """Tell DVC of the active experiments that are finished, at the end of a Snakemake run.
-
-    The run has succeeded when this is called: what hinders the record is reported, no more.
-    """
+    """Tell DVC of finished active experiments after a Snakemake run; a failure is only reported."""
     if not Path(".dvc").is_dir():
         return "DVC: not set up in this folder, so nothing is recorded"
     all_states = {name: set(states(graph_of(name)).values()) for name in active_names()}

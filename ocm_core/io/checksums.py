@@ -1,7 +1,4 @@
-"""Checksums of files, and those that an interrupted job leaves beside its finished pieces.
-
-A finished file whose content or key (what it was made for) differs from its record is made again.
-"""
+"""Checksums of files, and those that an interrupted job leaves beside its finished pieces."""
 
 from __future__ import annotations
 
@@ -40,14 +37,14 @@ class FileRecord:
 
 def record_checksum(file: Path, key: str = "") -> None:
     """Record that the file is finished, and what it was made for."""
-    write_text(_record_of(file), f"{sha256_of(file)} {key}\n")
+    write_text(record_of(file), f"{sha256_of(file)} {key}\n")
 
 
 def is_intact(file: Path, key: str = "") -> bool:
     """Return whether the file is as it was recorded for `key`; warn if it has changed since."""
-    if not file.is_file() or not _record_of(file).is_file():
+    if not file.is_file() or not record_of(file).is_file():
         return False
-    same = _record_of(file).read_bytes() == f"{sha256_of(file)} {key}\n".encode()
+    same = record_of(file).read_bytes() == f"{sha256_of(file)} {key}\n".encode()
     if not same:
         LOG.warning("%s: has changed since an interrupted run wrote it; making it again", file)
     return same
@@ -55,19 +52,8 @@ def is_intact(file: Path, key: str = "") -> bool:
 
 def is_recorded_otherwise(file: Path, sha256: str) -> bool:
     """Return whether a record exists and holds another checksum than this."""
-    path = _record_of(file)
+    path = record_of(file)
     return path.is_file() and not path.read_bytes().startswith(sha256.encode())
-
-
-def record_key(folder: Path, key: str) -> None:
-    """Record beside a folder what it is made for."""
-    write_text(_record_of(folder), key)
-
-
-def recorded_key(folder: Path) -> str | None:
-    """Return what the folder was made for, or None if that was never recorded."""
-    path = _record_of(folder)
-    return path.read_text(errors="replace") if path.is_file() else None
 
 
 def data_files(folder: Path) -> Iterator[Path]:
@@ -79,7 +65,7 @@ def data_files(folder: Path) -> Iterator[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Remove files that no job has recorded as finished, and then empty folders."""
     for file in data_files(folder):
-        if not _record_of(file).is_file():
+        if not record_of(file).is_file():
             file.unlink()
     for path in sorted(folder.rglob("*"), reverse=True):  # inner folders first
         if path.is_dir() and not any(path.iterdir()):
@@ -90,10 +76,11 @@ def remove_records(folder: Path) -> None:
     """Remove the recorded checksums below the folder, and its own record."""
     for path in list(folder.rglob(FOLDER)):
         shutil.rmtree(path)
-    _record_of(folder).unlink(missing_ok=True)
+    record_of(folder).unlink(missing_ok=True)
     with suppress(OSError):  # not empty, or it never existed
-        _record_of(folder).parent.rmdir()
+        record_of(folder).parent.rmdir()
 
 
-def _record_of(file: Path) -> Path:
+def record_of(file: Path) -> Path:
+    """Return where the checksum of a file is kept, or what a folder is made for."""
     return file.parent / FOLDER / file.name

@@ -61,24 +61,18 @@ class Lock:
 
     path: Path = LOCK_FILE
 
-    def recorded(self, key: str) -> FileRecord | None:
-        """Return the record of `folder/file`, or None if there is none yet."""
-        return self._entries().get(key)
-
     def record(self, key: str, record: FileRecord) -> None:
         """Add a record; several processes may do so at a time."""
         with alone_in(self.path.parent):
-            entries = self._entries()
-            if entries.get(key) == record:
-                return
-            values = {name: asdict(entry) for name, entry in (entries | {key: record}).items()}
-            write_text(self.path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+            entries = self.entries()
+            if entries.get(key) != record:
+                values = {name: asdict(entry) for name, entry in (entries | {key: record}).items()}
+                write_text(self.path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
-    def _entries(self) -> dict[str, FileRecord]:
+    def entries(self) -> dict[str, FileRecord]:
+        """Return the records by `folder/file`."""
         if not self.path.exists():
             return {}
-        if self.path.is_dir():
-            raise OcmError(f"{self.path}: expected a file, found a folder; remove it")
         with reading(self.path, "sha256 and bytes by name and file", "restore it from git"):
             return TypeAdapter(dict[str, FileRecord]).validate_json(self.path.read_bytes())
 
@@ -95,16 +89,12 @@ class CheckedFile:
 
 @contextmanager
 def fetched(
-    source: PublishedFile,
-    path: Path,
-    lock: Lock | None,
-    url: str | None = None,
-    remember: bool = False,
+    source: PublishedFile, path: Path, lock: Lock | None, url: str | None = None, keep: bool = False
 ) -> Iterator[FileRecord]:
     """Yield the record of the file at `path`, whose digests are right; download it if need be.
 
     If the block, which opens the file, raises an error, a download is removed; else the record is
-    added to the lock file. `url` is another address. `remember` keeps the digests beside the file.
+    added to the lock file. `url` is another address. `keep` leaves the digests beside the file.
     """
     address, remedy = url or source.url, source.remedy(path)
     if path.is_dir():
@@ -117,7 +107,7 @@ def fetched(
         with alone_in(path.parent):
             if downloaded := not path.exists():
                 download(str(address), path, remedy)
-            record = _checked(source, path, lock, remember)
+            record = _checked(source, path, lock, keep)
         yield record
     except OcmError:
         if downloaded:
@@ -132,18 +122,17 @@ def fetched(
 
 def on_trust(source: PublishedFile, path: Path, lock: Lock | None) -> bool:
     """Return whether no digest of the file is known, neither published nor recorded."""
-    return not (source.sha256 or source.md5 or (lock and lock.recorded(_key(path))))
+    return not (source.sha256 or source.md5 or (lock and _key(path) in lock.entries()))
 
 
 def _key(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-def _checked(source: PublishedFile, path: Path, lock: Lock | None, remember: bool) -> FileRecord:
-    remedy, status = source.remedy(path), path.stat()
+def _checked(source: PublishedFile, path: Path, lock: Lock | None, keep: bool) -> FileRecord:
+    remedy, status, found = source.remedy(path), path.stat(), None
     note = path.with_name(f"{path.name}.checked.json")
-    found = None
-    if remember and note.exists():
+    if keep and note.exists():
         with suppress(ValidationError):  # it only saves time
             found = TypeAdapter(CheckedFile).validate_json(note.read_bytes())
     if found is None or (found.bytes, found.mtime_ns) != (status.st_size, status.st_mtime_ns):
@@ -157,13 +146,11 @@ def _checked(source: PublishedFile, path: Path, lock: Lock | None, remember: boo
         if expected not in (None, actual):
             raise OcmError(f"{path}: expected {what} {expected}, found {actual}; {remedy}")
     record = FileRecord(checked.sha256, checked.bytes)
-    known = lock and lock.recorded(_key(path))
-    if lock and known and known != record:
-        expected = f"expected sha256 {known.sha256} ({known.bytes} bytes)"
+    if lock and (known := lock.entries().get(_key(path), record)) != record:
+        noted = f"sha256 {known.sha256} ({known.bytes} bytes) as recorded in {lock.path}"
         advice = f"{remedy}; if the file was replaced, delete the entry {_key(path)!r} of the lock"
-        text = f"{expected} as recorded in {lock.path}, found {record.sha256}"
-        raise OcmError(f"{path}: {text}; {advice}")
-    if remember and found is None:
+        raise OcmError(f"{path}: expected {noted}, found {record.sha256}; {advice}")
+    if keep and found is None:
         write_text(note, json.dumps(asdict(checked)))
     return record
 
@@ -182,8 +169,7 @@ def _digests(path: Path) -> list[str]:
 
 def download(url: str, path: Path, remedy: str) -> None:
     """Download to `<path>.part`, continuing an interrupted download, and rename it when whole."""
-    part = path.with_name(f"{path.name}.part")
-    version = part.with_name(f"{part.name}.version")
+    part, version = (path.with_name(path.name + end) for end in (".part", ".part.version"))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         parts = urlsplit(url)
@@ -196,7 +182,8 @@ def download(url: str, path: Path, remedy: str) -> None:
     except Exception as error:  # requests tells of bad answers in more ways than it documents
         if part.exists() and not part.stat().st_size:
             part.unlink()
-        why = f"status {status}" if (status := _status(error)) else redacted(reason(error))
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        why = f"status {status}" if status else redacted(reason(error))
         text = f"could not be had from {redacted(url)} ({why}); run it again, or {remedy}"
         raise OcmError(f"{path}: {text}") from None
     part.replace(path)
@@ -210,7 +197,8 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
 
     headers = {"Accept-Encoding": "identity"}
     version = version_file.read_text("latin-1") if version_file.exists() else ""
-    start = part.stat().st_size if part.exists() and _is_plain(version) else 0
+    can_be_sent = version.strip() and version.isascii() and version.isprintable()
+    start = part.stat().st_size if part.exists() and can_be_sent else 0
     if start:
         headers |= {"Range": f"bytes={start}-", "If-Range": version}
 
@@ -226,7 +214,7 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
             new = response.headers.get("ETag", "")
             if not new or new.startswith("W/"):  # RFC 9110 forbids weak ones in If-Range
                 new = response.headers.get("Last-Modified", "")
-            version_file.write_text(new if _is_plain(new) else "")
+            version_file.write_text(new, "utf-8")
             return
         sent = response.headers.get("Content-Range", "")
         rest = fullmatch(rf"bytes {start}-(\d{{1,15}})/(\d{{1,15}}|\*)", sent)
@@ -239,19 +227,11 @@ def _transfer(url: str, part: Path, version_file: Path) -> None:
         try:
             get(url, file, None)
         except HTTPError as error:
-            if not start or _status(error) != _RANGE_NOT_SATISFIABLE:
+            answered = getattr(error.response, "status_code", None)
+            if not start or answered != _RANGE_NOT_SATISFIABLE:
                 raise
             part.unlink()  # the server has no bytes after it, so it is no part of this file
             _transfer(url, part, version_file)
-
-
-def _is_plain(version: str) -> bool:
-    """Return whether the text can be sent as a header."""
-    return bool(version.strip()) and version.isascii() and version.isprintable()
-
-
-def _status(error: Exception) -> int | None:
-    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def google_drive(file_id: str) -> str:

@@ -52,7 +52,7 @@ class ImageFiles:
     content: Callable[[str], bytes]  # reads the named file
 
     def where(self, name: str) -> str:
-        """Name the file, for messages."""
+        """Name a file, for messages."""
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
 
@@ -119,11 +119,9 @@ class SelectedFiles:
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Name the file, for messages."""
         return self.files.where(self.names[row])
 
     def content(self, row: int) -> bytes:
-        """Read one file."""
         with reading(self.where(row), "a whole file", "restore it or fetch it again"):
             content = self.files.content(self.names[row])
         if self.sha256 and hashlib.sha256(content).hexdigest() != self.sha256[row]:
@@ -147,15 +145,18 @@ class CheckedImage:
 def checked(
     files: ImageFiles, entries: Collection[FileEntry], folder: Path
 ) -> dict[str, CheckedImage]:
-    """Return every entry by name: decoded now, or taken from the record in `folder`.
-
-    An interrupted pass goes on where it stopped; later ones look only at new or changed files.
-    """
+    """Return every entry by name; what the record in `folder` has, and is the same, is not read."""
     place = hashlib.sha256(str(files.path.absolute()).encode(errors="surrogateescape"))
     record = folder / f"{place.hexdigest()[:16]}.checked.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
+    images, parser = dict[FileEntry, CheckedImage](), TypeAdapter(CheckedImage)
     with alone_in(folder), room_for(record):
-        images = _recorded(record)
+        for line in record.read_bytes().splitlines() if record.exists() else ():
+            try:
+                image = parser.validate_json(line)
+                images[FileEntry(image.name, image.size, image.modified)] = image
+            except ValidationError:  # the record only saves time
+                LOG.warning("a damaged line in the record of images: its file is looked at again")
         waiting = [entry for entry in entries if entry not in images]
         with record.open("a", encoding="utf-8") as lines:
             for entry in track(waiting, f"looking at {files.path}", LOG):
@@ -168,18 +169,6 @@ def checksum(images: Collection[CheckedImage]) -> str:
     """Return the sha256 of names and contents, listed as `sha256sum` does."""
     lines = "".join(f"{image.sha256}  {image.name}\n" for image in images)
     return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
-
-
-def _recorded(record: Path) -> dict[FileEntry, CheckedImage]:
-    """Read the record, and skip damaged lines: it only saves time."""
-    images, parser = {}, TypeAdapter(CheckedImage)
-    for line in record.read_bytes().splitlines() if record.exists() else ():
-        try:
-            image = parser.validate_json(line)
-            images[FileEntry(image.name, image.size, image.modified)] = image
-        except ValidationError:
-            LOG.warning("a line of the record of images is damaged; its file is looked at again")
-    return images
 
 
 def _check(files: ImageFiles, entry: FileEntry) -> CheckedImage:

@@ -1,9 +1,8 @@
 """Byte ranges of the values in an LMDB file, found without mapping it into memory.
 
-The `lmdb` library is not used for reading because it trusts its file: of a database cut short at 24
-places, 24 end the process with SIGBUS, which Python cannot catch (lmdb 3.0.0). Here every number is
-checked against the page or the file that it points into. Format 1, as LMDB 0.9 writes it on 64-bit
-little-endian machines, one unnamed database without duplicates:
+The `lmdb` library trusts its file: one that is cut short ends the process with SIGBUS (lmdb 3.0.0).
+Here every number is checked against the page or the file that it points into. Format 1, as LMDB 0.9
+writes it on 64-bit little-endian machines, one unnamed database without duplicates:
 
     page      number u64, pad u16, flags u16, then lower and upper u16 (overflow: pages u32)
     meta      magic u32, version u32, address u64, map size u64, two databases, last page u64,

@@ -1,7 +1,7 @@
 """Guards for every file that comes from outside, and the format that its first bytes show.
 
-Parsers report damage in dozens of ways, and no list of them is complete. So the call that parses
-stands inside `reading`, and what it returns is checked for types and sizes before it is used.
+Parsers report damage in dozens of ways. So the call that parses stands inside `reading`, and what
+it returns is checked for types and sizes before it is used.
 """
 
 import json
@@ -21,10 +21,7 @@ _LONGEST_REASON = 1000  # characters of a library's message
 _MOST_JSON = 16 << 20  # bytes; configurations have a few thousand
 _HEAD = 512  # bytes
 _FORMATS: dict[tuple[str, ...], tuple[str, Callable[[bytes, Path], bool]]] = {
-    (".pt", ".pth", ".ckpt"): (
-        "a PyTorch file",
-        lambda h, path: h[:1] == PICKLE or is_zipfile(path),
-    ),
+    (".pt", ".pth", ".ckpt"): ("a PyTorch file", lambda h, p: h[:1] == PICKLE or is_zipfile(p)),
     (".zip", ".npz"): ("a zip file", lambda _, path: is_zipfile(path)),
     (".gz", ".tgz"): ("a gzip file", lambda head, _: head.startswith(GZIP)),
     (".tar",): ("a tar file", lambda head, _: head[257:].startswith(b"ustar")),

@@ -1,7 +1,4 @@
-"""The state of interrupted work: tensors and facts in one safetensors file with its own checksum.
-
-A state is replaced whole, again and again. A damaged one counts as none, and the work starts anew.
-"""
+"""The state of interrupted work: tensors and facts in a safetensors file with its own checksum."""
 
 import hashlib
 import json

@@ -32,7 +32,7 @@ from ocm_core.prefetch import moved, pinned
 from ocm_core.rng.streams import Stream, stream
 
 if TYPE_CHECKING:
-    from ocm_core.store.layout import DType
+    from ocm_core.store.writer import DType
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 CLASS = "AutoencoderKL"

@@ -1,8 +1,7 @@
 """The paper's claims as rows of data, each decided from the table of results and its errors.
 
-A claim is checked in every setting that it is about, and has the verdict of its worst case. One
-whose measure the table does not have is left out; one whose methods it does not have is undecided.
-Heads are compared within one family (see `Study.family_of`).
+A claim is checked in every setting that it is about, and has the verdict of its worst case. Without
+its measure it is left out, without its methods undecided. Heads are compared within one family.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,56 +62,54 @@ class Claim(NamedTuple):
     left: str  # a method, or {ocm}, {npr}, {sn} for the heads of the family
     relation: Relation
     right: tuple[str, ...]
+    nfe: tuple[float, float]  # from, to
     short: str
     text: str
-    nfe: tuple[float, float] = (0, inf)  # from, to
     sampler: str | None = None  # None means any, here and below
     score: str | None = None
     guided: bool | None = None  # with guidance, the smallest nfe only
 
 
-FEW, HEADS = (5, 10), ("{npr}", "{sn}")
+FEW, ALL, HEADS = (5, 10), (0, inf), ("{npr}", "{sn}")
 CLAIMS = (
     Claim(
-        *("a", "bits_per_dim", "{ocm}", "best", OTHERS, "{ocm}'s lowest NLL from nfe 25 on"),
+        *("a", "bits_per_dim", "{ocm}", "best", OTHERS, (25, inf)),
+        "{ocm}'s lowest NLL from nfe 25 on",
         "From nfe 25 on, {ocm} has the lowest NLL, or is within one standard error of it.",
-        nfe=(25, inf),
     ),
     Claim(
-        *("b", "bits_per_dim", "{ocm}", "below", ("analytic", "beta")),
+        *("b", "bits_per_dim", "{ocm}", "below", ("analytic", "beta"), FEW),
         "{ocm}'s lower NLL than analytic's and beta's at small nfe",
         "At nfe 5 to 10, {ocm} has a lower NLL than analytic and beta.",
-        FEW,
     ),
     Claim(
-        *("c", "bits_per_dim", "{ocm}", "much below", ("{sn}", "beta_tilde")),
+        *("c", "bits_per_dim", "{ocm}", "much below", ("{sn}", "beta_tilde"), FEW),
         "much higher NLL of {sn} and beta_tilde at small nfe",
         f"At nfe 5 to 10, the NLL of {{sn}} and of beta_tilde is more than {MUCH:g} bits/dim above "
         "that of {ocm}.",
-        FEW,
     ),
     Claim(
-        *("d", "bits_per_dim", "*", "falls", OTHERS, "NLL falling with nfe"),
+        *("d", "bits_per_dim", "*", "falls", OTHERS, ALL, "NLL falling with nfe"),
         "NLL falls with nfe, for every method.",
     ),
     Claim(
-        *("e", "frechet", "beta", "worst", OTHERS, "beta's worst {name} at small nfe"),
+        *("e", "frechet", "beta", "worst", OTHERS, (0, 10), "beta's worst {name} at small nfe"),
         "Up to nfe 10, beta has the highest {name} with DDPM.",
-        *((0, 10), "ddpm"),
+        sampler="ddpm",
     ),
     Claim(
-        *("f", "frechet", "{ocm}", "best", OTHERS, "{ocm}'s best {name} with DDPM"),
+        *("f", "frechet", "{ocm}", "best", OTHERS, ALL, "{ocm}'s best {name} with DDPM"),
         "At every nfe, {ocm} has the lowest {name} with DDPM, or is within one standard error.",
         sampler="ddpm",
     ),
     Claim(
-        *("g", "recall", "{ocm}", "above", ("beta_tilde",)),
+        *("g", "recall", "{ocm}", "above", ("beta_tilde",), FEW),
         "{ocm}'s higher recall than beta_tilde's at small nfe",
         "At nfe 5 to 10, {ocm} has a higher recall than beta_tilde.",
-        *(FEW, "ddpm", None, False),
+        *("ddpm", None, False),
     ),
     Claim(
-        *("h", "recall", "{ocm}", "above", ("beta_tilde", "delta")),
+        *("h", "recall", "{ocm}", "above", ("beta_tilde", "delta"), ALL),
         "{ocm}'s higher recall at every guidance",
         "At the smallest nfe and every guidance scale, {ocm} has a higher recall than beta_tilde "
         "(DDIM: delta).",
@@ -120,7 +117,7 @@ CLAIMS = (
     ),
     *(
         Claim(
-            *(key, "covariance_error", "{ocm}", "not above", HEADS),
+            *(key, "covariance_error", "{ocm}", "not above", HEADS, ALL),
             f"{{ocm}}'s lower covariance error with the {score} score",
             f"With the {score} score, {{ocm}} has a lower covariance error than {{npr}} and {{sn}} "
             "at every t.",
@@ -129,26 +126,24 @@ CLAIMS = (
         for key, score in (("i", "exact"), ("j", "trained"))
     ),
     Claim(
-        *("k", "mmd", "{ocm}", "equals", ("exact_diag",)),
+        *("k", "mmd", "{ocm}", "equals", ("exact_diag",), (5, inf)),
         "{ocm} as good as exact_diag from nfe 5 on",
         "From nfe 5 on, {ocm} samples as well as exact_diag, within sampling noise.",
-        (5, inf),
     ),
     Claim(
-        *("l", "mmd", "{ocm}", "below", FIXED, "{ocm} better than fixed variances at small nfe"),
+        *("l", "mmd", "{ocm}", "below", FIXED, FEW),
+        "{ocm} better than fixed variances at small nfe",
         "At nfe 5 to 10, {ocm} beats the best fixed variance.",
-        FEW,
     ),
     Claim(
-        *("m", "mmd", "exact_full", "below", ("exact_diag",)),
+        *("m", "mmd", "exact_full", "below", ("exact_diag",), (10, 10)),
         "exact_full better than exact_diag at nfe 10",
         "At nfe 10, exact_full beats exact_diag.",
-        (10, 10),
     ),
     Claim(
-        *("n", "mmd", "{ocm}", "not above", ("beta", "delta"), "sensible samples at nfe 2 and 3"),
+        *("n", "mmd", "{ocm}", "not above", ("beta", "delta"), (2, 3)),
+        "sensible samples at nfe 2 and 3",
         "Nfe 2 and 3 are finite for every method, and {ocm} is not worse than beta (DDIM: delta).",
-        (2, 3),
     ),
 )
 
@@ -174,17 +169,13 @@ def check(study: Study) -> Iterator[CheckedClaim]:
                 x: at._replace(entries={m: e for m, e in at.entries.items() if m in allowed})
                 for x, at in columns.items()
             }
-            place = study.place(setting)
-            if claim.relation == "falls":
-                cases += _falls(place, like, study)
-            else:
-                cases += _cases(study, claim.relation, place, like, left, right)
+            cases += _cases(study, claim.relation, study.place(setting), like, left, right)
         if settings and not cases:
             missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
             cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
         if cases:
-            told = (claim.short.format(**names), claim.text.format(**names))
-            yield CheckedClaim(claim.key, *told, tuple(cases))
+            short, text = claim.short.format(**names), claim.text.format(**names)
+            yield CheckedClaim(claim.key, short, text, tuple(cases))
 
 
 def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, Columns]]:
@@ -198,22 +189,18 @@ def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, C
         if claim.guided:
             chosen = dict(sorted(chosen.items())[:1])
         wanted = claim.sampler in (None, setting.sampler) and claim.score in (None, setting.score)
-        if (
-            wanted
-            and chosen
-            and setting.timesteps == first
-            and setting.sampler not in study.solvers
-        ):
+        by_solver = setting.sampler in study.solvers
+        if chosen and wanted and setting.timesteps == first and not by_solver:
             yield setting, chosen
 
 
 def _cases(
     study: Study, relation: Relation, place: str, columns: Columns, left: str, right: Sequence[str]
 ) -> Iterator[ClaimCase]:
-    """Yield one case for each of `right`: the worst of its columns.
-
-    It lists both means and their difference; of many columns, the clearest and a count.
-    """
+    """Yield one case for each of `right`: its worst column, with numbers of a few or of one."""
+    if relation == "falls":
+        yield from _falls(place, columns, study)
+        return
     for rival in right:
         found: list[tuple[Verdict, float, str]] = []
         for at in columns.values():

@@ -1,7 +1,6 @@
 """Compare two revisions: results, beyond their noise or within it, and parameters.
 
-Differences are judged as of independent runs. Runs that share seeds and images share much of their
-noise, so this errs on the side of caution. Without errors nothing is said about noise.
+Differences are judged as of independent runs: too cautiously where runs share seeds and images.
 """
 
 import subprocess
@@ -34,10 +33,8 @@ class ChangeVerdict(Enum):
     WITHIN = "within noise"
     SAME = "unchanged"
 
-    @property
-    def is_minor(self) -> bool:
-        """Tell whether tables leave it out unless everything is asked for."""
-        return self in (ChangeVerdict.WITHIN, ChangeVerdict.SAME)
+
+MINOR = (ChangeVerdict.WITHIN, ChangeVerdict.SAME)  # tables leave them out unless asked for all
 
 
 class Number(NamedTuple):
@@ -51,7 +48,6 @@ class Number(NamedTuple):
 
     @property
     def verdict(self) -> ChangeVerdict:
-        """Tell whether the change is more than noise."""
         if self.gap is None:
             return ChangeVerdict.NEW if self.before is None else ChangeVerdict.GONE
         if repr(self.before) == repr(self.after):  # NaN equals itself here
@@ -77,11 +73,10 @@ class Changes(NamedTuple):
 
     @property
     def differ(self) -> bool:
-        return bool(self.parameters) or any(not n.verdict.is_minor for n in self.numbers)
+        return bool(self.parameters) or any(n.verdict not in MINOR for n in self.numbers)
 
     @property
     def summary(self) -> str:
-        """Count the changes, in a line."""
         counts = {v: sum(n.verdict is v for n in self.numbers) for v in ChangeVerdict}
         told = [f"{count} {v.value}" for v, count in counts.items() if count]
         params = [plural(len(self.parameters), "parameter")] if self.parameters else []
@@ -91,7 +86,7 @@ class Changes(NamedTuple):
         """Return a table of the numbers, those that changed most first."""
         rows = []
         for n in self.numbers:
-            if everything or not n.verdict.is_minor:
+            if everything or n.verdict not in MINOR:
                 both = ("" if value is None else f"{value:.6g}" for value in (n.before, n.after))
                 rows.append((n.measure, n.place, *both, str(n.gap or ""), n.verdict.value))
         return rows
@@ -119,10 +114,11 @@ class Revisions(NamedTuple):
         experiments = {}
         for one in self.experiments:
             rows = one.rows(everything=everything)
-            numbers = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-            changed = [[*map(str, change)] for change in one.parameters]
-            experiments[one.name] = {"parameters": changed, "numbers": numbers}
-        return {"before": self.before, "after": self.after, "experiments": experiments}
+            experiments[one.name] = {
+                "parameters": [[*map(str, change)] for change in one.parameters],
+                "numbers": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+            }
+        return {**self._asdict(), "experiments": experiments}
 
 
 def compare(root: Path, before: str, after: str | None = None) -> Revisions:

@@ -1,8 +1,7 @@
 """The registry of measures: what each is called, which way is better, what its replicates are.
 
-A stage that measures something new declares it (`measures=(Measure(...),)`), and it appears in the
-metrics, on the page, in the index and in `ocm compare` without further edits. A key with a suffix,
-as `frechet.classifier`, is the measure before the point in another feature space.
+What a stage declares besides (`measures=(Measure(...),)`) appears in metrics, pages, the index and
+`ocm compare`. A key as `frechet.classifier` is a measure in another feature space.
 """
 
 from collections.abc import Iterable
@@ -49,15 +48,13 @@ class Measure(NamedTuple):
 
 _lower_log = partial(Measure, better="lower", log=True)
 _part = partial(Measure, replicate="image", shown=False)
-_FEATURES = "between the features of samples and of data."
+_BOTH = "between the features of samples and of data."
 MEASURES = (
     _lower_log("fid", "FID", about="Distance between Inception features."),
-    _lower_log("frechet", "Fréchet distance", about=f"Fréchet distance {_FEATURES}"),
+    _lower_log("frechet", "Fréchet distance", about=f"Fréchet distance {_BOTH}"),
     _lower_log("mmd", "MMD", about="Maximum mean discrepancy to the test set."),
     _lower_log("kid", "KID", about="Kernel distance of Inception features."),
-    _lower_log(
-        "kernel_distance", "kernel distance", about=f"Polynomial kernel distance {_FEATURES}"
-    ),
+    _lower_log("kernel_distance", "kernel distance", about=f"Polynomial kernel distance {_BOTH}"),
     Measure("precision", "precision", "higher", about="Share of samples that look like data."),
     Measure("recall", "recall", "higher", about="Share of the data that samples cover."),
     _lower_log(

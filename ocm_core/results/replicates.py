@@ -3,9 +3,8 @@
 Seeds give n values of a measure; the error of their mean is s/√n. A jackknife gives the value v of
 one seed and n values with a block left out, which deviate from their mean by d₁ … dₙ; the numbers
 v - (n - 1) dᵢ have the mean v, and the error of their mean is that of the jackknife. Replicates of
-two methods with the same names began with the same noise: their differences are taken in pairs, and
-most of the noise cancels. Means over images come with their error; two are compared as independent
-ones. A difference beyond `NOISE` of its standard errors is taken for real. `nested` has all means.
+two methods with the same names began with the same noise, which cancels in differences of pairs.
+Means over images come with their error, and are compared as independent ones.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ import numpy as np
 
 from ocm_core.results.table import Results, Row
 
-NOISE = 2.0
+NOISE = 2.0  # standard errors; a difference beyond them is taken for real
 PLACE = ("measure", "score", "sampler", "timesteps", "method", "nfe", "guidance")
 
 
@@ -72,14 +71,12 @@ def mean_of(values: Iterable[float]) -> Estimate:
 
 def replicates(rows: Iterable[Row]) -> Replicates:
     """Return the replicates in the rows of one measure at one place."""
-    seeds: dict[str, float] = {}
-    without: dict[str, dict[str, float]] = {}
+    seeds, without = dict[str, float](), dict[str, dict[str, float]]()
     for row in rows:
         if not row.replicate:
             return Replicates({}, Estimate(row.value, nan if row.error is None else row.error))
         seed, _, block = row.replicate.partition("/")
-        at, name = (without.setdefault(seed, {}), block) if block else (seeds, seed)
-        at[name] = row.value
+        (without.setdefault(seed, {}) if block else seeds)[block or seed] = row.value
     if len(seeds) == 1 and without:
         [(seed, value)] = seeds.items()
         numbers = np.array([*without[seed].values()])
@@ -97,19 +94,17 @@ def by_place(results: Results) -> dict[tuple[Any, ...], Replicates]:
 def nested(results: Results) -> dict[str, Any]:
     """Return means for `dvc metrics diff`: measure → sampler → method → K<nfe> → cfg<guidance>.
 
-    Spreads over seeds and errors stand beside them. What is not defined, or diverged, is absent.
-    Six significant digits: a diff should show changes, not the last bits of a float.
+    Spreads over seeds and errors stand beside them, to six digits. What diverged is absent.
     """
     found: dict[str, Any] = {}
     several, guided = len(results.distinct("score")) > 1, results.is_guided
-    for place, here in by_place(results).items():
-        measure, score, sampler, timesteps, method, nfe, guidance = place
+    for (measure, score, sampler, timesteps, method, nfe, scale), here in by_place(results).items():
         if measure.startswith("bits_per_dim_"):  # parts and differences of a bound
             continue
         name = f"{measure}_{score}_score" if several and score else measure
         t = timesteps if timesteps.isdigit() else ""
-        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}"]
-        path.append(f"cfg{guidance:g}" if guided and guidance is not None else "")
+        cfg = f"cfg{scale:g}" if guided and scale is not None else ""
+        path = [sampler or (not t and timesteps), method, t and f"t{t}", nfe and f"K{nfe}", cfg]
         numbers = {name: here.estimate.mean}
         if here.known:
             numbers[f"{name}_se"] = here.known.error
@@ -150,9 +145,8 @@ class Comparison(NamedTuple):
 
     def ranked(self, among: Iterable[str] | None = None) -> list[str]:
         """Return the labels with a finite mean, the best first."""
-        labels = self.entries if among is None else [m for m in among if m in self.entries]
-        sign = -1.0 if self.higher else 1.0
-        finite = [label for label in labels if isfinite(self.mean(label))]
+        sign, labels = -1.0 if self.higher else 1.0, self.entries if among is None else among
+        finite = (label for label in labels if isfinite(self.mean(label)))
         return sorted(finite, key=lambda label: sign * self.mean(label))
 
     def best(self, among: Iterable[str] | None = None) -> str | None:

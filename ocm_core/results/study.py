@@ -1,8 +1,7 @@
 """The results of one experiment by setting, nfe and method: who is best where.
 
-Samplers that take the same steps, listed apart only because some methods are too expensive for
-every nfe, are one sampler here. Learned heads of one form are a family: the paper's claims are
-about heads of its own form, and a comparison within one family compares like with like.
+Samplers that take the same steps, listed apart because some methods are too expensive for every
+nfe, are one here. Heads of one form are a family: within it, claims compare like with like.
 """
 
 from __future__ import annotations
@@ -71,26 +70,23 @@ class Study:
         self.params, self.registry, self.raw = params, registry, results
         samplers: Mapping[str, Mapping[str, Any]] = self.param("sample.samplers", {})
         self.solvers = frozenset(k for k, v in samplers.items() if v["kind"] == "diffusers")
-        names: dict[str, str] = {}  # for each sampler, the first one that takes the same steps
-        firsts: dict[str, str] = {}
+        names, firsts = dict[str, str](), dict[str, str]()
         for label, sampler in samplers.items():
             recipe = {k: v for k, v in sampler.items() if k not in ("grids", "methods")}
             names[label] = firsts.setdefault(repr(recipe), label)
-        self.recipe_names = names
+        self.recipe_names = names  # for each sampler, the first one that takes the same steps
         self.results = Results(r._replace(sampler=names.get(r.sampler, r.sampler)) for r in results)
         self.measures = registry.ordered(self.results.distinct("measure"))
         ranked = (m for m in self.measures if m.ranks_samples and m.shown)
         self.quality = next(ranked, None)  # what samples are ranked by
         self.scores = self.results.distinct("score")
         self.score = str(["", *self.scores, *self.param("network.scores", [])][-1])  # of summaries
-        key = self.quality.key if self.quality else ""
-        scales = self.results.select(measure=key).distinct("guidance")
-        self.guidance: float | None = min(scales, default=None)  # that summaries are about
+        ranking = self.results.select(measure=self.quality.key if self.quality else "")
+        self.guidance: float | None = min(ranking.distinct("guidance"), default=None)  # likewise
         self.is_guided = self.results.is_guided
         self.is_plane = bool(self.param("data.kind") == "mixture")  # data are points of a plane
 
     def param(self, path: str, default: Any = None) -> Any:
-        """Look a parameter up by its dotted key."""
         tree: Any = self.params
         for key in path.split("."):
             tree = tree.get(key) if isinstance(tree, Mapping) else None
@@ -143,13 +139,11 @@ class Study:
     def grids(self) -> dict[str, Grid]:
         """Compare methods by each measure in each setting at each nfe or timestep."""
         cells: dict[str, dict[Setting, dict[int, dict[str, Replicates]]]] = {}
-        for place, found in by_place(self.results).items():
-            key, score, sampler, rule, method, nfe, guidance = place
+        for (key, score, sampler, rule, method, nfe, scale), here in by_place(self.results).items():
             per_timestep = nfe is None and rule.isdigit()
             x = int(rule) if per_timestep else (nfe or 0)
-            setting = Setting(score, sampler, "" if per_timestep or sampler else rule, guidance)
-            by_x = cells.setdefault(key, {}).setdefault(setting, {})
-            by_x.setdefault(x, {})[method] = found
+            setting = Setting(score, sampler, "" if per_timestep or sampler else rule, scale)
+            cells.setdefault(key, {}).setdefault(setting, {}).setdefault(x, {})[method] = here
         return {
             key: {at: self._columns(key, by_x) for at, by_x in settings.items()}
             for key, settings in cells.items()
@@ -178,8 +172,7 @@ class Study:
 
         Yield a name, the columns, the setting, and the ways to sample if the lines are such.
         """
-        alone: dict[Setting, Grid] = {}
-        routes: list[str] = []
+        alone, routes = dict[Setting, Grid](), list[str]()
         for setting, columns in self.grids[key].items():
             labels = {label for at in columns.values() for label in at.entries}
             if len(labels) == 1 and setting.sampler:
@@ -198,9 +191,9 @@ class Study:
     def place(self, setting: Setting) -> str:
         """Name a setting: `DDPM, exact score`, `even timesteps`, `DDPM, guidance 1.5`."""
         score, sampler, rule, scale = setting
-        parts = [sampler.upper(), f"{rule} timesteps" if rule else ""]
-        parts.append(f"{score} score" if len(self.scores) > 1 and score else "")
-        parts.append(f"guidance {scale:g}" if self.is_guided and scale else "")
+        source = f"{score} score" if len(self.scores) > 1 and score else ""
+        guided = f"guidance {scale:g}" if self.is_guided and scale else ""
+        parts = (sampler.upper(), f"{rule} timesteps" if rule else "", source, guided)
         return ", ".join(filter(None, parts))
 
     def small_print(self, measure: Measure) -> str:
@@ -209,8 +202,7 @@ class Study:
             items = {"image": "test images", "point": "points"}.get(measure.replicate or "", "")
             return f"± one standard error over {items}." if items else ""
         names = self.raw.select(measure=measure.key).distinct("replicate")
-        seeds = {name.partition("/")[0] for name in names}
-        blocks = {name.partition("/")[2] for name in names} - {""}
+        seeds, blocks = ({name.partition("/")[i] for name in names} - {""} for i in (0, 2))
         count = self.param("sample.count", "?")
         if len(seeds) == 1 and blocks:
             error = f"± one standard error, by a jackknife over {len(blocks)} blocks"
@@ -238,8 +230,7 @@ class Study:
         return found
 
     @property
-    def frontier(self) -> Frontier | None:
-        """Return that of the quality of samples at the least guidance."""
+    def frontier(self) -> Frontier | None:  # of the quality of samples at the least guidance
         return self.frontiers.get((self.quality.key, self.guidance)) if self.quality else None
 
     @cached_property
@@ -270,7 +261,6 @@ class Frontier(NamedTuple):
     solvers: frozenset[str]
 
     def best(self, nfe: int, *, solver: bool) -> str | None:
-        """Return the best of one side; None where nothing was sampled."""
         at = self.columns[nfe]
         return at.best([label for label in at.entries if (label in self.solvers) == solver])
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ocm_core.errors import OcmError, unknown
+from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 
 Value = str | int | float | None
@@ -45,16 +45,9 @@ REMEDY = "restore the file with git or make the report again"
 class Results(tuple[Row, ...]):
     """Rows in their order."""
 
-    def __add__(self, other: Iterable[Row]) -> Results:  # type: ignore[override]
-        return Results((*self, *other))
-
     def select(self, **columns: Value | Sequence[Value]) -> Results:
         """Return the rows with these values; a tuple or list offers a choice of values."""
-        choices = {k: v if isinstance(v, list | tuple) else (v,) for k, v in columns.items()}
-        for name in choices:
-            if name not in COLUMNS:
-                raise OcmError(f"results: column {unknown(name, COLUMNS)}")
-        wanted = [*choices.items()]
+        wanted = [(k, v if isinstance(v, list | tuple) else (v,)) for k, v in columns.items()]
         return Results(row for row in self if all(getattr(row, k) in v for k, v in wanted))
 
     def distinct(self, column: str) -> list[Any]:
@@ -84,7 +77,6 @@ class Results(tuple[Row, ...]):
         return csv_text(lines)
 
     def write(self, path: Path) -> None:
-        """Write the table as CSV."""
         path.write_text(self.text(), encoding="utf-8")
 
     @classmethod

@@ -26,7 +26,6 @@ from ocm_core.schema.timesteps import TimestepsParams
 from ocm_core.stages._images import Decode, SampleImages
 from ocm_core.stages.sample import CellSamples
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
 from ocm_core.text import save_grid
 
@@ -135,7 +134,7 @@ def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> 
         raise OcmError(f"{files.samples}: is there already; --force writes it anew")
     folder.mkdir(parents=True, exist_ok=True)
     batch = min(count, generator.batch_size)
-    layout = partial(StoreLayout, items=range(count), chunk=batch, shard=batch)
+    layout = partial(writer.StoreLayout, items=range(count), chunk=batch, shard=batch)
     labelled = generator.denoiser.network.conditional
     plan = layout(shape=generator.shape, dtype="float32", labelled=labelled)
     writer.begin(files.samples, plan, {**generator.attributes, "ocm-core": version("ocm-core")})

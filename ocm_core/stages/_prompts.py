@@ -21,8 +21,7 @@ from ocm_core.schema.experiment import TextParams
 from ocm_core.stages import Inputs, Job, require
 from ocm_core.stages.encode import open_split
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout, share, store_path
-from ocm_core.store.reader import StoredSplit
+from ocm_core.store.reader import StoredSplit, store_path
 
 NAME = "prompts"  # of the store
 SHARD = 256  # rows that are written together
@@ -36,8 +35,8 @@ def write(job: Job, data: DataSet) -> int:
     text, size = require(latent.text), latent.batch_size
     captions = (caption for split in data.splits.values() for caption in split.captions or ())
     rows, encoder = [*distinct(captions), ""], open_encoder(text, job.device)
-    plan = StoreLayout(
-        items=share(job.part, len(rows), SHARD),
+    plan = writer.StoreLayout(
+        items=writer.share(job.part, len(rows), SHARD),
         shape=(text.tokens, text.width),
         dtype="float32",
         chunk=1,  # because any row may be asked for

@@ -17,7 +17,7 @@ from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Ta
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 from ocm_core.stages.fetch_vae import VAE, load_vae, vae_modules
 from ocm_core.store import reader, writer
-from ocm_core.store.layout import StoreLayout, share, store_path
+from ocm_core.store.reader import store_path
 
 if TYPE_CHECKING:  # a plug-in of experiments on latents, which imports diffusers
     from ocm_core.latents.vae import LatentEncoding
@@ -138,8 +138,8 @@ def _write(
     labels, settings = split.labels, job.experiment.encode
     levels = None if encoding else data.levels
     dtype: Literal["float32", "uint8"] = "float32" if levels is None else "uint8"
-    plan = StoreLayout(
-        items=share(job.part, len(split), settings.shard),
+    plan = writer.StoreLayout(
+        items=writer.share(job.part, len(split), settings.shard),
         shape=job.experiment.shape,
         dtype=dtype,
         levels=levels,

@@ -71,7 +71,7 @@ class Report(Artifact):
 def run(job: Job) -> None:
     experiment, registry = job.experiment, all_measures()
     tables = (folder for folder in job.folders.values() if (folder / RESULTS_FILE).exists())
-    results = sum((ResultsTable(folder).load() for folder in tables), Results())
+    results = Results(row for folder in tables for row in ResultsTable(folder).load())
     params = experiment.model_dump(mode="json")
     folder = job.outputs / "reports" / experiment.name
     write_report(

@@ -25,8 +25,7 @@ from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import MODEL_KEYS, denoiser_tasks, score_modules
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.store import writer
-from ocm_core.store.layout import StoreLayout, store_path
-from ocm_core.store.reader import StoredSplit, open_split
+from ocm_core.store.reader import StoredSplit, open_split, store_path
 
 Draw = Callable[[Cell, range], tuple[np.ndarray, Mapping[str, int]]]  # samples, clamped entries
 
@@ -213,7 +212,7 @@ def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
     experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
     total = count * len(cells)
     size = min(experiment.sample.batch_size, total)
-    plan = StoreLayout(
+    plan = writer.StoreLayout(
         items=range(total), shape=experiment.shape, dtype="float32", chunk=size, shard=size
     )
     folder = job.folder / store_name(cells[0])

@@ -1,21 +1,17 @@
-"""A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it.
-
-The order of the batches is a function of (seed, iteration), whether the set fits in memory or not.
-"""
+"""A split as one array of x_0 (scaled pixels, points or latents), and shuffled batches from it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int, Int64
 from numpy import ndarray
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt
 from torch import Tensor
 
 from ocm_core.errors import OcmError
@@ -24,7 +20,6 @@ from ocm_core.io.reading import reading
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
-from ocm_core.store.layout import shard_bytes, store_path
 
 Raw = dict[str, ndarray]  # `x`, and `std` where the posterior is kept, as they lie in the store
 X0 = Float32[ndarray, "n *dims"]
@@ -32,6 +27,17 @@ RowNumbers = Int[ndarray, " n"]
 Rows = range | RowNumbers
 AGAIN = "run the job that writes it again"
 DTYPES = ("uint8", "int64", "float16", "float32")
+INDEX_ENTRY, CHECKSUM = 16, 4  # bytes that Zarr's sharding adds per chunk and per shard
+
+
+def store_path(folder: Path, name: str) -> Path:
+    """Return the path of the store of a split or of samples in a folder."""
+    return folder / f"{name}.zarr"
+
+
+def shard_bytes(items: int, item_bytes: int, chunk: int, shard: int) -> int:
+    """Return the size of a shard with some items: whole chunks, their index and its checksum."""
+    return -(-items // chunk) * chunk * item_bytes + INDEX_ENTRY * (shard // chunk) + CHECKSUM
 
 
 class ShardedArray:
@@ -50,7 +56,7 @@ class ShardedArray:
             plain = not (array.compressors or array.filters)
             self.dtype = array.dtype.newbyteorder("<")
         self.path, self.shape = path, tuple(shape)
-        whole_items = shards is not None and chunks[1:] == shards[1:] == self.shape
+        whole_items = shards and chunks[1:] == shards[1:] == self.shape
         if shards is None or not whole_items or not 0 < chunks[0] <= shards[0]:
             raise OcmError(f"{path}: expected shards and chunks of whole items; {AGAIN}")
         if not plain or self.dtype.name not in DTYPES:
@@ -58,10 +64,17 @@ class ShardedArray:
             raise OcmError(f"{path}: {expected}, found {self.dtype} or a codec; {AGAIN}")
         self.chunk, self.shard = chunks[0], shards[0]
         self.item_bytes = prod(self.shape) * self.dtype.itemsize
-        self._check_files()
+        count = -(-self.count // self.shard)
+        for shard in range(count):  # Zarr would read a missing one as fill values
+            file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
+            whole = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
+            if not file.is_file():
+                present = sum(1 for _ in data_files(path / "c"))
+                raise OcmError(f"{file}: no such shard (there are {present} of {count}); {AGAIN}")
+            if (size := file.stat().st_size) != whole:
+                raise OcmError(f"{file}: {size} bytes instead of {whole}; {AGAIN}")
 
     def read(self, start: int, stop: int) -> ndarray:
-        """Read the items [start, stop)."""
         values = np.empty((stop - start, *self.shape), self.dtype)
         for shard in range(start // self.shard, -(-stop // self.shard)):
             base = shard * self.shard
@@ -76,23 +89,9 @@ class ShardedArray:
     def _file(self, shard: int) -> Path:
         return self.path.joinpath("c", str(shard), *("0" for _ in self.shape))
 
-    def _check_files(self) -> None:
-        """Check that every shard exists in full; Zarr would read a missing one as fill values."""
-        shards = -(-self.count // self.shard)
-        for shard in range(shards):
-            file, items = self._file(shard), min(self.shard, self.count - shard * self.shard)
-            expected = shard_bytes(items, self.item_bytes, self.chunk, self.shard)
-            if not file.is_file():
-                present = sum(1 for _ in data_files(self.path / "c"))
-                raise OcmError(f"{file}: no such shard (there are {present} of {shards}); {AGAIN}")
-            if (size := file.stat().st_size) != expected:
-                raise OcmError(f"{file}: {size} bytes instead of {expected}; {AGAIN}")
 
-
-class StoreAttributes(BaseModel):
+class StoreAttributes(BaseModel, strict=True, extra="allow"):
     """The attributes that reading needs; a store may have more."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     items: Annotated[list[NonNegativeInt], Field(min_length=2, max_length=2)]
     levels: Annotated[int, Field(ge=2, le=2**16)] | None
@@ -108,52 +107,24 @@ class Part(NamedTuple):
     attrs: dict[str, Any]
 
 
-@dataclass(frozen=True)
 class StoredSplit:
     """A split, read as one array whatever the number of stores."""
 
-    parts: tuple[Part, ...]
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts, arrays = parts, parts[0].arrays
+        self.attrs = parts[0].attrs  # as given to the writer: scaling factor, provenance
+        self.levels: int | None = self.attrs["levels"]
+        self.shape = arrays["x"].shape  # of one item
+        self.variables = {name: arrays[name] for name in arrays if name in ("x", "std")}
+        self.bytes = len(self) * sum(array.item_bytes for array in self.variables.values())
+        self.chunks = [  # what is read together, in the order of the items
+            range(first, min(first + part.arrays["x"].chunk, part.stop))
+            for part in parts
+            for first in range(part.first, part.stop, part.arrays["x"].chunk)
+        ]
 
     def __len__(self) -> int:
         return self.parts[-1].stop
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """The attributes given to the writer: scaling factor, provenance."""
-        return self.parts[0].attrs
-
-    @property
-    def levels(self) -> int | None:
-        return cast(int | None, self.attrs["levels"])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one item."""
-        return self.variables["x"].shape
-
-    @property
-    def variables(self) -> dict[str, ShardedArray]:
-        arrays = self.parts[0].arrays
-        return {name: arrays[name] for name in ("x", "std") if name in arrays}
-
-    @property
-    def bytes(self) -> int:
-        """The size in memory, as stored."""
-        return len(self) * sum(array.item_bytes for array in self.variables.values())
-
-    @cached_property
-    def chunks(self) -> list[range]:
-        """The units of reading, in the order of the items."""
-        return [
-            range(first, min(first + size, part.stop))
-            for part in self.parts
-            for size in [part.arrays["x"].chunk]
-            for first in range(part.first, part.stop, size)
-        ]
-
-    @cached_property
-    def _firsts(self) -> Int64[ndarray, " chunk"]:
-        return np.array([chunk.start for chunk in self.chunks])
 
     @cached_property
     def labels(self) -> Int64[ndarray, " item"] | None:
@@ -161,28 +132,28 @@ class StoredSplit:
         return self._slice("label", range(len(self))) if labelled else None
 
     def raw(self, rows: range) -> Raw:
-        """Read contiguous items as they lie in the store."""
+        """Read contiguous items as they lie in the store; there must be such items."""
         return {name: self._slice(name, rows) for name in self.variables}
 
     def gather(self, rows: RowNumbers, read: Callable[[range], Raw]) -> Raw:
         """Collect items in any order; `read` is called once for each chunk that holds some."""
-        self._check_rows(rows.min(initial=0), rows.max(initial=-1))
-        holders = np.searchsorted(self._firsts, rows, side="right") - 1
+        holders = np.searchsorted([chunk.start for chunk in self.chunks], rows, side="right") - 1
         shape = (len(rows), *self.shape)
         gathered = {name: np.empty(shape, array.dtype) for name, array in self.variables.items()}
         for holder in np.unique(holders):
-            chosen = np.flatnonzero(holders == holder)
-            for name, values in read(self.chunks[holder]).items():
-                gathered[name][chosen] = values[rows[chosen] - self._firsts[holder]]
+            chunk, chosen = self.chunks[holder], np.flatnonzero(holders == holder)
+            for name, values in read(chunk).items():
+                gathered[name][chosen] = values[rows[chosen] - chunk.start]
         return gathered
 
     def read(self, rows: Rows) -> X0:
         """Read x_0; for a stored posterior, its mean."""
+        if not len(rows) or not 0 <= np.min(rows) <= np.max(rows) < len(self):
+            raise OcmError(f"rows {rows}: expected some of 0 to {len(self) - 1}")
         raw = self.raw(rows) if isinstance(rows, range) else self.gather(rows, self.raw)
         return self.to_x0(raw)
 
     def all(self) -> X0:
-        """Read x_0 of every item."""
         return self.read(range(len(self)))
 
     def to_x0(self, raw: Raw, noise: Sequence[np.random.Generator] | None = None) -> X0:
@@ -193,23 +164,18 @@ class StoredSplit:
         x = raw["x"].astype(np.float32, copy=False)
         if self.levels is not None:
             return 2 * x / np.float32(self.levels - 1) - 1
-        if noise is not None:
-            drawn = np.stack([n.standard_normal(self.shape, dtype=np.float32) for n in noise])
-            return x + raw["std"] * drawn
-        return x
+        if noise is None:
+            return x
+        drawn = np.stack([n.standard_normal(self.shape, dtype=np.float32) for n in noise])
+        return x + raw["std"] * drawn
 
     def _slice(self, name: str, rows: range) -> ndarray:
-        self._check_rows(rows.start, rows[-1] if rows else -1)
         pieces = []
         for part in self.parts:
             first, stop = max(rows.start, part.first), min(rows.stop, part.stop)
             if first < stop:
                 pieces.append(part.arrays[name].read(first - part.first, stop - part.first))
         return np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-
-    def _check_rows(self, first: int, last: int) -> None:
-        if not 0 <= first <= last < len(self):
-            raise OcmError(f"rows {first} to {last}: expected some of 0 to {len(self) - 1}")
 
 
 def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
@@ -227,7 +193,7 @@ def open_split(folders: Sequence[Path], split: str) -> StoredSplit:
         if (part.attrs, kinds) != (parts[0].attrs, arrays[0]):
             raise OcmError(f"{part.path}: written with other settings than {parts[0].path}")
         expected = part.stop
-    return StoredSplit(tuple(parts))
+    return StoredSplit(parts)
 
 
 def _open(path: Path) -> Part:
@@ -251,9 +217,8 @@ def _open(path: Path) -> Part:
 class Group(NamedTuple):
     """Chunks that are in memory together, and all their items, shuffled."""
 
-    epoch: int
-    number: int
-    chunks: tuple[range, ...]
+    place: int  # among the groups of all epochs
+    chunks: list[range]
     rows: Int[ndarray, " row"]
 
 
@@ -266,49 +231,39 @@ class ShuffledOrder:
     """
 
     def __init__(self, chunks: Sequence[range], buffer: int) -> None:
-        self.chunks, self.buffer = chunks, buffer
-        self.size = sum(map(len, chunks))
-        self.groups = -(-len(chunks) // buffer)
+        self.chunks, self.buffer, self.size = chunks, buffer, sum(map(len, chunks))
         self._epoch = lru_cache(maxsize=2)(self._new_epoch)
-        self._group = lru_cache(maxsize=4)(self._new_group)
+        self.group = lru_cache(maxsize=4)(self._new_group)
 
     def pieces(self, seed: int, first: int, count: int) -> Iterator[tuple[Group, RowNumbers]]:
         """Yield the items at the positions [first, first + count), with the group of each."""
         position, end = first, first + count
         while position < end:
             epoch, offset = divmod(position, self.size)
-            ends = np.cumsum([sum(map(len, group)) for group in self._epoch(seed, epoch)])
+            groups = self._epoch(seed, epoch)
+            ends = np.cumsum([sum(map(len, chunks)) for chunks in groups])
             number = int(np.searchsorted(ends, offset, side="right"))
-            group = self._group(seed, epoch, number)
-            start = offset - (int(ends[number - 1]) if number else 0)
+            group = self.group(seed, epoch * len(groups) + number)
+            start = offset - int(ends[number]) + len(group.rows)
             rows = group.rows[start : start + end - position]
             yield group, rows
             position += len(rows)
 
-    def after(self, seed: int, group: Group) -> Group:
-        """Return the next group of the order."""
-        if group.number + 1 < self.groups:
-            return self._group(seed, group.epoch, group.number + 1)
-        return self._group(seed, group.epoch + 1, 0)
-
-    def _new_epoch(self, seed: int, epoch: int) -> list[tuple[range, ...]]:
+    def _new_epoch(self, seed: int, epoch: int) -> list[list[range]]:
         order = stream(Stream.STORE_CHUNKS, seed, epoch).permutation(len(self.chunks))
         cuts = range(0, len(order), self.buffer)
-        groups = (np.sort(order[cut : cut + self.buffer]) for cut in cuts)
-        return [tuple(self.chunks[number] for number in group) for group in groups]
+        return [[self.chunks[n] for n in np.sort(order[i : i + self.buffer])] for i in cuts]
 
-    def _new_group(self, seed: int, epoch: int, number: int) -> Group:
+    def _new_group(self, seed: int, place: int) -> Group:
+        epoch, number = divmod(place, -(-len(self.chunks) // self.buffer))
         chunks = self._epoch(seed, epoch)[number]
         rows = np.concatenate([np.arange(chunk.start, chunk.stop) for chunk in chunks])
         source = stream(Stream.BATCH_ITEMS, seed, epoch, part=number)
-        return Group(epoch, number, chunks, rows[source.permutation(len(rows))])
+        return Group(place, chunks, rows[source.permutation(len(rows))])
 
 
 class StoredItems:
-    """Batches of x_0, with labels where there are any, in an order that `buffer` (chunks) decides.
-
-    They come from memory if the set fits into `memory_bytes`; else it is streamed from the disk.
-    """
+    """Batches of x_0 and labels, the same from memory, if the set fits into it, and from disk."""
 
     def __init__(self, stored: StoredSplit, *, buffer: int, memory_bytes: int) -> None:
         self.stored, self.order = stored, ShuffledOrder(stored.chunks, buffer)
@@ -318,24 +273,19 @@ class StoredItems:
 
     def batch(self, rng: BatchRng) -> tuple[Batch, Int[Tensor, " batch"] | None]:
         """Return the items of an iteration, on its device."""
+        stored = self.stored
         groups, parts = zip(*self.order.pieces(rng.seed, rng.first, len(rng.rows)), strict=True)
         rows = np.concatenate(parts)
         if self._held is not None:
             raw = {name: values[rows] for name, values in self._held.items()}
         else:
-            self._prefetch(rng.seed, groups)
-            raw = self.stored.gather(rows, lambda chunk: self._read[chunk].result())
+            following = self.order.group(rng.seed, groups[-1].place + 1)
+            wanted = dict.fromkeys(c for group in (*groups, following) for c in group.chunks)
+            read = self._read  # all that are not wanted are forgotten
+            self._read = {c: read.get(c) or self._pool.submit(stored.raw, c) for c in wanted}
+            raw = stored.gather(rows, lambda chunk: self._read[chunk].result())
         noise = rng.streams(Stream.STORE_ROW) if "std" in raw else None
-        x0 = torch.from_numpy(self.stored.to_x0(raw, noise)).to(rng.device)
-        if self.stored.labels is None:
+        x0 = torch.from_numpy(stored.to_x0(raw, noise)).to(rng.device)
+        if stored.labels is None:
             return x0, None
-        return x0, torch.from_numpy(self.stored.labels[rows]).to(rng.device)
-
-    def _prefetch(self, seed: int, groups: Sequence[Group]) -> None:
-        """Begin to read the chunks of these groups and of the next one, and forget all others."""
-        read, self._read = self._read, {}
-        for group in (*groups, self.order.after(seed, groups[-1])):
-            for chunk in group.chunks:
-                if chunk not in self._read:
-                    known = read.get(chunk)
-                    self._read[chunk] = known or self._pool.submit(self.stored.raw, chunk)
+        return x0, torch.from_numpy(stored.labels[rows]).to(rng.device)

@@ -1,32 +1,95 @@
 """Write the labelled Zarr store that every stage after `encode` reads, shard by shard.
 
-Zarr writes a shard to a temporary file and renames it. Once it is on the disk for good, its
-checksum is recorded; it counts as done as long as checksum and layout are the same. Other files are
-written again, so the bytes at the end are those of an uninterrupted run. A shard has one writer.
+A chunk is the unit of reading, a shard the unit of writing and resuming: one file each of `x` (and
+`std`, `label`), and of `index`, the item's place in its split. Nothing is compressed, so sizes are
+known beforehand. Zarr writes a shard to a temporary file and renames it. Once it is on the disk for
+good, its checksum is recorded; it counts as done as long as checksum and layout are the same. Other
+files are written again, so the bytes are those of an uninterrupted run. A shard has one writer.
 """
 
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from math import nan, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import check_space, room_for, write_bytes
-from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_key, recorded_key
+from ocm_core.io.atomic import check_space, room_for, write_bytes, write_text
+from ocm_core.io.checksums import data_files, is_intact, record_checksum, record_of
 from ocm_core.prefetch import in_background
 from ocm_core.progress import Progress
-from ocm_core.store.layout import StoreLayout
+from ocm_core.store.reader import ShardedArray, shard_bytes
 
 ShardValues = Mapping[str, ndarray]  # `x`, and `std` and `label` where they are planned
 ReadShard = Callable[[range], ShardValues]  # places in the split -> their values
-
+DType = Literal["uint8", "float16", "float32"]
 LOG = logging.getLogger("ocm")
+
+
+class Variable(NamedTuple):
+    """An array of the store."""
+
+    shape: tuple[int, ...]  # of one item
+    dtype: str
+    fill: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreLayout:
+    """The layout of one store, which holds a contiguous part of a split."""
+
+    items: range  # places in the split
+    shape: tuple[int, ...]  # of one item
+    dtype: DType
+    levels: int | None = None  # grey levels of uint8 pixels; None for points and latents
+    labelled: bool = False
+    spread: bool = False  # whether the posterior's `std` is kept beside its mean
+    chunk: int
+    shard: int
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1 or self.shard % self.chunk:
+            raise OcmError(f"{self}: expected a shard of whole chunks")
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The arrays in the order of writing: `index` comes last, so its shard marks the end."""
+        fill = 0.0 if self.dtype == "uint8" else nan
+        names = ("x", "std") if self.spread else ("x",)
+        places = ("label", "index") if self.labelled else ("index",)
+        variables = dict.fromkeys(names, Variable(self.shape, self.dtype, fill))
+        return variables | dict.fromkeys(places, Variable((), "int64", -1))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The items per chunk and per shard; a small store is one chunk of its own size."""
+        count = len(self.items)
+        return (max(count, 1),) * 2 if count <= self.chunk else (self.chunk, self.shard)
+
+    @property
+    def shards(self) -> list[range]:
+        """The items of each shard."""
+        starts = range(self.items.start, self.items.stop, self.shard)
+        return [range(start, min(start + self.shard, self.items.stop)) for start in starts]
+
+    def bytes_of(self, shards: Iterable[range]) -> int:
+        """Return the size of some shards, all variables together."""
+        sizes = [prod(v.shape) * np.dtype(v.dtype).itemsize for v in self.variables.values()]
+        return sum(shard_bytes(len(shard), size, *self.grid) for shard in shards for size in sizes)
+
+
+def share(part: str, count: int, shard: int) -> range:
+    """Return the items that the job `all`, or `2of3`, writes: whole shards, evenly distributed."""
+    number, jobs = (1, 1) if part == "all" else map(int, part.split("of"))
+    first, stop = (min(-(-count // shard) * n // jobs * shard, count) for n in (number - 1, number))
+    return range(first, stop) if first < stop else range(0)  # an empty one begins at a shard too
 
 
 def write(
@@ -44,7 +107,7 @@ def write(
 
 def missing(path: Path, plan: StoreLayout) -> list[range]:
     """Return the shards with a file that is missing or has changed."""
-    key = _key(path)
+    key = record_of(path).read_text()
     files = {s: [shard_file(path, plan, n, s) for n in plan.variables] for s in plan.shards}
     return [shard for shard, parts in files.items() if not all(is_intact(f, key) for f in parts)]
 
@@ -72,20 +135,9 @@ def write_shards(
 
 
 def verify(path: Path, plan: StoreLayout) -> None:
-    """Check that every shard exists and that the items are the planned ones in order."""
-    import zarr
-
-    planned = {
-        shard_file(path, plan, name, shard): plan.file_bytes(name, shard)
-        for shard in plan.shards
-        for name in plan.variables
-    }
-    lacking = [f for f, size in planned.items() if not f.exists() or f.stat().st_size != size]
-    if lacking:
-        found = f"missing or not of its planned size ({len(lacking)} such files)"
-        raise OcmError(f"{lacking[0]}: {found}; run the job again, it writes what is missing")
-    index = zarr.open_array(path / "index", mode="r", zarr_format=3)[:]
-    if not np.array_equal(index, plan.items):
+    """Check that every shard exists in full and that the items are the planned ones in order."""
+    arrays = {name: ShardedArray(path / name) for name in plan.variables}
+    if not np.array_equal(arrays["index"].read(0, len(plan.items)), plan.items):
         raise OcmError(f"{path}: expected the items {plan.items} in order; delete it to start anew")
 
 
@@ -98,8 +150,9 @@ def shard_file(path: Path, plan: StoreLayout, name: str, shard: range) -> Path:
 def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     """Make the store with its metadata, or tidy up after an interrupted run."""
     metadata = {path / name: content for name, content in _metadata(plan, attrs).items()}
+    key, made_for = hashlib.sha256(b"".join(metadata.values())).hexdigest(), record_of(path)
     others = [f for f, content in metadata.items() if f.exists() and f.read_bytes() != content]
-    if others and recorded_key(path) in (None, _key(path)):
+    if others and not (made_for.is_file() and made_for.read_bytes() == key.encode()):
         raise OcmError(f"{path}: holds something else than planned; delete it to start anew")
     for file in others:
         LOG.warning("%s: has changed since an interrupted run wrote it; writing it again", file)
@@ -110,7 +163,7 @@ def begin(path: Path, plan: StoreLayout, attrs: Mapping[str, Any]) -> None:
     for file, content in metadata.items():
         if not file.exists():
             write_bytes(file, content)
-    record_key(path, _key(path))
+    write_text(made_for, key)  # tells the store from one of another layout
 
 
 def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
@@ -142,23 +195,14 @@ def _metadata(plan: StoreLayout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
     return {name: held[name].to_bytes() for name in sorted(held, reverse=True)}
 
 
-def _key(path: Path) -> str:
-    """Return the sha256 of the metadata, which tells a store from one of another layout."""
-    files = sorted([*path.glob("zarr.json"), *path.glob("*/zarr.json")])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
 def _write_shard(
     path: Path, plan: StoreLayout, shard: range, values: ShardValues, remaining: int
 ) -> None:
     import zarr
 
     arrays = {**values, "index": np.arange(shard.start, shard.stop)}
-    if arrays.keys() != plan.variables.keys():
-        planned = f"planned are {', '.join(plan.variables)}"
-        raise OcmError(f"{path}: {planned}, given were {', '.join(arrays)}")
     checked = {name: _checked(path, plan, name, shard, arrays[name]) for name in plan.variables}
-    key, first = _key(path), plan.items.start
+    key, first = record_of(path).read_text(), plan.items.start
     with room_for(path, remaining):
         for name, cast in checked.items():
             file = shard_file(path, plan, name, shard)

@@ -84,7 +84,7 @@ def test_records_made_side_by_side_are_all_kept(door: Door) -> None:
     keys = [f"some/{i}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: door.lock.record(key, FileRecord(key, 1)), keys))
-    assert [door.lock.recorded(key) for key in keys] == [FileRecord(key, 1) for key in keys]
+    assert door.lock.entries() == {key: FileRecord(key, 1) for key in keys}
 
 
 @pytest.mark.parametrize("door", ["lsun_bedroom"], indirect=True)

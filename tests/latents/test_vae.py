@@ -16,9 +16,8 @@ from safetensors.torch import load_file, save_file
 from ocm_core.errors import OcmError
 from ocm_core.latents import vae as module
 from ocm_core.latents.vae import WEIGHTS, AutoencoderKL, LatentEncoding, Vae, save_folder
-from ocm_core.store.layout import StoreLayout
 from ocm_core.store.reader import open_split
-from ocm_core.store.writer import write
+from ocm_core.store.writer import StoreLayout, write
 
 from .tiny import CONFIG, images, saved, tiny
 

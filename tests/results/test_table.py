@@ -51,8 +51,6 @@ def test_selection() -> None:
     assert table.distinct("nfe") == [5, 10]
     assert len(table.select(method=("ocm", "beta"), replicate="seed0")) == 2
     assert [row.value for row in table.select(method="beta")] == [3.0]
-    with pytest.raises(OcmError, match="did you mean 'method'"):
-        table.select(methd="ocm")
 
 
 def test_seeds_give_a_mean_and_pairs_cancel_noise() -> None:

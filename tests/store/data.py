@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from ocm_core.io.checksums import data_files
-from ocm_core.store.layout import DType, StoreLayout, ranges
-from ocm_core.store.writer import ReadShard, write
+from ocm_core.io.checksums import data_files, sha256_of
+from ocm_core.store.writer import DType, ReadShard, StoreLayout, share, write
 
 ATTRS = {"scaling_factor": 0.5, "provenance": {"source": "a test"}}
 
@@ -45,6 +43,10 @@ def reader(of: StoreLayout, data: dict[str, ndarray]) -> ReadShard:
     return read_shard
 
 
+def ranges(count: int, jobs: int, shard: int) -> list[range]:
+    return [share(f"{job}of{jobs}", count, shard) for job in range(1, jobs + 1)]
+
+
 def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: int) -> list[Path]:
     """The split cut into jobs, each with its folder."""
     folders = []
@@ -56,7 +58,4 @@ def write_jobs(root: Path, whole: StoreLayout, data: dict[str, ndarray], jobs: i
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {
-        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in data_files(folder)
-    }
+    return {file.relative_to(folder).as_posix(): sha256_of(file) for file in data_files(folder)}

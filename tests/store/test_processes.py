@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ocm_core.store.layout import ranges
 from ocm_core.store.reader import open_split
 from ocm_core.store.writer import write
 
-from .data import ATTRS, digests, plan, reader, values
+from .data import ATTRS, digests, plan, ranges, reader, values
 from .writer import write_store
 
 Run = Callable[[Path, int], int]

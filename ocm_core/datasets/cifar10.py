@@ -13,9 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
+from PIL import Image
 from pydantic import Field, TypeAdapter
 
-from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split
+from ocm_core.datasets.base import ArchivedData, Split, decode, joined_split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member, unpacked
 from ocm_core.io.reading import reading
@@ -63,7 +64,7 @@ class Cifar10Data(ArchivedData):
         for split, names in BATCHES.items():
             batches = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in names]
             labels = np.load(folder / f"{split}_labels.npy")
-            splits[split] = JoinedSplit(batches, labels, self.shape)
+            splits[split] = joined_split(batches, labels, self.shape)
         return splits, {}
 
 
@@ -108,10 +109,6 @@ def _unpack_package(path: Path, folder: Path) -> None:
 
 def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:
     """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
-    from PIL import Image
-
-    from ocm_core.datasets._images import decode
-
     with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
         header = Image.open(BytesIO(content), formats=["PNG"])
         if (header.mode, header.width) != ("RGB", 32 * 32):

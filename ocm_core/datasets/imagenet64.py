@@ -14,7 +14,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split, Splits
+from ocm_core.datasets.base import ArchivedData, Split, Splits, image_split, joined_split
 from ocm_core.io import archives
 from ocm_core.io.archives import Archive, Located, no_member
 from ocm_core.io.reading import reading
@@ -22,10 +22,7 @@ from ocm_core.io.reading import reading
 SHAPE, CLASSES = (3, 64, 64), 1000
 DATA, LABELS = "data.npy", "labels.npy"
 _load = partial(np.load, mmap_mode="r", allow_pickle=False)
-ITEMS = {
-    "png": {"train": 1_281_149, "test": 49_999},
-    "npz": {"train": 1_281_167, "test": 50_000},
-}
+ITEMS = {"png": {"train": 1_281_149, "test": 49_999}, "npz": {"train": 1_281_167, "test": 50_000}}
 
 _TERMS = "non-commercial research and education only"
 _png = partial(
@@ -89,8 +86,6 @@ class Imagenet64Data(ArchivedData):
         return {name: archive for name, archive in declared.items() if self.release in name}
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        from ocm_core.datasets._images import ImageSplit
-
         splits: dict[str, Split] = {}
         for split in self.splits:
             parts = [file for name, file in files.items() if name.startswith(split)]
@@ -98,14 +93,14 @@ class Imagenet64Data(ArchivedData):
                 splits[split] = _open_arrays(parts)
             else:
                 images = archives.tar_index(parts[0], ".png")
-                splits[split] = ImageSplit(images, lambda image: image, 64, size=(64, 64))
+                splits[split] = image_split(images, lambda image: image, SHAPE, size=SHAPE[1:])
         return splits, {}
 
 
 PARAMS = Imagenet64Data
 
 
-def _open_arrays(parts: Sequence[Located]) -> JoinedSplit:
+def _open_arrays(parts: Sequence[Located]) -> Split:
     """Join the flat images of all the archives; their labels begin at 1."""
     folders: list[Path] = []
     for part in parts:
@@ -113,7 +108,7 @@ def _open_arrays(parts: Sequence[Located]) -> JoinedSplit:
         folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
     labels = np.concatenate([_load(folder / LABELS) for folder in folders])
     batches = [_load(folder / DATA) for folder in folders]
-    return JoinedSplit(batches, labels.astype(np.int64) - 1, SHAPE)
+    return joined_split(batches, labels.astype(np.int64) - 1, SHAPE)
 
 
 def _unpack(path: Path, target: Path) -> None:

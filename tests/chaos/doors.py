@@ -29,7 +29,7 @@ from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.checkpoints.head_file import load_heads, save_heads
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.datasets._images import decode
+from ocm_core.datasets.base import decode
 from ocm_core.datasets.folder import FolderData
 from ocm_core.datasets.lsun_bedroom import LsunBedroomData
 from ocm_core.diffusion.denoiser import Denoiser
@@ -377,7 +377,7 @@ def enter_lmdb() -> None:
     with without_published_digests():
         split = data.open(Path("datasets")).splits["test"]
     for row in range(len(split)):
-        split.images.content(row)
+        split.item(row)
     split.read(range(min(2, len(split))))
 
 

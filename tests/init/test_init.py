@@ -12,11 +12,10 @@ import yaml
 
 from ocm_core.cli import main
 from ocm_core.doctor import cost
-from ocm_core.doctor.needs import encode_bytes
+from ocm_core.doctor.diagnosis import encode_bytes
 from ocm_core.errors import OcmError
 from ocm_core.init import begin
-from ocm_core.init.images import look
-from ocm_core.init.overlay import Start, text
+from ocm_core.init.overlay import Start, look, text
 from ocm_core.io.atomic import write_text
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import Graph

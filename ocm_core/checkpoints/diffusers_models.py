@@ -4,13 +4,11 @@ diffusers and transformers replace missing weights by random ones; here a folder
 not fit its configuration is refused. Half precision is read into float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import safe_open
@@ -57,7 +55,7 @@ class TextEncoder:
     tokenizer: Any
 
     @classmethod
-    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> TextEncoder:
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Self:
         """Load it from the folder of the pipeline, in float32."""
         if find_spec("transformers") is None:
             raise OcmError(

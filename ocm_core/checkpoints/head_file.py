@@ -36,11 +36,10 @@ def save_heads(denoiser: Denoiser, path: str | Path) -> None:
     heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
     if not heads:
         raise OcmError(f"{path}: this denoiser has no heads to save; train one first")
-    tensors = {
-        f"{label}.{name}": tensor.contiguous()
-        for label, head in heads.items()
-        for name, tensor in head.state_dict().items()
-    }
+    tensors = dict[str, Tensor]()
+    for label, head in heads.items():
+        state = head.state_dict().items()
+        tensors |= {f"{label}.{name}": tensor.contiguous() for name, tensor in state}
     names = {link: name for name, link in LINKS.items()}
     links = {label: names[head.link] for label, head in heads.items()}
     model = weights_digest(denoiser.network)
@@ -83,13 +82,11 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         baseline = tensors.get(f"{label}.{_BASELINE}")  # c̄_t for t = 0 … T
         times = denoiser.schedule.steps + 1
-        fits = baseline is None or (baseline.shape == (times,) and baseline.is_floating_point())
-        if baseline is not None and not fits:
-            raise OcmError(
-                f"{path}: expected a baseline for each of {times} timesteps, found"
-                f" {baseline.dtype} of shape {tuple(baseline.shape)}: the file was written for"
-                " another schedule"
-            )
+        expected = baseline is None or (baseline.shape == (times,) and baseline.is_floating_point())
+        if baseline is not None and not expected:
+            found = f"found {baseline.dtype} of shape {tuple(baseline.shape)}"
+            where = f"{path}: expected a baseline for each of {times} timesteps, {found}"
+            raise OcmError(f"{where}: the file was written for another schedule")
         net = denoiser.network.make_head(kind_of(denoiser.network, weights, path))
         net.load_state_dict(weights)
         head = CovarianceHead(net, baseline, link).to(next(denoiser.network.parameters()).device)

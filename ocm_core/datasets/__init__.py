@@ -3,8 +3,6 @@
 A file names its subclass of `DataParams` (base.py) in `PARAMS`; `Data` is the union of them all.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from importlib import import_module
 from operator import or_

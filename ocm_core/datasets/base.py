@@ -49,7 +49,7 @@ class Split:
 
     def read(self, rows: range) -> RawValues:
         """Read the items at these places."""
-        values = np.empty((len(rows), *self.shape), self.dtype)
+        values: RawValues = np.empty((len(rows), *self.shape), self.dtype)
         for value, row in zip(values, rows, strict=True):
             value[:] = self.item(range(self.count)[row])  # refuses places that do not exist
         return values
@@ -142,7 +142,8 @@ def joined_split(
 
     def item(row: int) -> UInt8[ndarray, "c h w"]:
         batch = int(np.searchsorted(starts, row, side="right")) - 1
-        return batches[batch][row - starts[batch]].reshape(shape)
+        image: ndarray = batches[batch][row - starts[batch]].reshape(shape)
+        return image
 
     return Split(len(labels), shape, item, labels)
 

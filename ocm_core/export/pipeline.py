@@ -180,15 +180,14 @@ class Card:
     trained_on: str
     method: str
     steps: int = 10
-    call: str = "batch_size=4"  # of the example: what is asked for
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """Return the card as Markdown with its header."""
+    def text(self, call: str) -> str:
+        """Return the card as Markdown with its header; `call` is what its example asks for."""
         rows = [f"| {name} | {value:.4g} |\n" for name, value in self.numbers.items()]
         table = ["\n| measure | value |\n| --- | --- |\n", *rows] if rows else []
-        licence = self.licence or "unknown"
-        return CARD.format(**{**vars(self), "licence": licence, "numbers": "".join(table)})
+        given = {"licence": self.licence or "unknown", "numbers": "".join(table), "call": call}
+        return CARD.format(**(vars(self) | given))
 
 
 def save_pipeline(
@@ -207,15 +206,13 @@ def save_pipeline(
     component = CovarianceHeads.of(model, heads) if heads else None
     words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
     pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
-    if text is not None:
-        card = replace(card, call='prompt="…"')
     target.parent.mkdir(parents=True, exist_ok=True)
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     with room_for(target, needed), TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / "pipeline"
         pipeline.save_pretrained(made, safe_serialization=True)
         (made / "pipeline.py").write_text(CODE)
-        (made / "README.md").write_text(card.text())
+        (made / "README.md").write_text(card.text('prompt="…"' if text else "batch_size=4"))
         if target.exists():
             target.rmdir()
         shutil.move(made, target)

@@ -99,18 +99,16 @@ def describe(folder: str | Path) -> ModelDescription:
     config = read_json_object(place / CONFIG, SAVE_AGAIN)
     kind = str(config.get("_class_name"))
     if kind not in DIFFUSERS_ADAPTERS:
-        raise OcmError(
-            f"{place / CONFIG}: describes a {kind}; expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
-        )
+        expected = f"expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
+        raise OcmError(f"{place / CONFIG}: describes a {kind}; {expected}")
     sizes = read_known(DiffusersSizes, config, place / CONFIG)
     scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
-        raise OcmError(
-            f"{place / CONFIG}: out_channels: {sizes.out_channels}, and its scheduler has"
-            f" variance_type 'learned_range'; expected {2 * sizes.in_channels}"
-        )
+        found = f"{sizes.out_channels}, and its scheduler has variance_type 'learned_range'"
+        expected = f"expected {2 * sizes.in_channels}"
+        raise OcmError(f"{place / CONFIG}: out_channels: {found}; {expected}")
     return ModelDescription(
         folder=folder,
         place=place,
@@ -165,16 +163,14 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
             " of a model with discrete timesteps, such as DDPMScheduler"
         )
     if predicted not in PREDICTIONS:
-        raise OcmError(
-            f"{where}: prediction_type: {predicted!r}; expected one of {', '.join(PREDICTIONS)}"
-        )
+        expected = f"expected one of {', '.join(PREDICTIONS)}"
+        raise OcmError(f"{where}: prediction_type: {predicted!r}; {expected}")
     if (variance := config.get("variance_type")) == "learned":
         raise OcmError(f"{where}: variance_type: {variance!r}; expected 'learned_range' or fixed")
     steps = config.get("num_train_timesteps", 1000)
     if not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
-        raise OcmError(
-            f"{where}: num_train_timesteps: {steps!r}; expected a number from 1 to {MOST_STEPS}"
-        )
+        expected = f"expected a number from 1 to {MOST_STEPS}"
+        raise OcmError(f"{where}: num_train_timesteps: {steps!r}; {expected}")
     with reading(where, "the betas of a noise schedule", SAVE_AGAIN):
         SchedulerSchedule.model_validate(schedule_keys(config))
 
@@ -242,23 +238,17 @@ def _describe_text(folder: Path, model: Mapping[str, Any]) -> TextDescription:
     encoder, tokenizer = folder / ENCODER / CONFIG, folder / TOKENIZER / "tokenizer_config.json"
     for file in (encoder, tokenizer):
         if not file.is_file():
-            raise OcmError(
-                f"{file}: no such file, and the model takes text; expected the whole folder that"
-                " StableDiffusionPipeline.save_pretrained wrote"
-            )
+            expected = "expected all that StableDiffusionPipeline.save_pretrained wrote"
+            raise OcmError(f"{file}: no such file, and the model takes text; {expected}")
     config, words = (read_json_object(file, SAVE_AGAIN) for file in (encoder, tokenizer))
     if (classes := config.get("architectures")) != [TEXT_CLASS]:
         raise OcmError(f"{encoder}: architectures: {classes!r:.100}; expected a {TEXT_CLASS}")
     sizes = read_known(TextSizes, config, encoder)
     tokens, most = words.get("model_max_length"), sizes.max_position_embeddings
     if not isinstance(tokens, int) or not 1 <= tokens <= most:
-        raise OcmError(
-            f"{tokenizer}: model_max_length: {tokens!r:.100}; expected a number up to the text"
-            f" encoder's max_position_embeddings: {most}"
-        )
-    if sizes.hidden_size != (expected := model.get("cross_attention_dim", 1280)):
-        raise OcmError(
-            f"{encoder}: hidden_size: {sizes.hidden_size}, and the model's"
-            f" cross_attention_dim is {expected!r:.100}; expected parts of one pipeline"
-        )
+        expected = f"expected a number up to the text encoder's max_position_embeddings: {most}"
+        raise OcmError(f"{tokenizer}: model_max_length: {tokens!r:.100}; {expected}")
+    if sizes.hidden_size != (width := model.get("cross_attention_dim", 1280)):
+        found = f"{sizes.hidden_size}, and the model's cross_attention_dim is {width!r:.100}"
+        raise OcmError(f"{encoder}: hidden_size: {found}; expected parts of one pipeline")
     return TextDescription(folder, tokens, sizes.hidden_size)

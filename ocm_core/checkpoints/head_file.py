@@ -101,7 +101,5 @@ def kind_of(network: ScoreNetwork, tensors: Mapping[str, Tensor], where: object 
         head = network.make_head(kind).state_dict()
         if {key: tensor.shape for key, tensor in head.items()} == shapes:
             return kind
-    raise OcmError(
-        f"{where}: no head of {type(network).__name__} ({', '.join(network.head_kinds)}) has these"
-        " tensors: it was written for another network"
-    )
+    known = f"{type(network).__name__} ({', '.join(network.head_kinds)})"
+    raise OcmError(f"{where}: no head of {known} has these tensors: written for another network")

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import UInt8
-from numpy import ndarray
 from PIL import Image
 from pydantic import Field, TypeAdapter
 
@@ -93,7 +91,13 @@ def _unpack_package(path: Path, folder: Path) -> None:
     for member, content in each_member(path, [*sheets, *lists]):
         where = f"{path}: {member}"
         if member in sheets:
-            batch = _sheet(where, content)
+            with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
+                header = Image.open(BytesIO(content), formats=["PNG"])
+                if (header.mode, header.width) != ("RGB", 32 * 32):
+                    raise ValueError(f"{header.width} pixels in {header.mode}")
+                header.verify()  # all checksums: the decoder skips those of the pixels
+            rows = np.asarray(decode(content, where))
+            batch = rows.transpose(0, 2, 1).reshape(len(rows), -1)
             np.save(folder / f"{sheets[member]}.npy", batch)
             counts[sheets[member]] = len(batch)
         else:
@@ -105,14 +109,3 @@ def _unpack_package(path: Path, folder: Path) -> None:
         if (count := sum(counts[name] for name in names)) != counts[split]:
             expected = f"expected a label for each of {count} images of {split}"
             raise OcmError(f"{path}: {expected}, found {counts[split]}; {REMEDY}")
-
-
-def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:
-    """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
-    with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
-        header = Image.open(BytesIO(content), formats=["PNG"])
-        if (header.mode, header.width) != ("RGB", 32 * 32):
-            raise ValueError(f"{header.width} pixels in {header.mode}")
-        header.verify()
-    rows = np.asarray(decode(content, where))
-    return rows.transpose(0, 2, 1).reshape(len(rows), -1)

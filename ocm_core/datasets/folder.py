@@ -68,9 +68,7 @@ class FolderData(DataParams):
     def _labels_come_from_somewhere(self) -> FolderData:
         given = f"and data.labels is {self.labels!r}"
         if (self.labels == "none") != (self.classes == 0):
-            raise ValueError(
-                f"data.classes: {self.classes}, {given}; expected 0 without labels only"
-            )
+            raise ValueError(f"data.classes: {self.classes}, {given}; 0 is for no labels only")
         if (self.labels == "csv") != (self.labels_csv is not None):
             raise ValueError(f"data.labels_csv: {self.labels_csv!r}, {given}; they need each other")
         if self.labels == "captions" and self.captions_csv is None:

@@ -5,7 +5,7 @@ trained on it and the likelihoods of the covariance papers were measured on it. 
 Chrabaszcz et al. (2017), with labels in an order of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -89,29 +89,27 @@ class Imagenet64Data(ArchivedData):
         splits: dict[str, Split] = {}
         for split in self.splits:
             parts = [file for name, file in files.items() if name.startswith(split)]
-            if self.release == "npz":
-                splits[split] = _open_arrays(parts)
-            else:
+            if self.release == "png":
                 images = archives.tar_index(parts[0], ".png")
                 splits[split] = image_split(images, lambda image: image, SHAPE, size=SHAPE[1:])
+                continue
+            folders: list[Path] = []
+            for part in parts:
+                found = archives.unpacked(part, partial(_unpack, part.path)).iterdir()
+                folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
+            labels = np.concatenate([_load(folder / LABELS) for folder in folders])
+            batches = [_load(folder / DATA) for folder in folders]
+            numbers = labels.astype(np.int64) - 1  # theirs begin at 1
+            splits[split] = joined_split(batches, numbers, SHAPE)
         return splits, {}
 
 
 PARAMS = Imagenet64Data
 
 
-def _open_arrays(parts: Sequence[Located]) -> Split:
-    """Join the flat images of all the archives; their labels begin at 1."""
-    folders: list[Path] = []
-    for part in parts:
-        found = archives.unpacked(part, partial(_unpack, part.path)).iterdir()
-        folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
-    labels = np.concatenate([_load(folder / LABELS) for folder in folders])
-    batches = [_load(folder / DATA) for folder in folders]
-    return joined_split(batches, labels.astype(np.int64) - 1, SHAPE)
-
-
 def _unpack(path: Path, target: Path) -> None:
+    width = prod(SHAPE)
+    expected = f"plain arrays: images of {width} uint8, and as many labels from 1 to {CLASSES}"
     with archives.open_zip(path) as outer:
         names = [name for name in outer.namelist() if name.endswith(".npz")]
         if not names:
@@ -128,17 +126,12 @@ def _unpack(path: Path, target: Path) -> None:
                 total += inner.getinfo(array).file_size
                 archives.refuse_bomb(path, total)
                 archives.copy_out(path, inner, array, folder / array)
-            _check(folder, f"{path}: {name}")
-
-
-def _check(folder: Path, where: str) -> None:
-    width = prod(SHAPE)
-    expected = f"plain arrays: images of {width} uint8, and as many labels from 1 to {CLASSES}"
-    with reading(where, expected, "check that the archive is the published one"):
-        data, labels = _load(folder / DATA), _load(folder / LABELS)
-        if data.dtype != np.uint8 or data.shape != (len(data), width):
-            raise ValueError(f"{data.dtype} of shape {data.shape}")
-        if labels.dtype.kind not in "iu" or labels.shape != (len(data),):
-            raise ValueError(f"labels {labels.dtype} of shape {labels.shape}")
-        if not np.isin(labels, np.arange(1, CLASSES + 1)).all():
-            raise ValueError(f"labels from {labels.min()} to {labels.max()}")
+            where = f"{path}: {name}"
+            with reading(where, expected, "check that the archive is the published one"):
+                data, labels = _load(folder / DATA), _load(folder / LABELS)
+                if data.dtype != np.uint8 or data.shape != (len(data), width):
+                    raise ValueError(f"{data.dtype} of shape {data.shape}")
+                if labels.dtype.kind not in "iu" or labels.shape != (len(data),):
+                    raise ValueError(f"labels {labels.dtype} of shape {labels.shape}")
+                if not np.isin(labels, np.arange(1, CLASSES + 1)).all():
+                    raise ValueError(f"labels from {labels.min()} to {labels.max()}")

@@ -84,9 +84,9 @@ class CovariancePipeline(DiffusionPipeline):
             return
         expected, found = heads.config["model"], weights_digest(self.network.adapter)
         if expected != found:
+            trained = f"on the weights {expected[:16]}…, and model/ has {found[:16]}…"
             raise OcmError(
-                f"heads: they were trained on the weights {expected[:16]}…, and model/ has "
-                f"{found[:16]}…; open the folder as it was exported"
+                f"heads: they were trained {trained}; open the folder as it was exported"
             )
 
     @torch.no_grad()

@@ -93,10 +93,8 @@ def _refuse(start: Start) -> None:
         expected = "a distilled model; expected the one that it was distilled from"
         raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:
-        raise OcmError(
-            f"{images.path}: the model in {model.folder} takes labels of {model.classes} classes,"
-            " and the images lie in no sub-folders; put each class into one"
-        )
+        found = f"takes labels of {model.classes} classes, and the images lie in no sub-folders"
+        raise OcmError(f"{images.path}: the model in {model.folder} {found}; put each class in one")
     if model.text and not start.captions:
         needed = "takes text, so each image needs a caption; give a CSV with file and caption"
         raise OcmError(f"--captions: the model in {model.folder} {needed}")

@@ -134,10 +134,10 @@ class Start:
 
 def text(start: Start, sizes: Mapping[str, Any] = {}, hours: Mapping[str, str] = {}) -> str:
     """Return the overlay as YAML, with sizes by dotted key, and hours by group as comments."""
-    return "\n".join([*_data(start), *_rest(start, sizes, hours)]) + "\n"
+    return "\n".join(_lines(start, sizes, hours)) + "\n"
 
 
-def _data(start: Start) -> Iterator[str]:
+def _lines(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
     (channels, side), model = start.shape, start.model
     yield "# @package _global_"
     yield f"# Written by `ocm init`; `ocm params {start.name}` shows every parameter there is."
@@ -158,18 +158,15 @@ def _data(start: Start) -> Iterator[str]:
         yield "  labels: captions # a label is the number of a caption, in the order of the texts"
         yield f"  classes: {start.distinct_captions}"
     yield "  test_share: 0.1 # kept for the likelihood"
-
-
-def _rest(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
-    if model := start.model:
+    if model:
         folder = _path(model.folder)
         if model.vae:
             yield f"encode: {{ latent: {{ vae: {{ origin: folder, path: {folder} }} }} }}"
         yield "schedule: { kind: model }"
         yield f"network: {{ family: diffusers, path: {folder} }}"
         yield f"head: {{ kind: {HEADS.get(model.kind, 'simple')} }}"
-    elif start.shape[0] != 3:
-        yield f"network: {{ config: {{ in_channels: {start.shape[0]} }} }}"
+    elif channels != 3:
+        yield f"network: {{ config: {{ in_channels: {channels} }} }}"
     if model and model.learns_variance:
         options = "{ source: network, lower_end: timesteps }"
         yield f"methods: {{ iddpm: {options} }} # the variance that the model learned"

@@ -28,7 +28,6 @@ from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_fin
 from ocm_core.precision import set_precision
 from ocm_core.prefetch import moved, pinned
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.store.layout import DType
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 CLASS = "AutoencoderKL"
@@ -122,8 +121,6 @@ class LatentEncoding:
     seed: int  # of `sample`
     batch_size: int
     provenance: Mapping[str, Any]
-    dtype: DType = "float32"
-    levels: None = None  # a latent has no grey levels
 
     @property
     def spread(self) -> bool:

@@ -1,8 +1,4 @@
-"""Convert a published checkpoint to safetensors with this project's keys, every step checked.
-
-After the digests, the restricted unpickler opens the file, its layout is undone, and keys, shapes,
-dtypes and values are compared with what the network expects.
-"""
+"""Convert a published checkpoint to safetensors with this project's keys, every step checked."""
 
 import json
 from collections.abc import Mapping

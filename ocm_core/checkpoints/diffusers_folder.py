@@ -84,7 +84,7 @@ class ModelDescription:
 
     @property
     def files(self) -> list[Path]:
-        """The files that the digest covers."""
+        """The configuration and the weights."""
         return [self.place / CONFIG, *weight_files(self.place)]
 
     @property
@@ -109,6 +109,11 @@ def describe(folder: str | Path) -> ModelDescription:
         found = f"{sizes.out_channels}, and its scheduler has variance_type 'learned_range'"
         expected = f"expected {2 * sizes.in_channels}"
         raise OcmError(f"{place / CONFIG}: out_channels: {found}; {expected}")
+    parameters = 0
+    for file in weight_files(place):
+        with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "np") as opened:
+            slices = [opened.get_slice(key) for key in opened.keys()]  # noqa: SIM118
+            parameters += sum(prod(values.get_shape()) for values in slices)
     return ModelDescription(
         folder=folder,
         place=place,
@@ -121,7 +126,7 @@ def describe(folder: str | Path) -> ModelDescription:
         prediction=scheduler.get("prediction_type", "epsilon"),
         scheduler_file=_scheduler_file(folder),
         schedule=schedule_keys(scheduler),
-        parameters=sum(_values(file) for file in weight_files(place)),
+        parameters=parameters,
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
         text=_describe_text(folder, config) if kind == TEXT_MODEL else None,
         licence=_licence(folder),
@@ -158,10 +163,9 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
     flows = "FlowMatch" in str(name) or config.get("use_flow_sigmas")
     if flows or "beta_schedule" not in config:
         found = ": a flow-matching model, and" if flows else " has no beta_schedule:"
-        raise OcmError(
-            f"{where}: {name}{found} a noise schedule of betas is needed; expected the scheduler"
-            " of a model with discrete timesteps, such as DDPMScheduler"
-        )
+        expected = "the scheduler of a model with discrete timesteps, such as DDPMScheduler"
+        needed = "a noise schedule of betas is needed"
+        raise OcmError(f"{where}: {name}{found} {needed}; expected {expected}")
     if predicted not in PREDICTIONS:
         expected = f"expected one of {', '.join(PREDICTIONS)}"
         raise OcmError(f"{where}: prediction_type: {predicted!r}; {expected}")
@@ -188,11 +192,6 @@ def schedule_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         "trained_betas": None if trained is None else [float(beta) for beta in trained],
         "rescale_betas_zero_snr": rescaled,
     }
-
-
-def _values(file: Path) -> int:
-    with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "numpy") as opened:
-        return sum(prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
 
 
 def _licence(folder: Path) -> str | None:
@@ -231,10 +230,9 @@ def digest_of(place: Path, files: list[Path]) -> str:
 def _describe_text(folder: Path, model: Mapping[str, Any]) -> TextDescription:
     """Describe the text encoder; `model` is the configuration of the UNet that it serves."""
     if (folder / f"{ENCODER}_2").is_dir() or model.get("addition_embed_type") == "text_time":
-        raise OcmError(
-            f"{folder}: a Stable-Diffusion XL pipeline, whose model takes two texts and the sizes"
-            " of images; expected one with a single text encoder (Stable Diffusion 1 or 2)"
-        )
+        found = "a Stable-Diffusion XL pipeline, whose model takes two texts and sizes of images"
+        expected = "expected one with a single text encoder (Stable Diffusion 1 or 2)"
+        raise OcmError(f"{folder}: {found}; {expected}")
     encoder, tokenizer = folder / ENCODER / CONFIG, folder / TOKENIZER / "tokenizer_config.json"
     for file in (encoder, tokenizer):
         if not file.is_file():

@@ -66,9 +66,6 @@ class Celeba64Data(ArchivedData):
         return splits, {"crop": crop_text, "partitions": PARTITIONS}
 
 
-PARAMS = Celeba64Data
-
-
 def crop(image: Image.Image) -> Image.Image:
     """Crop the face and halve it."""
     box = (COLUMN - HALF, ROW - HALF, COLUMN + HALF, ROW + HALF)

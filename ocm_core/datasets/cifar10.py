@@ -66,9 +66,6 @@ class Cifar10Data(ArchivedData):
         return splits, {}
 
 
-PARAMS = Cifar10Data
-
-
 def _unpack_binary(path: Path, folder: Path) -> None:
     names = {f"cifar-10-batches-bin/{n}.bin": n for part in BATCHES.values() for n in part}
     labels = {}

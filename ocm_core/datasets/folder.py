@@ -165,9 +165,6 @@ class FolderData(DataParams):
         return None
 
 
-PARAMS = FolderData
-
-
 def prepare(image: Image.Image, side: int, fit: str, channels: int) -> Image.Image:
     """Turn a photograph upright, make it `side` × `side`, in grey or in colour."""
     image = ImageOps.exif_transpose(image)

@@ -67,9 +67,6 @@ class GeneratedData(DataParams):
         return _draw(self.side, look, look / looks, draws)
 
 
-PARAMS = GeneratedData
-
-
 def _draw(side: int, look: int, hue: float, draws: UniformDraws) -> UInt8[ndarray, "3 side side"]:
     start, end = 0.7 * draws[:6].reshape(2, 3, 1, 1)
     angle, size, right, down, value, tint = draws[6:12]

@@ -1,8 +1,7 @@
 """ImageNet (ILSVRC 2012) at 256×256, from the archives as published, cropped as ADM and DiT do.
 
-The training archive is a tar of one tar per class and is never unpacked: an index of all JPEGs is
-made once. Labels are the places of the WordNet names in sorted order, as DiT numbers its classes.
-The archive is sorted by class, so it is read in a permutation.
+The training archive, a tar of one tar per class, is never unpacked but indexed, and read in a
+permutation. Labels are the places of the WordNet names in sorted order, as DiT has them.
 """
 
 from collections.abc import Mapping
@@ -78,9 +77,6 @@ class Imagenet256Data(ArchivedData):
             orders[split] = base.recorded(order, self.seed)
         steps = "halved by boxes while both edges are 512 or more, bicubic to 256, centre"
         return splits, {"crop": steps, "permutations": orders}
-
-
-PARAMS = Imagenet256Data
 
 
 def crop(image: Image.Image) -> Image.Image:

@@ -1,8 +1,7 @@
 """ImageNet at 64×64, in two releases of different images: PNG files in a tar, or arrays in zips.
 
-`png` is the older one (van den Oord et al., 2016), without labels: the published network was
-trained on it and the likelihoods of the covariance papers were measured on it. `npz` is that of
-Chrabaszcz et al. (2017), with labels in an order of its own.
+`png` (van den Oord et al., 2016), without labels, is the one of the published network and of the
+papers' likelihoods. `npz` (Chrabaszcz et al., 2017) has labels, in an order of its own.
 """
 
 from collections.abc import Mapping
@@ -102,9 +101,6 @@ class Imagenet64Data(ArchivedData):
             numbers = labels.astype(np.int64) - 1  # theirs begin at 1
             splits[split] = joined_split(batches, numbers, SHAPE)
         return splits, {}
-
-
-PARAMS = Imagenet64Data
 
 
 def _unpack(path: Path, target: Path) -> None:

@@ -59,9 +59,6 @@ class LsunBedroomData(ArchivedData):
         return splits, {"crop": "boxes to a shorter edge of 256, centre"}
 
 
-PARAMS = LsunBedroomData
-
-
 def crop(image: Image.Image) -> Image.Image:
     """Scale the shorter edge by boxes and crop the centre."""
     return centre_crop(image, SIDE, Resampling.BOX)

@@ -53,6 +53,3 @@ class MixtureData(DataParams):
 
     def count_items(self) -> dict[str, int]:
         return {"train": self.train_size, "test": self.test_size}
-
-
-PARAMS = MixtureData

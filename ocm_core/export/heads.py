@@ -96,10 +96,9 @@ class FeatureTap:
         hidden, self._hidden = self._hidden, None
         if hidden is None or len(hidden) != count:
             evaluated = "none" if hidden is None else len(hidden)
-            raise OcmError(
-                f"a covariance head reads the features of {count} images, and the model has just "
-                f"evaluated {evaluated}; evaluate it once a step (CovariancePipeline has guidance)"
-            )
+            found = f"features of {count} images, and the model has just evaluated {evaluated}"
+            remedy = "evaluate it once a step (CovariancePipeline has guidance)"
+            raise OcmError(f"a covariance head reads the {found}; {remedy}")
         time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
         label = self._call.get("class_labels")
         return TrunkFeatures(hidden, self.adapter.embedding(time, label))

@@ -84,10 +84,8 @@ class CovariancePipeline(DiffusionPipeline):
             return
         expected, found = heads.config["model"], weights_digest(self.network.adapter)
         if expected != found:
-            trained = f"on the weights {expected[:16]}…, and model/ has {found[:16]}…"
-            raise OcmError(
-                f"heads: they were trained {trained}; open the folder as it was exported"
-            )
+            weights = f"the weights {expected[:16]}…, and model/ has {found[:16]}…"
+            raise OcmError(f"heads: they were trained on {weights}; open the folder as exported")
 
     @torch.no_grad()
     def __call__(
@@ -124,7 +122,7 @@ class CovariancePipeline(DiffusionPipeline):
                 return cast(Tensor, changed.pop("latents", x))
 
             x = self.draw(noise, num_inference_steps, guidance_scale, label, step_end)
-        images = self._images(x, output_type)
+        images: Any = x if output_type == "latent" else self._images(x, output_type)
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
@@ -162,8 +160,6 @@ class CovariancePipeline(DiffusionPipeline):
         return recipe.draw(replace(bare, heads=heads), noise, label, change=change).x
 
     def _images(self, x: Batch, output_type: str) -> Any:
-        if output_type == "latent":
-            return x
         if self.vae is not None:
             scaled = x / self.vae.config["scaling_factor"] + (self.vae.config["shift_factor"] or 0)
             x = self.vae.decode(scaled.to(self.vae.dtype), return_dict=False)[0].float()

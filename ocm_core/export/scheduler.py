@@ -80,9 +80,8 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         guided_covariance: str = "guided",
         null_class: int | None = None,
     ) -> None:
-        self.schedule: Schedule = schedules.of_params(
-            SchedulerSchedule.model_validate(schedule_keys(self.config))
-        )
+        betas = SchedulerSchedule.model_validate(schedule_keys(self.config))
+        self.schedule: Schedule = schedules.of_params(betas)
         self.params = RecipeParams.model_validate(recipe)
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
         self._heads: Mapping[str, nn.Module] = {}

@@ -4,7 +4,6 @@
 is a batch of images for precision and recall. Inception itself resized the images.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +27,6 @@ REFERENCES = {
 }
 
 
-@dataclass(frozen=True)
-class PublishedReference:
-    """A reference set of guided diffusion's evaluator."""
-
-    statistics: Statistics
-    images: EightBitSplit
-    provenance: dict[str, str]
-
-
 def reference_named(name: str) -> Archive:
     """Return the archive of that reference set."""
     if name not in REFERENCES:
@@ -44,8 +34,8 @@ def reference_named(name: str) -> Archive:
     return REFERENCES[name]
 
 
-def open_reference(name: str, archives: Path) -> PublishedReference:
-    """Open the file in `<archives>/references/`, downloaded if it is not there."""
+def open_reference(name: str, archives: Path) -> tuple[Statistics, EightBitSplit, dict[str, str]]:
+    """Open the file in `<archives>/references/`: its statistics, images and provenance."""
     archive = locate(reference_named(name), archives)
     path = archive.path
 
@@ -64,4 +54,4 @@ def open_reference(name: str, archives: Path) -> PublishedReference:
         raise OcmError(f"{path}: {expected}, {found}")
     provenance = {"file": path.name, "sha256": archive.sha256}
     images = EightBitSplit(array_split(pixels.transpose(0, 3, 1, 2)), 256)
-    return PublishedReference(Statistics.load(path), images, provenance)
+    return Statistics.load(path), images, provenance

@@ -393,8 +393,8 @@ def write_reference() -> None:
     one_of(REFERENCE),
 )
 def enter_reference() -> None:
-    opened = open_reference("imagenet256", Path("datasets"))
-    _ = opened.images[0 : min(2, len(opened.images))]
+    _, images, _ = open_reference("imagenet256", Path("datasets"))
+    _ = images[0 : min(2, len(images))]
 
 
 def write_images() -> None:

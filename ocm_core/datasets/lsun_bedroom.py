@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from PIL import Image
 from PIL.Image import Resampling
 
 from ocm_core.datasets.base import ArchivedData, Split, Splits, centre_crop, image_split
@@ -19,6 +18,7 @@ from ocm_core.io.lmdb_file import lmdb_ranges
 
 SIDE = 256
 DATABASE = "data.mdb"
+crop = partial(centre_crop, side=SIDE, resampling=Resampling.BOX)
 
 _archive = partial(
     Archive,
@@ -57,11 +57,6 @@ class LsunBedroomData(ArchivedData):
             images = indexed(file, f"*/{DATABASE}", partial(_unpack, file.path), DATABASE)
             splits[split] = image_split(images, crop, self.shape)
         return splits, {"crop": "boxes to a shorter edge of 256, centre"}
-
-
-def crop(image: Image.Image) -> Image.Image:
-    """Scale the shorter edge by boxes and crop the centre."""
-    return centre_crop(image, SIDE, Resampling.BOX)
 
 
 def _unpack(path: Path, folder: Path) -> list[ByteRange]:

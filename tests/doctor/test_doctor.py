@@ -45,11 +45,9 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"parts": lambda experiment: ["all"]}
     after = {name: (lambda e, p, name=name: [Task(name)]) for name in ("fetch_data", "encode")}
     heavy = {"gpu": True, "work": lambda e, p: Work(3e6)}
+    fetched = ("fetch_score", "fetch_features", "fetch_data")
     declared: list[Stage[Params]] = [
-        *(
-            Stage(f"x.{n}", "fetch", **once)
-            for n in ("fetch_score", "fetch_features", "fetch_data")
-        ),
+        *(Stage(f"x.{name}", "fetch", **once) for name in fetched),
         Stage("x.encode", "encode", **once, takes=after["fetch_data"]),
         Stage("x.train", "train", **once, takes=after["encode"], **heavy),
         Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "features"), gpu=True),

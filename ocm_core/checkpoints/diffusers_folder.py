@@ -76,6 +76,7 @@ class ModelDescription:
     learns_variance: bool
     prediction: str
     scheduler_file: Path
+    scheduler: Mapping[str, Any]  # its configuration
     schedule: Mapping[str, Any]  # `schedule` of an experiment
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
@@ -102,7 +103,10 @@ def describe(folder: str | Path) -> ModelDescription:
         expected = f"expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
         raise OcmError(f"{place / CONFIG}: describes a {kind}; {expected}")
     sizes = read_known(DiffusersSizes, config, place / CONFIG)
-    scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
+    scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
+    scheduler = read_json_object(scheduler_file, SAVE_AGAIN)
+    check_scheduler(scheduler, scheduler_file)
+    null_class = config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
@@ -124,7 +128,8 @@ def describe(folder: str | Path) -> ModelDescription:
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
         prediction=scheduler.get("prediction_type", "epsilon"),
-        scheduler_file=_scheduler_file(folder),
+        scheduler_file=scheduler_file,
+        scheduler=scheduler,
         schedule=schedule_keys(scheduler),
         parameters=parameters,
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
@@ -144,17 +149,6 @@ def _first(folder: Path, parts: Iterable[str], file: str) -> Path:
         " save_pretrained of a pipeline (DDPMPipeline, DiTPipeline, StableDiffusionPipeline), or of"
         " a model and its scheduler"
     )
-
-
-def _scheduler_file(folder: Path) -> Path:
-    return _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
-
-
-def read_scheduler_config(folder: Path) -> dict[str, Any]:
-    """Read the noise schedule of training and the prediction from a scheduler of any class."""
-    config = read_json_object(_scheduler_file(folder), SAVE_AGAIN)
-    check_scheduler(config, _scheduler_file(folder))
-    return config
 
 
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:

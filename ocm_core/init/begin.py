@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import defaultdict
@@ -88,8 +87,7 @@ def _refuse(start: Start) -> None:
         raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
     if model is None:
         return
-    scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
-    if scheduler in DISTILLED:
+    if (scheduler := model.scheduler.get("_class_name")) in DISTILLED:
         expected = "a distilled model; expected the one that it was distilled from"
         raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:

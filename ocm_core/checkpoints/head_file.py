@@ -67,11 +67,10 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
             raise ValueError(f"unknown links {', '.join(strange)}")
     trained_on, found = metadata.get(_MODEL), weights_digest(denoiser.network)
     if trained_on not in (None, found):
-        raise OcmError(
-            f"{path}: its heads were trained on the weights {trained_on:.16}…, and this"
-            f" {type(unconverted(denoiser.network)).__name__} has {found:.16}…: it was written for"
-            " another network; load the model that they were trained on, or train heads on this one"
-        )
+        kind = type(unconverted(denoiser.network)).__name__
+        text = f"were trained on the weights {trained_on:.16}…, and this {kind} has {found:.16}…"
+        remedy = "load the model that they were trained on, or train heads on this one"
+        raise OcmError(f"{path}: its heads {text}: it was written for another network; {remedy}")
     own = tuple(f"{label}.{_NET}" for label in links)
     baselines = {f"{label}.{_BASELINE}" for label in links}
     if strays := [key for key in tensors if key not in baselines and not key.startswith(own)]:

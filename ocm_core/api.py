@@ -361,7 +361,7 @@ def save_pipeline(
     if isinstance(model, str | Path):
         described = diffusers_folder.describe(model)
         base, licence = described.folder.resolve().name, licence or described.licence
-        config: Mapping[str, Any] = diffusers_folder.read_scheduler_config(described.folder)
+        config: Mapping[str, Any] = described.scheduler
         model = diffusers_models.read_model(described)
         text = diffusers_models.TextEncoder.load(described.folder) if described.text else None
         vae = Vae.load(described.folder / "vae").model if described.vae else vae

@@ -1,8 +1,4 @@
-"""Convert a published checkpoint to safetensors with this project's keys, every step checked.
-
-After the digests, the restricted unpickler opens the file, its layout is undone, and keys, shapes,
-dtypes and values are compared with what the network expects.
-"""
+"""Convert a published checkpoint to safetensors with this project's keys, every step checked."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint, CheckpointSource
+from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing
@@ -44,16 +40,22 @@ def fetch(
 ) -> CheckpointProvenance:
     """Write the weights of the file in `folder`, or of a download; return their provenance."""
     if file is None and url is None:
-        there = (source.file for source in checkpoint.sources if (folder / source.file).exists())
-        file = next(there, None)
+        file = next((s.file for s in checkpoint.sources if (folder / s.file).exists()), None)
     source = checkpoint.source(file)
-    source = replace(source, sha256=sha256 or source.sha256)
-    path = folder / source.file
+    source, path = replace(source, sha256=sha256 or source.sha256), folder / source.file
     if network is None:
         with torch.device("meta"):
             network = checkpoint.network()
     with fetched(source, path, lock, url) as record:
-        weights = _read(network, source, path, on_trust(source, path, lock))
+        remedy = source.remedy(path)
+        if on_trust(source, path, lock):  # at least it must agree with its own CRCs
+            refuse_damaged_zip(path, remedy)
+        state = extract(source.layout, open_restricted(path, remedy), path, remedy)
+        weights = import_published(network, state, path, remedy)
+        for name, expected in export_published(network).items():
+            if (found := state[name].dtype) != expected.dtype:
+                raise OcmError(f"{path}: {name} is {found} instead of {expected.dtype}; {remedy}")
+        refuse_not_finite(state, path, remedy)
         provenance: CheckpointProvenance = {
             "checkpoint": checkpoint.name,
             "file": source.file,
@@ -66,7 +68,8 @@ def fetch(
             "url": redacted(address) if (address := origin or url or source.url) else None,
         }
         with replacing(target or folder / WEIGHTS) as temporary:
-            save_file(weights, temporary, metadata={PROVENANCE: json.dumps(provenance)})
+            tensors = {key: tensor.contiguous() for key, tensor in weights.items()}
+            save_file(tensors, temporary, metadata={PROVENANCE: json.dumps(provenance)})
     return provenance
 
 
@@ -75,21 +78,6 @@ def describe(provenance: Mapping[str, Any]) -> str:
     where = provenance["url"] or provenance["page"]
     licence = provenance["licence"] or "none found"
     return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"
-
-
-def _read(network: ScoreNetwork, source: CheckpointSource, path: Path, on_trust: bool) -> StateDict:
-    """Return the weights under our keys; a file on trust must at least agree with its own CRCs."""
-    remedy = source.remedy(path)
-    if on_trust:
-        refuse_damaged_zip(path, remedy)
-    content = open_restricted(path, remedy)
-    state = extract(source.layout, content, path, remedy)
-    weights = import_published(network, state, path, remedy)
-    for name, expected in export_published(network).items():
-        if (found := state[name].dtype) != expected.dtype:
-            raise OcmError(f"{path}: {name} is {found} instead of {expected.dtype}; {remedy}")
-    refuse_not_finite(state, path, remedy)
-    return {key: tensor.contiguous() for key, tensor in weights.items()}
 
 
 def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:

@@ -76,6 +76,7 @@ class ModelDescription:
     learns_variance: bool
     prediction: str
     scheduler_file: Path
+    scheduler: Mapping[str, Any]  # its configuration
     schedule: Mapping[str, Any]  # `schedule` of an experiment
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
@@ -84,7 +85,7 @@ class ModelDescription:
 
     @property
     def files(self) -> list[Path]:
-        """The files that the digest covers."""
+        """The configuration and the weights."""
         return [self.place / CONFIG, *weight_files(self.place)]
 
     @property
@@ -99,18 +100,24 @@ def describe(folder: str | Path) -> ModelDescription:
     config = read_json_object(place / CONFIG, SAVE_AGAIN)
     kind = str(config.get("_class_name"))
     if kind not in DIFFUSERS_ADAPTERS:
-        raise OcmError(
-            f"{place / CONFIG}: describes a {kind}; expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
-        )
+        expected = f"expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
+        raise OcmError(f"{place / CONFIG}: describes a {kind}; {expected}")
     sizes = read_known(DiffusersSizes, config, place / CONFIG)
-    scheduler, null_class = read_scheduler_config(folder), config.get("num_embeds_ada_norm")
+    scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
+    scheduler = read_json_object(scheduler_file, SAVE_AGAIN)
+    check_scheduler(scheduler, scheduler_file)
+    null_class = config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
-        raise OcmError(
-            f"{place / CONFIG}: out_channels: {sizes.out_channels}, and its scheduler has"
-            f" variance_type 'learned_range'; expected {2 * sizes.in_channels}"
-        )
+        found = f"{sizes.out_channels}, and its scheduler has variance_type 'learned_range'"
+        expected = f"expected {2 * sizes.in_channels}"
+        raise OcmError(f"{place / CONFIG}: out_channels: {found}; {expected}")
+    parameters = 0
+    for file in weight_files(place):
+        with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "np") as opened:
+            slices = [opened.get_slice(key) for key in opened.keys()]  # noqa: SIM118
+            parameters += sum(prod(values.get_shape()) for values in slices)
     return ModelDescription(
         folder=folder,
         place=place,
@@ -121,9 +128,10 @@ def describe(folder: str | Path) -> ModelDescription:
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
         prediction=scheduler.get("prediction_type", "epsilon"),
-        scheduler_file=_scheduler_file(folder),
+        scheduler_file=scheduler_file,
+        scheduler=scheduler,
         schedule=schedule_keys(scheduler),
-        parameters=sum(_values(file) for file in weight_files(place)),
+        parameters=parameters,
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
         text=_describe_text(folder, config) if kind == TEXT_MODEL else None,
         licence=_licence(folder),
@@ -143,38 +151,24 @@ def _first(folder: Path, parts: Iterable[str], file: str) -> Path:
     )
 
 
-def _scheduler_file(folder: Path) -> Path:
-    return _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
-
-
-def read_scheduler_config(folder: Path) -> dict[str, Any]:
-    """Read the noise schedule of training and the prediction from a scheduler of any class."""
-    config = read_json_object(_scheduler_file(folder), SAVE_AGAIN)
-    check_scheduler(config, _scheduler_file(folder))
-    return config
-
-
 def check_scheduler(config: Mapping[str, Any], where: object) -> None:
     """Refuse a scheduler without betas, or of a prediction or variance that is not supported."""
     name, predicted = config.get("_class_name"), config.get("prediction_type", "epsilon")
     flows = "FlowMatch" in str(name) or config.get("use_flow_sigmas")
     if flows or "beta_schedule" not in config:
         found = ": a flow-matching model, and" if flows else " has no beta_schedule:"
-        raise OcmError(
-            f"{where}: {name}{found} a noise schedule of betas is needed; expected the scheduler"
-            " of a model with discrete timesteps, such as DDPMScheduler"
-        )
+        expected = "the scheduler of a model with discrete timesteps, such as DDPMScheduler"
+        needed = "a noise schedule of betas is needed"
+        raise OcmError(f"{where}: {name}{found} {needed}; expected {expected}")
     if predicted not in PREDICTIONS:
-        raise OcmError(
-            f"{where}: prediction_type: {predicted!r}; expected one of {', '.join(PREDICTIONS)}"
-        )
+        expected = f"expected one of {', '.join(PREDICTIONS)}"
+        raise OcmError(f"{where}: prediction_type: {predicted!r}; {expected}")
     if (variance := config.get("variance_type")) == "learned":
         raise OcmError(f"{where}: variance_type: {variance!r}; expected 'learned_range' or fixed")
     steps = config.get("num_train_timesteps", 1000)
     if not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
-        raise OcmError(
-            f"{where}: num_train_timesteps: {steps!r}; expected a number from 1 to {MOST_STEPS}"
-        )
+        expected = f"expected a number from 1 to {MOST_STEPS}"
+        raise OcmError(f"{where}: num_train_timesteps: {steps!r}; {expected}")
     with reading(where, "the betas of a noise schedule", SAVE_AGAIN):
         SchedulerSchedule.model_validate(schedule_keys(config))
 
@@ -192,11 +186,6 @@ def schedule_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         "trained_betas": None if trained is None else [float(beta) for beta in trained],
         "rescale_betas_zero_snr": rescaled,
     }
-
-
-def _values(file: Path) -> int:
-    with reading(file, "a whole safetensors file", SAVE_AGAIN), safe_open(file, "numpy") as opened:
-        return sum(prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
 
 
 def _licence(folder: Path) -> str | None:
@@ -235,30 +224,23 @@ def digest_of(place: Path, files: list[Path]) -> str:
 def _describe_text(folder: Path, model: Mapping[str, Any]) -> TextDescription:
     """Describe the text encoder; `model` is the configuration of the UNet that it serves."""
     if (folder / f"{ENCODER}_2").is_dir() or model.get("addition_embed_type") == "text_time":
-        raise OcmError(
-            f"{folder}: a Stable-Diffusion XL pipeline, whose model takes two texts and the sizes"
-            " of images; expected one with a single text encoder (Stable Diffusion 1 or 2)"
-        )
+        found = "a Stable-Diffusion XL pipeline, whose model takes two texts and sizes of images"
+        expected = "expected one with a single text encoder (Stable Diffusion 1 or 2)"
+        raise OcmError(f"{folder}: {found}; {expected}")
     encoder, tokenizer = folder / ENCODER / CONFIG, folder / TOKENIZER / "tokenizer_config.json"
     for file in (encoder, tokenizer):
         if not file.is_file():
-            raise OcmError(
-                f"{file}: no such file, and the model takes text; expected the whole folder that"
-                " StableDiffusionPipeline.save_pretrained wrote"
-            )
+            expected = "expected all that StableDiffusionPipeline.save_pretrained wrote"
+            raise OcmError(f"{file}: no such file, and the model takes text; {expected}")
     config, words = (read_json_object(file, SAVE_AGAIN) for file in (encoder, tokenizer))
     if (classes := config.get("architectures")) != [TEXT_CLASS]:
         raise OcmError(f"{encoder}: architectures: {classes!r:.100}; expected a {TEXT_CLASS}")
     sizes = read_known(TextSizes, config, encoder)
     tokens, most = words.get("model_max_length"), sizes.max_position_embeddings
     if not isinstance(tokens, int) or not 1 <= tokens <= most:
-        raise OcmError(
-            f"{tokenizer}: model_max_length: {tokens!r:.100}; expected a number up to the text"
-            f" encoder's max_position_embeddings: {most}"
-        )
-    if sizes.hidden_size != (expected := model.get("cross_attention_dim", 1280)):
-        raise OcmError(
-            f"{encoder}: hidden_size: {sizes.hidden_size}, and the model's"
-            f" cross_attention_dim is {expected!r:.100}; expected parts of one pipeline"
-        )
+        expected = f"expected a number up to the text encoder's max_position_embeddings: {most}"
+        raise OcmError(f"{tokenizer}: model_max_length: {tokens!r:.100}; {expected}")
+    if sizes.hidden_size != (width := model.get("cross_attention_dim", 1280)):
+        found = f"{sizes.hidden_size}, and the model's cross_attention_dim is {width!r:.100}"
+        raise OcmError(f"{encoder}: hidden_size: {found}; expected parts of one pipeline")
     return TextDescription(folder, tokens, sizes.hidden_size)

@@ -4,13 +4,11 @@ diffusers and transformers replace missing weights by random ones; here a folder
 not fit its configuration is refused. Half precision is read into float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import safe_open
@@ -57,13 +55,11 @@ class TextEncoder:
     tokenizer: Any
 
     @classmethod
-    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> TextEncoder:
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Self:
         """Load it from the folder of the pipeline, in float32."""
         if find_spec("transformers") is None:
-            raise OcmError(
-                f"{folder}: its text encoder needs the package transformers: "
-                "`pip install 'ocm-core[text]'`"
-            )
+            needed = "the package transformers: `pip install 'ocm-core[text]'`"
+            raise OcmError(f"{folder}: its text encoder needs {needed}")
         import transformers
 
         place, words = Path(folder) / folders.ENCODER, Path(folder) / folders.TOKENIZER
@@ -85,10 +81,9 @@ class TextEncoder:
         mask = words["attention_mask"].to(self.model.device) if used else None
         tokens, most = words["input_ids"], self.model.config.vocab_size
         if int(tokens.min()) < 0 or int(tokens.max()) >= most:
-            raise OcmError(
-                f"{folders.TOKENIZER}: gives the number {int(tokens.max())}, and the text encoder"
-                f" knows words up to {most - 1}; expected parts of one pipeline"
-            )
+            found = f"{int(tokens.max())}, and the text encoder knows words up to {most - 1}"
+            expected = "expected parts of one pipeline"
+            raise OcmError(f"{folders.TOKENIZER}: gives the number {found}; {expected}")
         embeddings: Tensor = self.model(tokens.to(self.model.device), mask)[0]
         return embeddings.float()
 

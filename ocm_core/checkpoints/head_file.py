@@ -36,11 +36,10 @@ def save_heads(denoiser: Denoiser, path: str | Path) -> None:
     heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
     if not heads:
         raise OcmError(f"{path}: this denoiser has no heads to save; train one first")
-    tensors = {
-        f"{label}.{name}": tensor.contiguous()
-        for label, head in heads.items()
-        for name, tensor in head.state_dict().items()
-    }
+    tensors = dict[str, Tensor]()
+    for label, head in heads.items():
+        state = head.state_dict().items()
+        tensors |= {f"{label}.{name}": tensor.contiguous() for name, tensor in state}
     names = {link: name for name, link in LINKS.items()}
     links = {label: names[head.link] for label, head in heads.items()}
     model = weights_digest(denoiser.network)
@@ -68,11 +67,10 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
             raise ValueError(f"unknown links {', '.join(strange)}")
     trained_on, found = metadata.get(_MODEL), weights_digest(denoiser.network)
     if trained_on not in (None, found):
-        raise OcmError(
-            f"{path}: its heads were trained on the weights {trained_on:.16}…, and this"
-            f" {type(unconverted(denoiser.network)).__name__} has {found:.16}…: it was written for"
-            " another network; load the model that they were trained on, or train heads on this one"
-        )
+        kind = type(unconverted(denoiser.network)).__name__
+        text = f"were trained on the weights {trained_on:.16}…, and this {kind} has {found:.16}…"
+        remedy = "load the model that they were trained on, or train heads on this one"
+        raise OcmError(f"{path}: its heads {text}: it was written for another network; {remedy}")
     own = tuple(f"{label}.{_NET}" for label in links)
     baselines = {f"{label}.{_BASELINE}" for label in links}
     if strays := [key for key in tensors if key not in baselines and not key.startswith(own)]:
@@ -83,13 +81,11 @@ def load_heads(denoiser: Denoiser, path: str | Path) -> Denoiser:
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         baseline = tensors.get(f"{label}.{_BASELINE}")  # c̄_t for t = 0 … T
         times = denoiser.schedule.steps + 1
-        fits = baseline is None or (baseline.shape == (times,) and baseline.is_floating_point())
-        if baseline is not None and not fits:
-            raise OcmError(
-                f"{path}: expected a baseline for each of {times} timesteps, found"
-                f" {baseline.dtype} of shape {tuple(baseline.shape)}: the file was written for"
-                " another schedule"
-            )
+        expected = baseline is None or (baseline.shape == (times,) and baseline.is_floating_point())
+        if baseline is not None and not expected:
+            found = f"found {baseline.dtype} of shape {tuple(baseline.shape)}"
+            where = f"{path}: expected a baseline for each of {times} timesteps, {found}"
+            raise OcmError(f"{where}: the file was written for another schedule")
         net = denoiser.network.make_head(kind_of(denoiser.network, weights, path))
         net.load_state_dict(weights)
         head = CovarianceHead(net, baseline, link).to(next(denoiser.network.parameters()).device)
@@ -104,7 +100,5 @@ def kind_of(network: ScoreNetwork, tensors: Mapping[str, Tensor], where: object 
         head = network.make_head(kind).state_dict()
         if {key: tensor.shape for key, tensor in head.items()} == shapes:
             return kind
-    raise OcmError(
-        f"{where}: no head of {type(network).__name__} ({', '.join(network.head_kinds)}) has these"
-        " tensors: it was written for another network"
-    )
+    known = f"{type(network).__name__} ({', '.join(network.head_kinds)})"
+    raise OcmError(f"{where}: no head of {known} has these tensors: written for another network")

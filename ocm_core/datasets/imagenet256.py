@@ -1,30 +1,27 @@
 """ImageNet (ILSVRC 2012) at 256×256, from the archives as published, cropped as ADM and DiT do.
 
-The training archive is a tar of one tar per class and is never unpacked: an index of all JPEGs is
-made once. Labels are the places of the WordNet names in sorted order, as DiT numbers its classes.
-The archive is sorted by class, so it is read in a permutation.
+The training archive, a tar of one tar per class, is never unpacked but indexed, and read in a
+permutation. Labels are the places of the WordNet names in sorted order, as DiT has them.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
+from PIL import Image
+from PIL.Image import Resampling
 
-from ocm_core.datasets.base import ArchivedData, Split, Splits, permutation, recorded
+from ocm_core.datasets import base
+from ocm_core.datasets.base import ArchivedData, Split, Splits
 from ocm_core.io.archives import Archive, Located, each_member, tar_index
 from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 SIDE = 256
 META = "ILSVRC2012_devkit_t12/data/meta.mat"
@@ -65,37 +62,28 @@ class Imagenet256Data(ArchivedData):
     seed: Seed = 0
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        from ocm_core.datasets._images import ImageSplit
-
         splits: dict[str, Split] = {}
         orders = {}
         for number, split in enumerate(self.splits):
             images = tar_index(files[split], ".JPEG")
-            order = permutation(len(images), self.seed, number)
+            order = base.permutation(len(images), self.seed, number)
             if split == "train":
                 folders = [name.split(b"/")[0] for name in images.index["name"].tolist()]
                 labels = np.unique(folders, return_inverse=True)[1].astype(np.int64)
             else:
                 labels = _labels_of_devkit(files["test/devkit"].path, len(images))
             images = replace(images, index=images.index[order])
-            splits[split] = ImageSplit(images, crop, SIDE, labels[order])
-            orders[split] = recorded(order, self.seed)
+            splits[split] = base.image_split(images, crop, self.shape, labels[order])
+            orders[split] = base.recorded(order, self.seed)
         steps = "halved by boxes while both edges are 512 or more, bicubic to 256, centre"
         return splits, {"crop": steps, "permutations": orders}
 
 
-PARAMS = Imagenet256Data
-
-
 def crop(image: Image.Image) -> Image.Image:
     """Halve by boxes while it is large, scale the shorter edge, crop the centre."""
-    from PIL.Image import Resampling
-
-    from ocm_core.datasets._images import centre, shrink_to
-
     while min(image.size) >= 2 * SIDE:
         image = image.resize((image.width // 2, image.height // 2), Resampling.BOX)
-    return centre(shrink_to(image, SIDE, Resampling.BICUBIC), SIDE)
+    return base.centre_crop(image, SIDE, Resampling.BICUBIC)
 
 
 def _labels_of_devkit(path: Path, images: int) -> Int64[ndarray, " image"]:

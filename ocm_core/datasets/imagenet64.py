@@ -1,11 +1,10 @@
 """ImageNet at 64×64, in two releases of different images: PNG files in a tar, or arrays in zips.
 
-`png` is the older one (van den Oord et al., 2016), without labels: the published network was
-trained on it and the likelihoods of the covariance papers were measured on it. `npz` is that of
-Chrabaszcz et al. (2017), with labels in an order of its own.
+`png` (van den Oord et al., 2016), without labels, is the one of the published network and of the
+papers' likelihoods. `npz` (Chrabaszcz et al., 2017) has labels, in an order of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -14,7 +13,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from ocm_core.datasets.base import ArchivedData, JoinedSplit, Split, Splits
+from ocm_core.datasets.base import ArchivedData, Split, Splits, image_split, joined_split
 from ocm_core.io import archives
 from ocm_core.io.archives import Archive, Located, no_member
 from ocm_core.io.reading import reading
@@ -22,10 +21,7 @@ from ocm_core.io.reading import reading
 SHAPE, CLASSES = (3, 64, 64), 1000
 DATA, LABELS = "data.npy", "labels.npy"
 _load = partial(np.load, mmap_mode="r", allow_pickle=False)
-ITEMS = {
-    "png": {"train": 1_281_149, "test": 49_999},
-    "npz": {"train": 1_281_167, "test": 50_000},
-}
+ITEMS = {"png": {"train": 1_281_149, "test": 49_999}, "npz": {"train": 1_281_167, "test": 50_000}}
 
 _TERMS = "non-commercial research and education only"
 _png = partial(
@@ -89,34 +85,27 @@ class Imagenet64Data(ArchivedData):
         return {name: archive for name, archive in declared.items() if self.release in name}
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        from ocm_core.datasets._images import ImageSplit
-
         splits: dict[str, Split] = {}
         for split in self.splits:
             parts = [file for name, file in files.items() if name.startswith(split)]
-            if self.release == "npz":
-                splits[split] = _open_arrays(parts)
-            else:
+            if self.release == "png":
                 images = archives.tar_index(parts[0], ".png")
-                splits[split] = ImageSplit(images, lambda image: image, 64, size=(64, 64))
+                splits[split] = image_split(images, lambda image: image, SHAPE, size=SHAPE[1:])
+                continue
+            folders: list[Path] = []
+            for part in parts:
+                found = archives.unpacked(part, partial(_unpack, part.path)).iterdir()
+                folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
+            labels = np.concatenate([_load(folder / LABELS) for folder in folders])
+            batches = [_load(folder / DATA) for folder in folders]
+            numbers = labels.astype(np.int64) - 1  # theirs begin at 1
+            splits[split] = joined_split(batches, numbers, SHAPE)
         return splits, {}
 
 
-PARAMS = Imagenet64Data
-
-
-def _open_arrays(parts: Sequence[Located]) -> JoinedSplit:
-    """Join the flat images of all the archives; their labels begin at 1."""
-    folders: list[Path] = []
-    for part in parts:
-        found = archives.unpacked(part, partial(_unpack, part.path)).iterdir()
-        folders += sorted(found, key=lambda path: (len(path.name), path.name))  # by number
-    labels = np.concatenate([_load(folder / LABELS) for folder in folders])
-    batches = [_load(folder / DATA) for folder in folders]
-    return JoinedSplit(batches, labels.astype(np.int64) - 1, SHAPE)
-
-
 def _unpack(path: Path, target: Path) -> None:
+    width = prod(SHAPE)
+    expected = f"plain arrays: images of {width} uint8, and as many labels from 1 to {CLASSES}"
     with archives.open_zip(path) as outer:
         names = [name for name in outer.namelist() if name.endswith(".npz")]
         if not names:
@@ -133,17 +122,12 @@ def _unpack(path: Path, target: Path) -> None:
                 total += inner.getinfo(array).file_size
                 archives.refuse_bomb(path, total)
                 archives.copy_out(path, inner, array, folder / array)
-            _check(folder, f"{path}: {name}")
-
-
-def _check(folder: Path, where: str) -> None:
-    width = prod(SHAPE)
-    expected = f"plain arrays: images of {width} uint8, and as many labels from 1 to {CLASSES}"
-    with reading(where, expected, "check that the archive is the published one"):
-        data, labels = _load(folder / DATA), _load(folder / LABELS)
-        if data.dtype != np.uint8 or data.shape != (len(data), width):
-            raise ValueError(f"{data.dtype} of shape {data.shape}")
-        if labels.dtype.kind not in "iu" or labels.shape != (len(data),):
-            raise ValueError(f"labels {labels.dtype} of shape {labels.shape}")
-        if not np.isin(labels, np.arange(1, CLASSES + 1)).all():
-            raise ValueError(f"labels from {labels.min()} to {labels.max()}")
+            where = f"{path}: {name}"
+            with reading(where, expected, "check that the archive is the published one"):
+                data, labels = _load(folder / DATA), _load(folder / LABELS)
+                if data.dtype != np.uint8 or data.shape != (len(data), width):
+                    raise ValueError(f"{data.dtype} of shape {data.shape}")
+                if labels.dtype.kind not in "iu" or labels.shape != (len(data),):
+                    raise ValueError(f"labels {labels.dtype} of shape {labels.shape}")
+                if not np.isin(labels, np.arange(1, CLASSES + 1)).all():
+                    raise ValueError(f"labels from {labels.min()} to {labels.max()}")

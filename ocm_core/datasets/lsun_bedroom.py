@@ -4,23 +4,21 @@ The authors have scaled the shorter edge to 256, so that only the centre crop is
 would be scaled by boxes first, as OpenAI's preparation does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from ocm_core.datasets.base import ArchivedData, Split, Splits
+from PIL.Image import Resampling
+
+from ocm_core.datasets.base import ArchivedData, Split, Splits, centre_crop, image_split
 from ocm_core.io import archives
 from ocm_core.io.archives import AGAIN, Archive, ByteRange, Located, indexed
 from ocm_core.io.lmdb_file import lmdb_ranges
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 SIDE = 256
 DATABASE = "data.mdb"
+crop = partial(centre_crop, side=SIDE, resampling=Resampling.BOX)
 
 _archive = partial(
     Archive,
@@ -54,25 +52,11 @@ class LsunBedroomData(ArchivedData):
     splits: Splits = ["train"]
 
     def read(self, files: Mapping[str, Located]) -> tuple[dict[str, Split], dict[str, Any]]:
-        from ocm_core.datasets._images import ImageSplit
-
         splits: dict[str, Split] = {}
         for split, file in files.items():
             images = indexed(file, f"*/{DATABASE}", partial(_unpack, file.path), DATABASE)
-            splits[split] = ImageSplit(images, crop, SIDE)
+            splits[split] = image_split(images, crop, self.shape)
         return splits, {"crop": "boxes to a shorter edge of 256, centre"}
-
-
-PARAMS = LsunBedroomData
-
-
-def crop(image: Image.Image) -> Image.Image:
-    """Scale the shorter edge by boxes and crop the centre."""
-    from PIL.Image import Resampling
-
-    from ocm_core.datasets._images import centre, shrink_to
-
-    return centre(shrink_to(image, SIDE, Resampling.BOX), SIDE)
 
 
 def _unpack(path: Path, folder: Path) -> list[ByteRange]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ocm_core.datasets.base import ArraySplit, DataParams, DataSet
+from ocm_core.datasets.base import DataParams, DataSet, array_split
 from ocm_core.schema.block import Params, Positive, Seed, SetSize
 
 
@@ -48,11 +48,8 @@ class MixtureData(DataParams):
         splits = {}
         for number, (split, size) in enumerate(self.count_items().items()):
             source = stream(Stream.MIXTURE_POINTS, self.seed, part=number)
-            splits[split] = ArraySplit(mixture(self).draw(size, source).astype(np.float32))
+            splits[split] = array_split(mixture(self).draw(size, source).astype(np.float32))
         return DataSet(splits, None, {"source": "drawn from the mixture", "seed": self.seed})
 
     def count_items(self) -> dict[str, int]:
         return {"train": self.train_size, "test": self.test_size}
-
-
-PARAMS = MixtureData

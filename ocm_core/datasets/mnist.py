@@ -9,7 +9,7 @@ from jaxtyping import Int64, UInt8
 from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.datasets.base import ArchivedData, ArraySplit, DividedData, Share, Split
+from ocm_core.datasets.base import ArchivedData, DividedData, Share, Split, array_split
 from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive, Located, each_member
 from ocm_core.io.reading import reading
@@ -78,7 +78,7 @@ class OriginalMnistData(ArchivedData):
                 expected = f"expected classes from 0 to 9 of {len(images)} images"
                 found = f"found {len(labels)} up to {labels.max()}"
                 raise OcmError(f"{path}: {prefix + LABELS}: {expected}, {found}; {REMEDY}")
-            splits[split] = ArraySplit(_bordered(images), labels.astype("int64"))
+            splits[split] = array_split(_bordered(images), labels.astype("int64"))
         return splits, {}
 
 

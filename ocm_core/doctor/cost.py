@@ -195,13 +195,22 @@ def _timed(experiment: Experiment, device: str) -> float:
 
 
 def measure(experiment: Experiment, network: str) -> NetworkSize:
-    """Count one pass of a network of the experiment; features of latents include decoding."""
+    """Count one pass of a network; that of an autoencoder decodes, as features of latents do."""
+    import torch
+
     if network == "score":
         points = not isinstance(experiment.network, ImageNetworkParams)
         score, predict = _score(experiment, "cpu" if points else "meta")
         return _counted(score, lambda: predict(1))
     names = experiment.spaces if experiment.features and network == "features" else []
-    sizes = [_autoencoder(experiment), *(_feature_space(experiment, name) for name in names)]
+    sizes = [NetworkSize(), *(_feature_space(experiment, name) for name in names)]
+    if latent := experiment.encode.latent:
+        from ocm_core.latents.vae import new_autoencoder
+
+        with torch.device("meta"):
+            model = new_autoencoder(latent.vae.config, f"encode.latent of {experiment.name}")
+            code = torch.empty(1, *experiment.shape)
+        sizes.append(_counted(model, lambda: model.decode(code)))
     return NetworkSize(*map(sum, zip(*sizes, strict=True)))
 
 
@@ -222,21 +231,6 @@ def _score(experiment: Experiment, device: str) -> tuple[nn.Module, Callable[[in
         return network.readout(network.features(x, t, label))
 
     return network, predict
-
-
-def _autoencoder(experiment: Experiment) -> NetworkSize:
-    """Count decoding, which takes more than encoding; nothing where there are no latents."""
-    latent = experiment.encode.latent
-    if latent is None:
-        return NetworkSize()
-    import torch
-
-    from ocm_core.latents.vae import new_autoencoder
-
-    with torch.device("meta"):
-        model = new_autoencoder(latent.vae.config, f"encode.latent of {experiment.name}")
-        code = torch.empty(1, *experiment.shape)
-    return _counted(model, lambda: model.decode(code))
 
 
 def _feature_space(experiment: Experiment, space: str) -> NetworkSize:

@@ -1,19 +1,42 @@
 """Collect and print what `ocm doctor` says: the computer, and what an experiment needs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import prod
+from pathlib import Path
 from typing import Any
 
+from ocm_core.cells import cells_of
+from ocm_core.checkpoints.registry import FOLDER, checkpoint_named
 from ocm_core.doctor import cost
 from ocm_core.doctor.cost import duration, metric
 from ocm_core.doctor.machine import MISSING, differing_packages, diffusers_problem, machine
-from ocm_core.doctor.needs import DOWNLOAD, IN_PLACE, NeededFile, needed_files, to_write
+from ocm_core.errors import OcmError
+from ocm_core.io.archives import Archive
+from ocm_core.io.fetch import PublishedFile
+from ocm_core.io.reading import unlike_its_name
 from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.state import UP_TO_DATE, states
 from ocm_core.sampling.checks import check_solvers
+from ocm_core.schema.experiment import Experiment
+from ocm_core.stages.fetch_data import ARCHIVES
 from ocm_core.text import plural, text_table
+
+IN_PLACE, DOWNLOAD = "in place", "to be downloaded by the run"
+FLOAT32, INT64 = 4, 8  # bytes
+
+
+@dataclass(frozen=True)
+class NeededFile:
+    """A file that is read, as published and as it is on disk."""
+
+    path: str
+    bytes: int | None  # as published; None: not stated
+    state: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +101,84 @@ def diagnose(graph: Graph | None) -> Diagnosis:
     return Diagnosis(here, differing, report, problems)
 
 
+def needed_files(graph: Graph, states: Mapping[Task, str]) -> list[NeededFile]:
+    """Return the files that tasks read which are not up to date; encoding reads archives, too."""
+    waiting = [task for task in graph.tasks if states[task] != UP_TO_DATE]
+    taken = [task for reader in waiting for task in graph.inputs[reader]]
+    reading = {*waiting, *(task for task in taken if task.stage == "fetch_data")}
+    stages = dict.fromkeys(task.stage for task in graph.tasks if task in reading)
+    return [file for stage in stages for file in _files(graph.experiment, stage)]
+
+
+def _files(experiment: Experiment, stage: str) -> Iterator[NeededFile]:
+    """Yield the files that a stage of the phase `fetch` reads."""
+    choice, latent = experiment.network.checkpoint, experiment.encode.latent
+    if stage == "fetch_score" and choice and choice.origin == "published":
+        entry = checkpoint_named(choice.name)
+        valid = [entry.source(choice.file)] if choice.file else entry.sources
+        files = [_file(source, FOLDER / entry.name, choice.url) for source in valid]
+        yield next((file for file in files if Path(file.path).exists()), files[0])
+    elif stage == "fetch_vae" and latent and latent.vae.origin == "published" and latent.vae.name:
+        from ocm_core.latents.fetching import vae_named
+
+        for source in vae_named(latent.vae.name).files:
+            yield _file(source, FOLDER / latent.vae.name, latent.vae.url)
+    elif stage == "fetch_features":
+        from ocm_core.features import inception
+
+        yield _file(inception.SOURCE, inception.FOLDER)
+    elif stage == "fetch_reference" and experiment.features and experiment.features.reference:
+        from ocm_core.features.published_reference import reference_named
+
+        yield _file(reference_named(experiment.features.reference), ARCHIVES)
+    elif stage == "fetch_data":
+        for key, path in experiment.data.user_files().items():
+            remedy = f"put it there, or correct data.{key}"
+            yield NeededFile(str(path), None, IN_PLACE if path.exists() else "missing", remedy)
+        for archive in experiment.data.needed_archives().values():
+            yield _file(archive, ARCHIVES)
+
+
+def _file(source: PublishedFile, folder: Path, url: str | None = None) -> NeededFile:
+    if isinstance(source, Archive):
+        source = source.at_hand(folder)
+        folder /= source.kind
+    path, state = folder / source.file, DOWNLOAD if url or source.url else "missing"
+    if path.exists():
+        size, state = path.stat().st_size, unlike_its_name(path) or IN_PLACE
+        if source.bytes not in (None, size):
+            state = f"{size} bytes instead of {source.bytes}"
+    return NeededFile(str(path), source.bytes, state, source.remedy(path))
+
+
+def to_write(experiment: Experiment, states: Mapping[Task, str]) -> dict[str, int | None]:
+    """Return the bytes that are still to be written, by stage; None where nothing says how many."""
+    waiting = [task for task, state in states.items() if state != UP_TO_DATE]
+    stages = {task.stage for task in waiting}
+    space = {"encode": encode_bytes(experiment)} if "encode" in stages else {}
+    if parts := [task.part for task in waiting if task.stage == "sample"]:
+        items = experiment.sample.count * sum(len(cells_of(experiment, part)) for part in parts)
+        space["sample"] = items * prod(experiment.shape) * FLOAT32
+    return space
+
+
+def encode_bytes(experiment: Experiment) -> int | None:
+    """Return the bytes of the encoded data set; None if its size is not declared."""
+    latent = experiment.encode.latent
+    try:
+        sizes = experiment.data.count_items()
+    except (NotImplementedError, OcmError):  # it does not declare them, or has no files yet
+        return None
+    flipped = sizes.get("train", 0) if experiment.encode.flips else 0
+    width = FLOAT32 if experiment.levels is None else 1
+    kept = 2 if latent and latent.posterior == "keep" else 1  # mean and deviation
+    label = INT64 if experiment.data.classes else 0
+    item = kept * prod(experiment.shape) * width + label + INT64  # and the index
+    text = latent.text if latent else None
+    prompts = (experiment.data.classes + 1) * text.tokens * text.width * FLOAT32 if text else 0
+    return (sum(sizes.values()) + flipped) * item + prompts
+
+
 def as_text(diagnosis: Diagnosis) -> str:
     """Return the diagnosis for people."""
     here, problems = diagnosis.machine, diagnosis.problems
@@ -104,7 +205,12 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     to_do = f"to do: about {total} one by one, at {report.pace}" if waiting else "nothing to do"
     yield [f"{report.name}: {plural(len(report.tasks), 'task')}, {listed}", to_do]
     how = f"{cost.EFFICIENCY:.0%} of its TF32 peak of {metric(cost.A100_PEAK)}FLOP/s"
-    yield [f"tasks; the time on an A100 is computed at {how}", *_stages(report.tasks)]
+    numbers = ("tasks", "network passes", "operations", "time here", "on one A100")
+    groups = groupby(report.tasks, key=lambda task: (task.phase, task.stage, task.state))
+    kinds = [*((kind, list(group)) for kind, group in groups), (("all", "", ""), report.tasks)]
+    rows = [(*kind, str(len(group)), *_work(group)) for kind, group in kinds]
+    table = text_table(("phase", "stage", "state", *numbers), rows, right=numbers)
+    yield [f"tasks; the time on an A100 is computed at {how}", *table]
     if report.files:
         files = [(file.path, _size(file.bytes), file.state) for file in report.files]
         yield ["files to read", *text_table(("file", "size", "state"), files, right=("size",))]
@@ -113,18 +219,13 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
         yield [heading, *(f"{stage}  {_size(count)}" for stage, count in report.bytes.items())]
 
 
-def _stages(tasks: Sequence[TaskReport]) -> list[str]:
-    """Return a row per stage and state, and one for all; `ocm status` lists each task."""
-    numbers = ("tasks", "network passes", "operations", "time here", "on one A100")
-    groups = groupby(tasks, key=lambda task: (task.phase, task.stage, task.state))
-    rows = []
-    for kind, group in (*((kind, list(group)) for kind, group in groups), (("all", "", ""), tasks)):
-        passes, count = (sum(getattr(t, key) for t in group) for key in ("passes", "operations"))
-        work = (metric(passes).strip(), f"{metric(count)}FLOP") if passes else ("", "")
-        left = sum(task.seconds for task in group if task.state != UP_TO_DATE)
-        times = (duration(t) if t else "" for t in (left, count / cost.ASSUMED["cuda"]))
-        rows.append((*kind, str(len(group)), *work, *times))
-    return text_table(("phase", "stage", "state", *numbers), rows, right=numbers)
+def _work(tasks: Sequence[TaskReport]) -> tuple[str, ...]:
+    """Return network passes, operations, the time left here and that of an A100."""
+    passes, count = (sum(getattr(t, key) for t in tasks) for key in ("passes", "operations"))
+    work = (metric(passes).strip(), f"{metric(count)}FLOP") if passes else ("", "")
+    left = sum(task.seconds for task in tasks if task.state != UP_TO_DATE)
+    times = (duration(t) if t else "" for t in (left, count / cost.ASSUMED["cuda"]))
+    return (*work, *times)
 
 
 def _size(count: int | None) -> str:

@@ -58,12 +58,19 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
 def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> CovarianceScheduler:
     experiment, schedule = inputs.experiment, inputs.experiment.schedule
     method, sample = experiment.methods[cell.method], experiment.sample
+    if not isinstance(sampler := sample.samplers[cell.sampler], SamplerParams):
+        raise OcmError(f"--sampler {cell.sampler}: a solver of diffusers needs no export")
     if schedule.kind == "scheduler":
         betas: dict[str, Any] = schedule.model_dump(exclude={"kind", "steps"})
         steps = schedule.steps + schedule.rescale_betas_zero_snr
     else:
         betas = {"trained_betas": schedules.of_params(schedule).betas[1:].tolist()}
         steps = len(betas["trained_betas"])
+    recipe = RecipeParams.model_validate(sampler.model_dump(exclude={"grids", "methods"}))
+    if isinstance(recipe.timesteps, OptimalTimesteps):  # listed: a pipeline has no images
+        by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
+        listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
+        recipe = recipe.model_copy(update={"timesteps": listed})
     scheduler: CovarianceScheduler = CovarianceScheduler(
         num_train_timesteps=steps,
         **betas,
@@ -71,7 +78,7 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
         method=cell.method,
         method_kind=method.kind,
         method_options=method.options,
-        recipe=_recipe(inputs, cell).model_dump(),
+        recipe=recipe.model_dump(),
         clip_x0=sample.clip.x0,
         clip_covariance=sample.clip.covariance,
         levels=experiment.levels,
@@ -80,19 +87,6 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
         null_class=network.null_class,
     )
     return scheduler
-
-
-def _recipe(inputs: Inputs, cell: Cell) -> RecipeParams:
-    """Return the recipe's parameters, with optimal timesteps listed: a pipeline has no images."""
-    sampler = inputs.experiment.sample.samplers[cell.sampler]
-    if not isinstance(sampler, SamplerParams):
-        raise OcmError(f"--sampler {cell.sampler}: a solver of diffusers needs no export")
-    recipe = RecipeParams.model_validate(sampler.model_dump(exclude={"grids", "methods"}))
-    if not isinstance(recipe.timesteps, OptimalTimesteps):
-        return recipe
-    by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
-    listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
-    return recipe.model_copy(update={"timesteps": listed})
 
 
 def _numbers(name: str, cell: Cell) -> dict[str, float]:

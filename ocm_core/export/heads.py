@@ -1,10 +1,8 @@
 """Covariance heads as a component of a diffusers pipeline, and the features that they read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 import torch
 from diffusers.configuration_utils import ConfigMixin, register_to_config
@@ -39,7 +37,7 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
             self.by_label[label] = CovarianceHead(net, baseline, form["link"])
 
     @classmethod
-    def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> CovarianceHeads:
+    def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> Self:
         """Copy heads that were trained on a model of diffusers."""
         network, links = wrapped(model), {link: name for name, link in LINKS.items()}
         forms = {}
@@ -49,7 +47,7 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
             forms[label] = {"kind": kind, "link": links[head.link], "table": table}
         own = {key: value for key, value in model.config.items() if not key.startswith("_")}
         base = {"_class_name": type(model).__name__, **own}
-        made: CovarianceHeads = cls(base=base, heads=forms, model=weights_digest(network))
+        made: Self = cls(base=base, heads=forms, model=weights_digest(network))
         for label, head in heads.items():
             made.by_label[label].load_state_dict(head.state_dict())
         made.eval().requires_grad_(False)
@@ -98,10 +96,9 @@ class FeatureTap:
         hidden, self._hidden = self._hidden, None
         if hidden is None or len(hidden) != count:
             evaluated = "none" if hidden is None else len(hidden)
-            raise OcmError(
-                f"a covariance head reads the features of {count} images, and the model has just "
-                f"evaluated {evaluated}; evaluate it once a step (CovariancePipeline has guidance)"
-            )
+            found = f"features of {count} images, and the model has just evaluated {evaluated}"
+            remedy = "evaluate it once a step (CovariancePipeline has guidance)"
+            raise OcmError(f"a covariance head reads the {found}; {remedy}")
         time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
         label = self._call.get("class_labels")
         return TrunkFeatures(hidden, self.adapter.embedding(time, label))

@@ -84,10 +84,8 @@ class CovariancePipeline(DiffusionPipeline):
             return
         expected, found = heads.config["model"], weights_digest(self.network.adapter)
         if expected != found:
-            raise OcmError(
-                f"heads: they were trained on the weights {expected[:16]}…, and model/ has "
-                f"{found[:16]}…; open the folder as it was exported"
-            )
+            weights = f"the weights {expected[:16]}…, and model/ has {found[:16]}…"
+            raise OcmError(f"heads: they were trained on {weights}; open the folder as exported")
 
     @torch.no_grad()
     def __call__(
@@ -124,7 +122,7 @@ class CovariancePipeline(DiffusionPipeline):
                 return cast(Tensor, changed.pop("latents", x))
 
             x = self.draw(noise, num_inference_steps, guidance_scale, label, step_end)
-        images = self._images(x, output_type)
+        images: Any = x if output_type == "latent" else self._images(x, output_type)
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
@@ -162,8 +160,6 @@ class CovariancePipeline(DiffusionPipeline):
         return recipe.draw(replace(bare, heads=heads), noise, label, change=change).x
 
     def _images(self, x: Batch, output_type: str) -> Any:
-        if output_type == "latent":
-            return x
         if self.vae is not None:
             scaled = x / self.vae.config["scaling_factor"] + (self.vae.config["shift_factor"] or 0)
             x = self.vae.decode(scaled.to(self.vae.dtype), return_dict=False)[0].float()
@@ -180,15 +176,14 @@ class Card:
     trained_on: str
     method: str
     steps: int = 10
-    call: str = "batch_size=4"  # of the example: what is asked for
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """Return the card as Markdown with its header."""
+    def text(self, call: str) -> str:
+        """Return the card as Markdown with its header; `call` is what its example asks for."""
         rows = [f"| {name} | {value:.4g} |\n" for name, value in self.numbers.items()]
         table = ["\n| measure | value |\n| --- | --- |\n", *rows] if rows else []
-        licence = self.licence or "unknown"
-        return CARD.format(**{**vars(self), "licence": licence, "numbers": "".join(table)})
+        given = {"licence": self.licence or "unknown", "numbers": "".join(table), "call": call}
+        return CARD.format(**(vars(self) | given))
 
 
 def save_pipeline(
@@ -207,15 +202,13 @@ def save_pipeline(
     component = CovarianceHeads.of(model, heads) if heads else None
     words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
     pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
-    if text is not None:
-        card = replace(card, call='prompt="…"')
     target.parent.mkdir(parents=True, exist_ok=True)
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     with room_for(target, needed), TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / "pipeline"
         pipeline.save_pretrained(made, safe_serialization=True)
         (made / "pipeline.py").write_text(CODE)
-        (made / "README.md").write_text(card.text())
+        (made / "README.md").write_text(card.text('prompt="…"' if text else "batch_size=4"))
         if target.exists():
             target.rmdir()
         shutil.move(made, target)

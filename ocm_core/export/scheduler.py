@@ -17,18 +17,17 @@ from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction
 from ocm_core.diffusion.guidance import Guidance
-from ocm_core.diffusion.schedule import Schedule, predict_eps, q_sample
+from ocm_core.diffusion.schedule import Schedule, q_sample
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.export.heads import FeatureTap
-from ocm_core.networks.converted import ToEps, eps_of_v
+from ocm_core.networks.converted import TO_EPS
 from ocm_core.sampling.recipe import Recipe, Stepper
 from ocm_core.schema.experiment import RecipeParams, SchedulerSchedule
 from ocm_core.schema.timesteps import ListedTimesteps
 from ocm_core.shapes import Batch
 
 Generators = Generator | list[Generator] | None
-_TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
 
 
 @dataclass
@@ -81,9 +80,8 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         guided_covariance: str = "guided",
         null_class: int | None = None,
     ) -> None:
-        self.schedule: Schedule = schedules.of_params(
-            SchedulerSchedule.model_validate(schedule_keys(self.config))
-        )
+        betas = SchedulerSchedule.model_validate(schedule_keys(self.config))
+        self.schedule: Schedule = schedules.of_params(betas)
         self.params = RecipeParams.model_validate(recipe)
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
         self._heads: Mapping[str, nn.Module] = {}
@@ -144,7 +142,7 @@ class CovarianceScheduler(SchedulerMixin, ConfigMixin):  # type: ignore[misc]
         predicted, learned = output.chunk(2, dim=1) if learns_variance else (output, None)
         kind = self.config["prediction_type"]
         if kind != "epsilon":
-            predicted = _TO_EPS[kind](x, predicted, *self.schedule.marginal_at(times, x))
+            predicted = TO_EPS[kind](x, predicted, *self.schedule.marginal_at(times, x))
         features = TrunkFeatures(x, x) if self._tap is None else self._tap.take(len(x))
         absent = cast(ScoreNetwork, None)  # the pipeline has it
         denoiser = Denoiser(absent, self.schedule, TIME, self._heads, forward=_refuse)

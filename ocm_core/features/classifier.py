@@ -68,8 +68,5 @@ def build(path: Path, device: str) -> FeatureSpace:
     network.load_state_dict(load_file(path), assign=True)
     network.to(device).eval().requires_grad_(False)
 
-    @torch.no_grad()
-    def features(images: UInt8Images) -> FeatureVectors:
-        return network.features(moved(images, device))
-
+    features = torch.no_grad()(lambda images: network.features(moved(images, device)))
     return FeatureSpace("classifier", network, device, features)

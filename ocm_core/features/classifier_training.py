@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +21,6 @@ from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState
 
 LabelledImages = tuple[UInt8Images, Int[Tensor, " n"]]
-
-
-class TrainedClassifier(NamedTuple):
-    """The network, its accuracy on the held-out fifth, and the state of its training."""
-
-    network: ClassifierNetwork
-    accuracy: float
-    state: TrainingState
 
 
 @dataclass(frozen=True)
@@ -61,8 +52,8 @@ def train_classifier(
     *,
     device: str = "cpu",
     progress: Progress[int] = iter,
-) -> TrainedClassifier:
-    """Train on four fifths of the images, test on the rest; a later call resumes from `folder`."""
+) -> tuple[ClassifierNetwork, float, TrainingState]:
+    """Train on four fifths, and return the accuracy on the rest; a later call resumes."""
     order = held_out_stream(settings.seed).permutation(len(images))
     held_out, fitted = np.split(order, [round(0.2 * len(order))])
     seed_torch(settings.seed)
@@ -76,4 +67,4 @@ def train_classifier(
         batches = torch.split(images[held_out], 500)
         predicted = torch.cat([network(batch.to(device)).argmax(1).cpu() for batch in batches])
     accuracy = float((predicted == labels[held_out]).double().mean())
-    return TrainedClassifier(network, accuracy, state)
+    return network, accuracy, state

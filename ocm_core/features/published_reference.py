@@ -4,16 +4,12 @@
 is a batch of images for precision and recall. Inception itself resized the images.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import UInt8
-from numpy import ndarray
 
+from ocm_core.datasets.base import EightBitSplit, array_split
 from ocm_core.errors import OcmError, unknown
-from ocm_core.features import UInt8Images
 from ocm_core.io.archives import Archive, copy_out, locate, no_member, open_zip, unpacked
 from ocm_core.io.reading import reading
 from ocm_core.metrics.frechet import Statistics
@@ -27,30 +23,8 @@ REFERENCES = {
         "/VIRTUAL_imagenet256_labeled.npz",
         page="https://github.com/openai/guided-diffusion/tree/main/evaluations",
         terms="ImageNet's: non-commercial research and teaching",
-    ),
+    )
 }
-
-
-@dataclass(frozen=True)
-class ImageBatch:
-    """Images on disk, read a slice at a time."""
-
-    pixels: UInt8[ndarray, "n height width 3"]
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def __getitem__(self, rows: slice) -> UInt8Images:
-        return torch.from_numpy(self.pixels[rows].transpose(0, 3, 1, 2).copy())
-
-
-@dataclass(frozen=True)
-class PublishedReference:
-    """A reference set of guided diffusion's evaluator."""
-
-    statistics: Statistics
-    images: ImageBatch
-    provenance: dict[str, str]
 
 
 def reference_named(name: str) -> Archive:
@@ -60,8 +34,8 @@ def reference_named(name: str) -> Archive:
     return REFERENCES[name]
 
 
-def open_reference(name: str, archives: Path) -> PublishedReference:
-    """Open the file in `<archives>/references/`, downloaded if it is not there."""
+def open_reference(name: str, archives: Path) -> tuple[Statistics, EightBitSplit, dict[str, str]]:
+    """Open the file in `<archives>/references/`: its statistics, images and provenance."""
     archive = locate(reference_named(name), archives)
     path = archive.path
 
@@ -75,9 +49,9 @@ def open_reference(name: str, archives: Path) -> PublishedReference:
     with reading(path, f"a plain array in {IMAGES}", "is it the published file?"):
         pixels = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
-        found = f"{pixels.dtype} and {pixels.shape}; is it the published file?"
-        raise OcmError(
-            f"{path}: expected {IMAGES} of uint8 and (n, height, width, 3), found {found}"
-        )
+        expected = f"expected {IMAGES} of uint8 and (n, height, width, 3)"
+        found = f"found {pixels.dtype} and {pixels.shape}; is it the published file?"
+        raise OcmError(f"{path}: {expected}, {found}")
     provenance = {"file": path.name, "sha256": archive.sha256}
-    return PublishedReference(Statistics.load(path), ImageBatch(pixels), provenance)
+    images = EightBitSplit(array_split(pixels.transpose(0, 3, 1, 2)), 256)
+    return Statistics.load(path), images, provenance

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ocm_core.datasets.folder import read_column
 from ocm_core.errors import OcmError
-from ocm_core.init.images import distinct_captions, look
-from ocm_core.init.overlay import SIDES, Start, text
+from ocm_core.init.overlay import SIDES, Start, look, text
 from ocm_core.io.atomic import room_for, write_text
 from ocm_core.project import is_checkout, model_folder, shipped
 from ocm_core.text import plural
@@ -51,20 +49,19 @@ def begin(
         raise OcmError(f"{file}: exists already; choose another name, or give --force")
     if captions and not captions.is_file():
         raise OcmError(f"{captions}: no such file; expected a CSV with file and caption")
-    folder, summary = model_folder(model) if model else None, look(images)
-    start = Start(name, summary, captions=captions, side=side)
+    folder, summary, described = model_folder(model) if model else None, look(images), None
     if folder:
         from ocm_core.checkpoints.diffusers_folder import describe
 
-        start = replace(start, model=describe(folder))
+        described = describe(folder)
+    said = read_column(captions, "caption", summary.names, images) if captions else {}
+    start = Start(name, summary, described, captions, len({*said.values()}), side)
     _refuse(start)
-    if captions:
-        start = replace(start, distinct_captions=distinct_captions(captions, images))
     yield f"{images}: {summary}"
     yield from start.treatment()
     if captions:
-        count = plural(summary.count, "caption")
-        yield f"{captions}: {count}, {start.distinct_captions} of them different"
+        different = f"{start.distinct_captions} of them different"
+        yield f"{captions}: {plural(len(said), 'caption')}, {different}"
     if start.model:
         yield f"{model}: {_summary(start.model)}"
     before = file.read_bytes() if file.exists() else None
@@ -90,15 +87,12 @@ def _refuse(start: Start) -> None:
         raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
     if model is None:
         return
-    scheduler = json.loads(model.scheduler_file.read_text()).get("_class_name")
-    if scheduler in DISTILLED:
+    if (scheduler := model.scheduler.get("_class_name")) in DISTILLED:
         expected = "a distilled model; expected the one that it was distilled from"
         raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:
-        raise OcmError(
-            f"{images.path}: the model in {model.folder} takes labels of {model.classes} classes,"
-            " and the images lie in no sub-folders; put each class into one"
-        )
+        found = f"takes labels of {model.classes} classes, and the images lie in no sub-folders"
+        raise OcmError(f"{images.path}: the model in {model.folder} {found}; put each class in one")
     if model.text and not start.captions:
         needed = "takes text, so each image needs a caption; give a CSV with file and caption"
         raise OcmError(f"--captions: the model in {model.folder} {needed}")

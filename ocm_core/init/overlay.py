@@ -1,21 +1,92 @@
-"""Write the text of a first experiment: short, with the lines that its owner may want to change."""
+"""Look at images, and write the text of a first experiment: what its owner may want to change."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
+from ocm_core.datasets.folder import sub_folders
 from ocm_core.errors import OcmError
-from ocm_core.init.images import ImageSummary
+from ocm_core.io.image_files import EXPECTED, FORMATS, images_among, open_image_files
+from ocm_core.text import plural
 
 if TYPE_CHECKING:
     from ocm_core.checkpoints.diffusers_folder import ModelDescription
 
+SAMPLED = 200  # images, spread over all of them; the first stage opens every one
+FEWEST = 10  # images that an experiment makes sense with
+GREY = ("1", "L", "LA", "I;16")
+PICTURES = (".bmp", ".gif", ".tif", ".tiff", ".heic", ".avif")  # formats that are not read
 SIDES = (8, 16, 32)  # of a network that is trained here
 HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
+
+
+@dataclass(frozen=True)
+class ImageSummary:
+    """The images of a folder or an archive."""
+
+    path: Path
+    names: list[str]
+    sizes: Counter[tuple[int, int]]  # width and height of those that were opened
+    grey: bool
+    folders: tuple[str, ...]  # of classes; none: the images lie in one folder
+    skipped: int  # pictures of formats that are not read
+
+    @property
+    def shorter_edge(self) -> int:
+        """The shorter edge of the commonest size."""
+        return min(self.sizes.most_common(1)[0][0])
+
+    def all_are(self, side: int) -> bool:
+        return set(self.sizes) == {(side, side)}
+
+    def __str__(self) -> str:
+        width, height = self.sizes.most_common(1)[0][0]
+        size = f"{width}×{height}"
+        if len(self.sizes) > 1:
+            size = f"of {len(self.sizes)} sizes, most often {size}"
+        classes = f", {plural(len(self.folders), 'sub-folder')}" if self.folders else ""
+        skipped = f"; {plural(self.skipped, 'other picture')} skipped" if self.skipped else ""
+        colour = "grey" if self.grey else "colour"
+        return f"{plural(len(self.names), 'image')}, {size}, {colour}{classes}{skipped}"
+
+
+def look(path: Path) -> ImageSummary:
+    """Open some of the images, and refuse what cannot be an image set."""
+    files = open_image_files(path)
+    entries, others = images_among(files.entries)
+    if len(entries) < FEWEST:
+        raise OcmError(f"{path}: {EXPECTED}, at least {FEWEST}, found {len(entries) or 'none'}")
+    if empty := [entry.name for entry in entries if entry.size == 0]:
+        raise OcmError(f"{files.where(empty[0])}: an empty file; remove or restore it")
+    heads: list[tuple[tuple[int, int], str]] = []
+    for entry in dict.fromkeys(entries[at * len(entries) // SAMPLED] for at in range(SAMPLED)):
+        with (
+            suppress(Exception),  # the first stage names damaged files
+            Image.open(BytesIO(files.content(entry.name)), formats=FORMATS) as image,
+        ):
+            heads.append((image.size, image.mode))
+    if not heads:
+        raise OcmError(f"{path}: none of {SAMPLED} files could be opened as an image")
+    names, folders = [entry.name for entry in entries], set[str]()
+    with suppress(OcmError):  # some lie outside of any
+        folders = {*sub_folders(names, path).values()}
+    return ImageSummary(
+        path=path,
+        names=names,
+        sizes=Counter(size for size, _ in heads),
+        grey=all(mode in GREY for _, mode in heads),
+        folders=tuple(sorted(folders)) if len(folders) > 1 else (),
+        skipped=sum(count for suffix, count in others.items() if suffix in PICTURES),
+    )
 
 
 @dataclass(frozen=True)
@@ -63,10 +134,10 @@ class Start:
 
 def text(start: Start, sizes: Mapping[str, Any] = {}, hours: Mapping[str, str] = {}) -> str:
     """Return the overlay as YAML, with sizes by dotted key, and hours by group as comments."""
-    return "\n".join([*_data(start), *_rest(start, sizes, hours)]) + "\n"
+    return "\n".join(_lines(start, sizes, hours)) + "\n"
 
 
-def _data(start: Start) -> Iterator[str]:
+def _lines(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
     (channels, side), model = start.shape, start.model
     yield "# @package _global_"
     yield f"# Written by `ocm init`; `ocm params {start.name}` shows every parameter there is."
@@ -87,18 +158,15 @@ def _data(start: Start) -> Iterator[str]:
         yield "  labels: captions # a label is the number of a caption, in the order of the texts"
         yield f"  classes: {start.distinct_captions}"
     yield "  test_share: 0.1 # kept for the likelihood"
-
-
-def _rest(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> Iterator[str]:
-    if model := start.model:
+    if model:
         folder = _path(model.folder)
         if model.vae:
             yield f"encode: {{ latent: {{ vae: {{ origin: folder, path: {folder} }} }} }}"
         yield "schedule: { kind: model }"
         yield f"network: {{ family: diffusers, path: {folder} }}"
         yield f"head: {{ kind: {HEADS.get(model.kind, 'simple')} }}"
-    elif start.shape[0] != 3:
-        yield f"network: {{ config: {{ in_channels: {start.shape[0]} }} }}"
+    elif channels != 3:
+        yield f"network: {{ config: {{ in_channels: {channels} }} }}"
     if model and model.learns_variance:
         options = "{ source: network, lower_end: timesteps }"
         yield f"methods: {{ iddpm: {options} }} # the variance that the model learned"
@@ -106,7 +174,7 @@ def _rest(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> I
         yield f"{group}:{f' # {hours[group]}' if group in hours else ''}"
         yield from (f"  {key}: {_flow(value)}" for key, value in values.items())
     network = f"a {model.kind}" if model else "a small UNet trained here"
-    summary = f"{start.images.count} images of {start.images.path.name}, and {network}."
+    summary = f"{len(start.images.names)} images of {start.images.path.name}, and {network}."
     yield f"report:\n  title: {_flow(start.name)}\n  summary: {_flow(summary)}"
 
 

@@ -4,15 +4,13 @@ With mean m and standard deviation s of the posterior, latents are (m - shift) Â
 deviation s Â· scale, so that the data of the diffusion model have about unit variance.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -30,9 +28,6 @@ from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_fin
 from ocm_core.precision import set_precision
 from ocm_core.prefetch import moved, pinned
 from ocm_core.rng.streams import Stream, stream
-
-if TYPE_CHECKING:
-    from ocm_core.store.writer import DType
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 CLASS = "AutoencoderKL"
@@ -52,7 +47,7 @@ class Vae:
     model: AutoencoderKL
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu") -> Vae:
+    def load(cls, folder: Path, device: str = "cpu") -> Self:
         """Load a folder that holds exactly the tensors that its configuration asks for."""
         set_precision()
         for file in (folder / CONFIG, folder / WEIGHTS):
@@ -126,8 +121,6 @@ class LatentEncoding:
     seed: int  # of `sample`
     batch_size: int
     provenance: Mapping[str, Any]
-    dtype: DType = "float32"
-    levels: None = None  # a latent has no grey levels
 
     @property
     def spread(self) -> bool:

@@ -30,7 +30,7 @@ def eps_of_v(x: Batch, v: Batch, alpha_bar: Tensor, b: Tensor) -> Batch:
     return alpha_bar.sqrt() * v + b.sqrt() * x
 
 
-_TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
+TO_EPS: dict[str, ToEps] = {"v_prediction": eps_of_v, "sample": predict_eps}
 
 
 class Converted(ScoreNetwork):
@@ -82,7 +82,7 @@ class Converted(ScoreNetwork):
             return features, raw
         predicted, *learned = raw.chunk(self.out_channels_per_input, dim=1)
         alpha_bar, b = self._at(self.alpha_bar, time, x), self._at(self.b, time, x)
-        eps = _TO_EPS[self.prediction](entering, predicted, alpha_bar, b)
+        eps = TO_EPS[self.prediction](entering, predicted, alpha_bar, b)
         return features, torch.cat([eps, *learned], dim=1)
 
     def _entering(self, x: Batch, time: NetworkTimes) -> Batch:

@@ -33,7 +33,7 @@ class ClassifierWeights(Artifact):
 def run(job: Job) -> None:
     data = open_data(job)
     split = data.splits["train"]
-    trained = train_classifier(
+    network, accuracy, state = train_classifier(
         EightBitSplit(split, require(data.levels))[:],
         torch.from_numpy(require(split.labels)),
         require(job.experiment.train.classifier),
@@ -41,6 +41,6 @@ def run(job: Job) -> None:
         device=job.device,
         progress=lambda steps: job.progress(steps, "classifier"),
     )
-    finish_training(job.folder, trained.state)
-    save(ClassifierWeights(job.folder).file, trained.network)
-    job.note(held_out_accuracy=trained.accuracy)
+    finish_training(job.folder, state)
+    save(ClassifierWeights(job.folder).file, network)
+    job.note(held_out_accuracy=accuracy)

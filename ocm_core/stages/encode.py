@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -82,32 +80,16 @@ def read_rows(
     return x0, torch.from_numpy(stored.labels[np.asarray(rows)]).to(job.device)
 
 
-@dataclass(frozen=True)
-class Mirrored:
-    """The split, and then once more with every image mirrored: item n + count mirrors item n."""
+def mirrored(split: Split) -> Split:
+    """Return the split, and once more with every image mirrored: item n + count mirrors item n."""
+    count, labels, captions = split.count, split.labels, split.captions
 
-    split: Split
+    def item(row: int) -> np.ndarray:
+        return split.item(row) if row < count else split.item(row - count)[..., ::-1]
 
-    def __len__(self) -> int:
-        return 2 * len(self.split)
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        labels = self.split.labels
-        return None if labels is None else np.concatenate([labels, labels])
-
-    @property
-    def captions(self) -> Sequence[str] | None:
-        captions = self.split.captions
-        return None if captions is None else [*captions, *captions]
-
-    def read(self, rows: range) -> np.ndarray:
-        count = len(self.split)
-        plain = range(rows.start, min(rows.stop, count))
-        mirrored = range(max(rows.start, count) - count, rows.stop - count)
-        pieces = [self.split.read(plain)] if plain else []
-        pieces += [self.split.read(mirrored)[..., ::-1]] if mirrored else []
-        return np.concatenate(pieces)
+    twice = None if labels is None else np.concatenate([labels, labels])
+    said = None if captions is None else [*captions, *captions]
+    return Split(2 * count, split.shape, item, twice, said, split.dtype)
 
 
 def run(job: Job) -> None:
@@ -124,7 +106,7 @@ def run(job: Job) -> None:
         )
     splits: dict[str, Split] = dict(data.splits)
     if settings.flips:
-        splits["train"] = Mirrored(splits["train"])
+        splits["train"] = mirrored(splits["train"])
     counts = {name: _write(job, name, split, data, encoding) for name, split in splits.items()}
     if latent and latent.text:
         counts["prompts"] = import_module("ocm_core.stages._prompts").write(job, data)

@@ -25,6 +25,7 @@ class FetchedReference(Artifact):
 
 
 def run(job: Job) -> None:
-    opened = open_reference(require(require(job.experiment.features).reference), ARCHIVES)
-    write_provenance(job.folder, opened.provenance)
-    job.note(images=len(opened.images), dimension=len(opened.statistics.mean))
+    name = require(require(job.experiment.features).reference)
+    statistics, images, provenance = open_reference(name, ARCHIVES)
+    write_provenance(job.folder, provenance)
+    job.note(images=len(images), dimension=len(statistics.mean))

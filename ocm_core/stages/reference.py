@@ -91,8 +91,7 @@ def run(job: Job) -> None:
         images = First(whole, min(len(whole), settings.reference_images or len(whole)))
     else:
         module = import_module("ocm_core.features.published_reference")
-        opened = module.open_reference(settings.reference, ARCHIVES)
-        images, statistics, provenance = opened.images, opened.statistics, opened.provenance
+        statistics, images, provenance = module.open_reference(settings.reference, ARCHIVES)
     count = len(images)
     chosen = np.arange(count)
     if (wanted := settings.manifold_images) and wanted < count:  # of more it costs too much

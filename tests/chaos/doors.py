@@ -24,7 +24,7 @@ from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.checkpoints.head_file import load_heads, save_heads
 from ocm_core.covariance.learned import CovarianceHead
-from ocm_core.datasets._images import decode
+from ocm_core.datasets.base import decode
 from ocm_core.datasets.folder import FolderData
 from ocm_core.datasets.lsun_bedroom import LsunBedroomData
 from ocm_core.diffusion.denoiser import Denoiser
@@ -371,7 +371,7 @@ def enter_lmdb() -> None:
     with without_published_digests():
         split = data.open(Path("datasets")).splits["test"]
     for row in range(len(split)):
-        split.images.content(row)
+        split.item(row)
     split.read(range(min(2, len(split))))
 
 
@@ -384,8 +384,8 @@ REFERENCE = f"datasets/references/{REFERENCES['imagenet256'].file}"
     *(60, 500, one_of(REFERENCE)),
 )
 def enter_reference() -> None:
-    opened = open_reference("imagenet256", Path("datasets"))
-    _ = opened.images[0 : min(2, len(opened.images))]
+    _, images, _ = open_reference("imagenet256", Path("datasets"))
+    _ = images[0 : min(2, len(images))]
 
 
 def write_images() -> None:

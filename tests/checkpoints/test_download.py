@@ -17,9 +17,8 @@ HALF = len(BODY) // 2
 
 def interrupted(server: Served, path: Path) -> None:
     server.break_after = HALF
-    with pytest.raises(
-        OcmError, match=r"could not be had from http://127\.0\.0\.1:\d+/.*run it again"
-    ):
+    said = r"could not be had from http://127\.0\.0\.1:\d+/.*run it again"
+    with pytest.raises(OcmError, match=said):
         download(server.url, path, "do this")
     server.break_after = None
     assert not path.exists()
@@ -99,9 +98,7 @@ def test_a_local_file_is_copied_whatever_part_lies_there(tmp_path: Path) -> None
 def test_no_message_shows_a_password(tmp_path: Path) -> None:
     places = (
         "ftp://{}@host",
-        "http://{}@127.0.0.1:1",
-        "http://{}@127.0.0.1:port",
-        "http://{}@[::1",
+        *(f"http://{{}}@{host}" for host in ("127.0.0.1:1", "a:port", "[::1")),
     )
     named = [f"{place}/x.pt".format("user:hunter2") for place in places]
     for url in (*named, "http://127.0.0.1:1/x y.pt?access_token=hunter2&id=3"):

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -23,17 +24,7 @@ PARTITION = {"000001.jpg": 0, "000002.jpg": 2, "000003.jpg": 1, "000004.jpg": 0,
 WNIDS = ("n01440764", "n02119789", "n15075141")
 SYNSETS = [(1, WNIDS[1], 0), (2, WNIDS[2], 0), (3, WNIDS[0], 0), (4, "n00000001", 2)]
 TRUTH = [2, 1, 3, 3]
-
-
 CIFAR10 = [files.cifar_record(i, files.pixels(i, 32, 32)) for i in range(10)]
-
-
-def write_cifar10(folder: Path) -> None:
-    files.cifar10(folder, CIFAR10[:7], CIFAR10[7:])
-
-
-def write_cifar10_package(folder: Path) -> None:
-    files.cifar10_package(folder, CIFAR10[:7], CIFAR10[7:])
 
 
 def write_mnist(folder: Path) -> None:
@@ -131,6 +122,7 @@ BOTH = {"splits": ["train", "test"]}
 SHAPES = {"side": 16, "train_size": 40, "test_size": 20, "seed": 3}
 GRID = {"kind": "grid", "per_axis": 3, "spacing": 3.0}
 IMAGES = {"path": f"{PLACE.name}/images", "side": 12, "labels": "folders", "classes": 2}
+RECORDS = {"train": CIFAR10[:7], "test": CIFAR10[7:]}
 KINDS = {
     "mixture": kind("mixture", (50, 20), layout=GRID, std=0.1, train_size=50, test_size=20, seed=1),
     "digits": kind("digits", (1437, 360)),
@@ -139,8 +131,8 @@ KINDS = {
     "generated": kind("generated", (40, 20), classes=7, **SHAPES),
     "generated_unlabelled": kind("generated", (40, 20), **SHAPES),
     "folder": kind("folder", (7, 3), write_folder, test_share=0.3, seed=4, **IMAGES),
-    "cifar10": kind("cifar10", (7, 3), write_cifar10),
-    "cifar10_package": kind("cifar10", (7, 3), write_cifar10_package),
+    "cifar10": kind("cifar10", (7, 3), partial(files.cifar10, **RECORDS)),
+    "cifar10_package": kind("cifar10", (7, 3), partial(files.cifar10_package, **RECORDS)),
     "celeba64": kind("celeba64", (2, 2), write_celeba64),
     "imagenet64_png": kind("imagenet64", (4, 3), write_imagenet64_png),
     "imagenet64_npz": kind("imagenet64", (8, 2), write_imagenet64_npz, release="npz"),

@@ -19,6 +19,7 @@ from ocm_core.datasets import cifar10, imagenet256, lsun_bedroom
 from ocm_core.datasets.base import DataSet, Split, permutation
 from ocm_core.datasets.digits import DigitsData
 from ocm_core.datasets.generated import SHAPES
+from ocm_core.stages.encode import mirrored
 
 from . import files
 from .kinds import DIGITS, GENERATED, KINDS, MIXTURE, MNIST, TRUTH, WNIDS
@@ -86,7 +87,7 @@ def test_batches_are_unpacked_once(
     opened(name)
     monkeypatch.setattr(cifar10, "each_member", None)
     again = KINDS[name].block.open(archives).splits["train"]
-    assert all(isinstance(batch, np.memmap) for batch in again.batches)
+    assert isinstance(again.item(0), np.memmap)
 
 
 def halved(image: ndarray) -> ndarray:
@@ -214,6 +215,14 @@ def test_an_image_is_a_function_of_its_index() -> None:
     images = [split.read(range(5)) for opened in (long, other) for split in opened.values()]
     assert len({image.tobytes() for image in images}) == 4
     np.testing.assert_array_equal(short["train"].read(range(5)), images[0])
+
+
+def test_a_mirrored_split_has_every_image_twice() -> None:
+    split = GENERATED.open(NOWHERE).splits["test"]
+    both, plain = mirrored(split), whole(split)
+    np.testing.assert_array_equal(whole(both), np.concatenate([plain, plain[..., ::-1]]))
+    np.testing.assert_array_equal(both.read(range(18, 23)), whole(both)[18:23])
+    assert both.labels.tolist() == [*split.labels, *split.labels]
 
 
 def test_the_class_decides_shape_and_hue() -> None:

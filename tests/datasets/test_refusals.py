@@ -108,14 +108,8 @@ def test_a_member_that_leads_outside(name: str, member: str, archives: Path) -> 
 
 JPEG = files.encoded(files.pixels(0, 218, 178), "JPEG")
 PNG = files.encoded(files.pixels(0, 64, 64), "PNG")
-GARBLED = PNG[:40] + b"garbled" + PNG[47:]
-BROKEN = (
-    JPEG[:2000],
-    PNG[:2000],
-    GARBLED,
-    b"no image",
-    files.encoded(files.pixels(0, 64, 64), "GIF"),
-)
+GARBLED, GIF = PNG[:40] + b"garbled" + PNG[47:], files.encoded(files.pixels(0, 64, 64), "GIF")
+BROKEN = (JPEG[:2000], PNG[:2000], GARBLED, b"no image", GIF)
 
 
 @tiny
@@ -279,9 +273,8 @@ class Marked:
 def test_an_array_of_objects_is_not_unpickled(archives: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     labels = np.array([Marked(marker), Marked(marker)], dtype=object)
-    path = files.zip_(
-        archives / "imagenet64/Imagenet64_val_npz.zip", {"val_data.npz": files.npz(DATA, labels)}
-    )
+    members = {"val_data.npz": files.npz(DATA, labels)}
+    path = files.zip_(archives / "imagenet64/Imagenet64_val_npz.zip", members)
     with pytest.raises(OcmError, match=ARRAYS):
         open_kind("imagenet64_npz", archives, splits=["test"])
     assert not marker.exists()

@@ -14,7 +14,7 @@ import torch
 from ocm_core.cells import cells, cells_of, parts
 from ocm_core.cli import main
 from ocm_core.datasets.base import DataParams
-from ocm_core.doctor import cost, diagnosis, machine, needs
+from ocm_core.doctor import cost, diagnosis, machine
 from ocm_core.doctor.cost import ASSUMED, START, duration, job_memory, job_minutes, measure, pace_of
 from ocm_core.doctor.cost import network_size as size_of
 from ocm_core.errors import OcmError
@@ -45,11 +45,9 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"parts": lambda experiment: ["all"]}
     after = {name: (lambda e, p, name=name: [Task(name)]) for name in ("fetch_data", "encode")}
     heavy = {"gpu": True, "work": lambda e, p: Work(3e6)}
+    fetched = ("fetch_score", "fetch_features", "fetch_data")
     declared: list[Stage[Params]] = [
-        *(
-            Stage(f"x.{n}", "fetch", **once)
-            for n in ("fetch_score", "fetch_features", "fetch_data")
-        ),
+        *(Stage(f"x.{name}", "fetch", **once) for name in fetched),
         Stage("x.encode", "encode", **once, takes=after["fetch_data"]),
         Stage("x.train", "train", **once, takes=after["encode"], **heavy),
         Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "features"), gpu=True),
@@ -70,9 +68,9 @@ def timings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def nothing_here(tmp_path: Path, monkeypatch, fake_stages: None, timings: list[str]) -> Path:
     """No artifacts, weights or archives, whatever this checkout has; nothing is timed."""
-    monkeypatch.setattr("ocm_core.checkpoints.registry.FOLDER", tmp_path / "checkpoints")
+    monkeypatch.setattr(diagnosis, "FOLDER", tmp_path / "checkpoints")
     monkeypatch.setattr("ocm_core.features.inception.FOLDER", tmp_path / "checkpoints/inception")
-    monkeypatch.setattr(needs, "ARCHIVES", tmp_path / "datasets")
+    monkeypatch.setattr(diagnosis, "ARCHIVES", tmp_path / "datasets")
     monkeypatch.setattr(diagnosis, "states", lambda graph: all_are(graph, "missing"))
     monkeypatch.setattr("ocm_core.pipeline.graph.graph_of", lambda name: Graph(compose(name)))
     return tmp_path
@@ -180,7 +178,7 @@ def test_the_data_set_takes_its_size(name: str) -> None:
     items, each = SIZES[name]
     experiment = compose(name)
     assert not experiment.encode.flips
-    assert needs.encode_bytes(experiment) == items * each
+    assert diagnosis.encode_bytes(experiment) == items * each
 
 
 def test_a_data_set_of_unknown_size_is_no_error(nothing_here, monkeypatch, capsys) -> None:
@@ -197,11 +195,11 @@ def test_samples_take_four_bytes_a_value() -> None:
     tasks = [Task("sample", part) for part in parts(experiment)]
     waiting = dict.fromkeys(tasks, "missing")
     each = experiment.sample.count * prod(experiment.shape) * 4
-    assert needs.to_write(experiment, waiting) == {"sample": len(cells(experiment)) * each}
+    assert diagnosis.to_write(experiment, waiting) == {"sample": len(cells(experiment)) * each}
     rest = len(cells(experiment)) - len(cells_of(experiment, tasks[0].part))
-    done = needs.to_write(experiment, waiting | {tasks[0]: UP_TO_DATE})
+    done = diagnosis.to_write(experiment, waiting | {tasks[0]: UP_TO_DATE})
     assert done == {"sample": rest * each}
-    assert needs.to_write(experiment, dict.fromkeys(tasks, UP_TO_DATE)) == {}
+    assert diagnosis.to_write(experiment, dict.fromkeys(tasks, UP_TO_DATE)) == {}
 
 
 def test_what_is_still_read_is_needed_from_the_right_source(nothing_here: Path) -> None:
@@ -209,7 +207,7 @@ def test_what_is_still_read_is_needed_from_the_right_source(nothing_here: Path) 
     current, nothing = all_are(graph, UP_TO_DATE), all_are(graph, "missing")
 
     def found(states: dict[Task, str]) -> dict[str, str]:
-        files = needs.needed_files(graph, states)
+        files = diagnosis.needed_files(graph, states)
         return {Path(file.path).name: file.state for file in files}
 
     archive, weights = "cifar-10-binary.tar.gz", "400000.ckpt.pth"

@@ -12,11 +12,10 @@ import yaml
 
 from ocm_core.cli import main
 from ocm_core.doctor import cost
-from ocm_core.doctor.needs import encode_bytes
+from ocm_core.doctor.diagnosis import encode_bytes
 from ocm_core.errors import OcmError
 from ocm_core.init import begin
-from ocm_core.init.images import look
-from ocm_core.init.overlay import Start, text
+from ocm_core.init.overlay import Start, look, text
 from ocm_core.io.atomic import write_text
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import Graph
@@ -208,17 +207,16 @@ def test_a_full_disk_is_named_and_the_old_experiment_stays(
 
 
 def test_a_look_at_images(tmp_path: Path) -> None:
-    packed = {f"{kind}/{n}.png": files.encoded(files.pixels(n, 20, 40)[..., 0], "PNG")
-              for kind in ("b", "a") for n in range(6)}  # fmt: skip
+    images = [files.encoded(files.pixels(n, 20, 40)[..., 0], "PNG") for n in range(6)]
+    packed = {f"{kind}/{n}.png": image for kind in "ba" for n, image in enumerate(images)}
     packed |= {"a/more.bmp": b"BM", "notes.txt": b"mine"}
     summary = look(files.zip_(tmp_path / "grey.zip", packed))
     assert str(summary) == "12 images, 40×20, grey, 2 sub-folders; 1 other picture skipped"
     assert summary.folders == ("a", "b") and summary.shorter_edge == 20
     start = Start("mine", summary)
     assert start.shape == (1, 16)  # the largest of a small network's that fits
-    assert [*start.treatment()] == [
-        "each becomes 16×16: the shorter edge is scaled, the centre cut out"
-    ]
+    treated = "each becomes 16×16: the shorter edge is scaled, the centre cut out"
+    assert [*start.treatment()] == [treated]
     tree = yaml.safe_load(text(start))
     assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
     assert tree["data"]["path"] == str(tmp_path / "grey.zip")

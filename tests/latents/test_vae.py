@@ -164,7 +164,7 @@ def test_latents_go_through_the_store(tmp_path: Path, posterior: str) -> None:
     if posterior != "sample":
         np.testing.assert_allclose(kept["x"], MEAN, atol=1e-5)
         np.testing.assert_allclose(kept.get("std", STD), STD, atol=1e-5)
-    form: Any = {"dtype": of.dtype, "levels": of.levels, "spread": of.spread}
+    form: Any = {"dtype": "float32", "levels": None, "spread": of.spread}
     plan = StoreLayout(items=range(11), shape=(4, 4, 4), chunk=2, shard=4, **form)
     write(tmp_path / "train.zarr", plan, lambda r: of(PIXELS[r.start : r.stop], r), of.attrs)
     stored = open_split([tmp_path], "train")

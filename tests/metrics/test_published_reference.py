@@ -39,16 +39,15 @@ def write(archives: Path, content: bytes | dict[str, np.ndarray]) -> Path:
 def test_statistics_and_images_are_those_of_the_file(tmp_path: Path) -> None:
     written = arrays()
     path = write(tmp_path / "datasets", written)
-    opened = open_reference(NAME, tmp_path / "datasets")
-    found = opened.statistics
+    found, images, provenance = open_reference(NAME, tmp_path / "datasets")
     for ours, key in ((found.mean, "mu"), (found.covariance, "sigma")):
         assert torch.equal(ours, torch.from_numpy(written[key]).double())
-    assert found.count is None and len(opened.images) == 5
+    assert found.count is None and len(images) == 5
     expected = torch.from_numpy(written["arr_0"]).permute(0, 3, 1, 2)
-    assert torch.equal(opened.images[1:4], expected[1:4])
-    assert opened.provenance["file"] == path.name and len(opened.provenance["sha256"]) == 64
-    again = open_reference(NAME, tmp_path / "datasets")
-    assert torch.equal(again.images[0:5], expected)
+    assert torch.equal(images[1:4], expected[1:4])
+    assert provenance["file"] == path.name and len(provenance["sha256"]) == 64
+    _, again, _ = open_reference(NAME, tmp_path / "datasets")
+    assert torch.equal(again[0:5], expected)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder
-from ocm_core.datasets.base import ArraySplit, DataSet
+from ocm_core.datasets.base import DataSet, array_split
 from ocm_core.errors import OcmError
 from ocm_core.pipeline.stage import Task
 from ocm_core.schema.experiment import TextParams
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def data() -> DataSet:
     splits = {
-        name: ArraySplit(np.zeros((len(captions), 3, 4, 4), np.uint8), captions=captions)
+        name: array_split(np.zeros((len(captions), 3, 4, 4), np.uint8), captions=captions)
         for name, captions in CAPTIONS.items()
     }
     return DataSet(splits, 256, {"archives": {}})

@@ -82,6 +82,7 @@ def cell_name(cell: Cell) -> str:
 
 
 def run(job: Job) -> None:
+    """Measure every cell in every space, and keep a few of its images."""
     experiment, images_of = job.experiment, image_reader(job)
     samples, cells = job.take(Samples, job.part), cells_of(experiment, job.part)
     device = "cuda" if job.device == "cuda" else "cpu"  # distances are in float64

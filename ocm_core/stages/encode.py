@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ from ocm_core.datasets.base import DataSet, Split
 from ocm_core.prefetch import in_background
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
-from ocm_core.stages.fetch_vae import VAE, load_vae, vae_modules
+from ocm_core.stages.fetch_vae import VAE, load_vae, text_modules, vae_modules
 from ocm_core.store import reader, writer
 from ocm_core.store.layout import StoreLayout, share, store_path
 
@@ -33,26 +34,17 @@ def encode_tasks(experiment: Experiment) -> list[Task]:
     return [Encoded.task(part) for part in _parts(experiment)]
 
 
-def _plugins(experiment: Experiment, part: str) -> list[str]:
-    latent = experiment.encode.latent
-    prompts = ["ocm_core.stages._prompts"] if latent and latent.text else []
-    return [*data_modules(experiment), *vae_modules(experiment), *prompts]
-
-
-def _work(experiment: Experiment, part: str) -> Work:
-    items = sum(experiment.data.count_items().values()) if experiment.encode.latent else 0
-    return Work(items / experiment.encode.jobs, "vae")
-
-
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
     parts=_parts,
     takes=lambda experiment, part: [FetchedData.task(), *VAE],
     reads=("data", "encode"),
-    plugins=_plugins,
+    plugins=lambda e, part: [*data_modules(e), *vae_modules(e), *text_modules(e)],
     gpu=lambda experiment: experiment.encode.latent is not None,
-    work=_work,
+    work=lambda e, part: Work(
+        sum(e.data.count_items().values()) / e.encode.jobs if e.encode.latent else 0.0, "vae"
+    ),
 )
 
 
@@ -111,6 +103,7 @@ class Mirrored:
 
 
 def run(job: Job) -> None:
+    """Write every split, and the prompts of a model that takes text."""
     data, settings = open_data(job), job.experiment.encode
     encoding: LatentEncoding | None = None
     if latent := settings.latent:
@@ -127,7 +120,9 @@ def run(job: Job) -> None:
         splits["train"] = Mirrored(splits["train"])
     counts = {name: _write(job, name, split, data, encoding) for name, split in splits.items()}
     if latent and latent.text:
-        counts["prompts"] = import_module("ocm_core.stages._prompts").write(job, data)
+        place, bar = (job.folder, job.part), partial(job.progress, description="prompts: shards")
+        write = import_module("ocm_core.latents.prompts").write_prompts
+        counts["prompts"] = write(*place, data, latent, job.device, bar)
     job.note(items=counts, shape=list(job.experiment.shape))
 
 
@@ -164,6 +159,6 @@ def _write(
         plan,
         read_shard,
         encoding.attrs if encoding else {"provenance": dict(data.provenance)},
-        lambda shards: job.progress(shards, f"{name}: shards"),
+        partial(job.progress, description=f"{name}: shards"),
     )
     return len(plan.items)

@@ -25,6 +25,7 @@ class FetchedReference(Artifact):
 
 
 def run(job: Job) -> None:
+    """Fetch the file, and record its digest."""
     opened = open_reference(require(require(job.experiment.features).reference), ARCHIVES)
     write_provenance(job.folder, opened.provenance)
     job.note(images=len(opened.images), dimension=len(opened.statistics.mean))

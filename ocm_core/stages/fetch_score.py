@@ -34,6 +34,7 @@ class FetchedScore(Artifact):
 
 
 def run(job: Job) -> None:
+    """Fetch and convert the weights, and note where they come from."""
     params = job.experiment.network
     if isinstance(params, DiffusersNetworkParams):
         job.note(provenance=_from_folder(job, params))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
@@ -18,7 +19,7 @@ from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.networks import enable_gradient_checkpointing
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._networks import (
     evaluating,
     frozen,
@@ -28,8 +29,9 @@ from ocm_core.stages._networks import (
     save_networks,
     train,
 )
-from ocm_core.stages.moments import MomentsTable
+from ocm_core.stages.moments import moments_of
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
+from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.state import TrainingState, saved_at, state_file
 
@@ -97,22 +99,33 @@ def new_head(
     return CovarianceHead(net, baseline, form.link, form.unit)
 
 
+def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denoiser:
+    """Load the score network with the heads of `labels`, and the moments that are at hand."""
+    denoiser, heads = load_score(job, score), {}
+    if needing := [label for label in labels if job.experiment.methods[label].needs == "head"]:
+        selected = job.folders.get(Task("selection", score))
+        artifact = Heads(selected) if selected else job.take(Heads, score)
+        heads = artifact.load(job.experiment, denoiser.network, needing, job.device)
+    return replace(denoiser, heads=heads, moments=moments_of(job, score))
+
+
 def run(job: Job) -> None:
+    """Train all heads, and keep some on the way for `selection`."""
     experiment, settings, rank = job.experiment, job.experiment.train.heads, current_rank()
-    items, moments = open_training_set(job, settings.batch_size), job.find(MomentsTable, job.part)
+    items, variance = open_training_set(job, settings.batch_size)
     denoiser = load_score(job, job.part)
     network = denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
         enable_gradient_checkpointing(network)
-    table = None if moments is None else moments.one_minus_gamma(job.device)
+    precision, moments = set_precision(settings.precision), moments_of(job, job.part)
     bare = HeadFitting(
-        replace(denoiser, precision=set_precision(settings.precision), moments=table),
+        replace(denoiser, precision=precision, moments=moments),
         cast(dict[str, LearnedMethod], build_all(experiment.methods)),
-        items.for_network(network),
+        DroppedLabels(items, network),
         Decoder(experiment.levels, settings.cdf),
     )
     heads = {}
-    for label, baseline in _baselines(job, bare, items.variance).items():
+    for label, baseline in _baselines(job, bare, variance).items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, network, baseline).to(job.device)
     if rank.is_first and (lost := _lost(job, saved_at(job.state) or 0)):

@@ -27,7 +27,6 @@ from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import (
     PartialResult,
@@ -38,6 +37,7 @@ from ocm_core.stages._results import (
     machine_class,
 )
 from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
 
 TERMS = ("decoder", "steps", "prior")
@@ -89,19 +89,15 @@ def _work(experiment: Experiment, part: str) -> Work:
     return Work(passes * images * len(experiment.network.scores))
 
 
-def _methods(experiment: Experiment, part: str) -> list[str]:
-    return STAGE.settings(experiment).methods
-
-
-def _optimal(experiment: Experiment) -> bool:
-    return any(rule.kind == "optimal" for rule in STAGE.settings(experiment).timesteps.values())
-
-
-STAGE = Stage(
+STAGE: Stage[LikelihoodParams] = Stage(
     __name__,
     "evaluate",
     params=LikelihoodParams,
-    **evaluating("sample.clip", methods=_methods, optimal=_optimal),
+    **evaluating(
+        "sample.clip",
+        methods=lambda e, part: STAGE.settings(e).methods,
+        optimal=lambda e: any(r.kind == "optimal" for r in STAGE.settings(e).timesteps.values()),
+    ),
     shared=True,
     work=_work,
     check=_check,
@@ -121,6 +117,7 @@ class BoundCell(NamedTuple):
 
 
 def run(job: Job) -> None:
+    """Compute the bounds batch by batch, and write their means over images."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     methods, stored = build_all(experiment.methods), len(open_split(job, "test"))
     count = min(settings.images or stored, stored)
@@ -192,8 +189,7 @@ def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> I
     total = dict(zip(cells, bits.sum(axis=1), strict=True))
     for cell, terms in zip(cells, bits, strict=True):
         place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}
-        place["nfe"] = cell.nfe
-        values = total[cell]
+        place, values = place | {"nfe": cell.nfe}, total[cell]
         yield Row("bits_per_dim", *_mean(values), **place)
         for term, parts in zip(TERMS, terms, strict=True):
             yield Row(f"bits_per_dim_{term}", float(parts.mean()), **place)

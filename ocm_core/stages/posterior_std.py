@@ -17,9 +17,9 @@ from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating, methods_with_heads
 from ocm_core.stages.encode import read_rows, unseen_split
+from ocm_core.stages.heads import load_denoiser
 
 if TYPE_CHECKING:  # slow
     import xarray as xr
@@ -64,6 +64,7 @@ class PosteriorStdMaps(Artifact):
 
 
 def run(job: Job) -> None:
+    """Draw the maps of every score at every timestep."""
     import xarray as xr
 
     experiment, settings = job.experiment, STAGE.settings(job.experiment)

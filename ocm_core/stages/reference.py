@@ -82,6 +82,7 @@ def load_space(job: Inputs, name: str) -> FeatureSpace:
 
 
 def run(job: Job) -> None:
+    """Compute the features of all images, and keep those of the manifold."""
     settings, space = require(job.experiment.features), load_space(job, job.part)
     statistics = provenance = None
     images: ImageSet

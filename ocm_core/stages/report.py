@@ -69,6 +69,7 @@ class Report(Artifact):
 
 
 def run(job: Job) -> None:
+    """Write the folder and the page."""
     experiment, registry = job.experiment, all_measures()
     tables = (folder for folder in job.folders.values() if (folder / RESULTS_FILE).exists())
     results = sum((ResultsTable(folder).load() for folder in tables), Results())

@@ -23,6 +23,7 @@ from ocm_core.stages._networks import (
     train,
 )
 from ocm_core.stages.encode import encode_tasks
+from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.score_matching import ScoreMatching
 
 
@@ -51,16 +52,17 @@ class TrainedScore(Artifact):
 
 
 def run(job: Job) -> None:
+    """Train the network, or copy weights that were trained before."""
     if weights := _weights(job.experiment):
         _copy(job, Path(*weights))
         return
     experiment, settings = job.experiment, require(job.experiment.train.score)
-    items = open_training_set(job, settings.batch_size)
+    items, variance = open_training_set(job, settings.batch_size)
     precision = set_precision(settings.precision)
     seed_torch(settings.seed, "score")
-    network = new_score(experiment, job.part, items.variance).to(job.device)
+    network = new_score(experiment, job.part, variance).to(job.device)
     denoiser = replace(new_denoiser(experiment, network), precision=precision)
-    objective = ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels))
+    objective = ScoreMatching(denoiser, DroppedLabels(items, network), Decoder(experiment.levels))
     train(job, objective, settings, "score network")
     save_networks(job.folder / SCORE_FILE, {"": network})
     job.note(parameters=sum(p.numel() for p in network.parameters()))

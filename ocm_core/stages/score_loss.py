@@ -49,6 +49,7 @@ class ScoreLoss(ResultsTable):
 
 
 def run(job: Job) -> None:
+    """Average the loss over images, score by score."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     stored = len(open_split(job, "test"))
     count, rows = min(settings.images or stored, stored), []

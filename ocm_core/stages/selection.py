@@ -85,6 +85,7 @@ class Candidate(NamedTuple):
 
 
 def run(job: Job) -> None:
+    """Measure every candidate, and save the best head of each method."""
     experiment, settings = job.experiment, require(job.experiment.features)
     space = load_space(job, settings.space)
     statistics, _ = job.take(Reference, settings.space).load()

@@ -15,10 +15,10 @@ from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages.heads import load_denoiser
 
 STAGE: Stage[Params] = Stage(
     __name__,
@@ -65,6 +65,7 @@ def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
 
 
 def run(job: Job) -> None:
+    """Average the costs over batches of training images."""
     settings, stored = require(job.experiment.train.timesteps), open_split(job, "train")
     drawn = stream(Stream.TIMESTEPS_ITEMS, settings.seed).permutation(len(stored))
     rows = np.sort(drawn[: settings.images])

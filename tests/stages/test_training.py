@@ -14,13 +14,13 @@ from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
 from ocm_core.stages import _networks, heads, score
-from ocm_core.stages._networks import TrainingSet, new_denoiser, new_score
+from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.selection import Candidate, SelectedHeads, _save, best, candidates
 from ocm_core.training.batches import InMemory
 from tests.stages.jobs import experiment_with, job_of
 
-SOME = TrainingSet(InMemory(torch.zeros(4, 1, 8, 8)), 1.0)
+SOME = InMemory(torch.zeros(4, 1, 8, 8)), 1.0
 
 
 class BegunError(Exception):

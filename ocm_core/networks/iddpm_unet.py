@@ -11,13 +11,7 @@ from typing import ClassVar
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from ocm_core.networks._layers import (
-    attend,
-    cosine_first_encoding,
-    map_to_tokens,
-    tokens_to_map,
-    zeroed,
-)
+from ocm_core.networks._layers import attend, cosine_first, map_to_tokens, tokens_to_map, zeroed
 from ocm_core.networks._unet import SMALL_UNET, UNet, UNetConfig
 from ocm_core.networks.config import Classes, check_multiple
 from ocm_core.shapes import Images, Labels, NetworkTimes
@@ -94,7 +88,7 @@ class IddpmUNet(UNet):
         return nn.Conv2d(channels, channels, 3, stride=2, padding=1)
 
     def encode_time(self, time: NetworkTimes) -> Tensor:
-        return cosine_first_encoding(time, self.config.base_channels)
+        return cosine_first(time, self.config.base_channels)
 
     def _published_names(self) -> dict[str, str]:
         """Number the published blocks through all levels; a halving is a block of its own."""

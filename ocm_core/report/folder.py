@@ -43,13 +43,7 @@ METRICS, CURVES, TIMESTEPS = "metrics.json", "curves.csv", "timesteps.json"
 POINTS, PICTURES = "points.npz", "pictures/pictures.json"
 SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
 TEST = "test set"
-_PROVENANCE_TYPES = {
-    "versions": dict,
-    "digests": dict,
-    "notes": dict,
-    "choices": list,
-    "machines": list,
-}
+_TYPES = {"versions": dict, "digests": dict, "notes": dict, "choices": list, "machines": list}
 _MOST_PIXELS = 1 << 24
 LIMIT = 300_000  # bytes of all pictures together
 MOST_POINTS = 400  # of each sample of a mixture
@@ -107,7 +101,7 @@ class ReportFolder:
         """Return what the run was made with."""
         file = self.path / PROVENANCE
         made = read_json_object(file, REMEDY)
-        for key, kind in _PROVENANCE_TYPES.items():
+        for key, kind in _TYPES.items():
             if not isinstance(made.get(key, kind()), kind):
                 raise OcmError(f"{file}: {key}: not a {kind.__name__}; {REMEDY}")
         return made
@@ -301,9 +295,7 @@ def _deviations(found: PosteriorStd) -> tuple[list[PictureRow], dict[str, Any]]:
     Deviations are root mean squares over channels; the estimate with the most probes comes last,
     and the table has the differences from it.
     """
-    probes = sorted(
-        int(k.removeprefix("probes_")) for k in found.deviations if k.startswith("probes_")
-    )
+    probes = sorted(int(k[len("probes_") :]) for k in found.deviations if k.startswith("probes_"))
     names = {k: k for k in found.deviations if not k.startswith("probes_")}
     names |= {f"probes_{count}": f"M = {count}" for count in probes}
     planes = {m: np.sqrt((found.deviations[k] ** 2).mean(1)) for k, m in names.items()}

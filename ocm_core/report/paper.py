@@ -26,11 +26,7 @@ _COLUMNS = (
     *("probes", "metric", "value", "std", "note"),
 )
 # The paper's name and unit of the measures that compare; recall needs Inception's features.
-_MEASURES = {
-    "bits_per_dim": ("nll_bpd", 1.0),
-    "fid": ("fid", 1.0),
-    "recall": ("recall_percent", 100),
-}
+_UNITS = {"bits_per_dim": ("nll_bpd", 1.0), "fid": ("fid", 1.0), "recall": ("recall_percent", 100)}
 
 
 class PublishedRow(NamedTuple):
@@ -97,7 +93,7 @@ def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
     if not file.exists():
         return []
     experiment = paper or study.param("name", "")
-    metrics = [metric for metric, _ in _MEASURES.values()]
+    metrics = [metric for metric, _ in _UNITS.values()]
     with reading(file, "the paper's results", REMEDY), file.open(newline="", encoding="utf-8") as f:
         lines = csv.DictReader(f)
         if tuple(lines.fieldnames or ()) != _COLUMNS:
@@ -124,7 +120,7 @@ def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
 def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
     """Return our cells that the paper has numbers for."""
     found = []
-    for key, (metric, unit) in _MEASURES.items():
+    for key, (metric, unit) in _UNITS.items():
         grid = study.grids.get(key, {}) if key != "recall" or "fid" in study.grids else {}
         first = next(iter(grid)).timesteps if grid else ""
         for setting, columns in grid.items():
@@ -150,7 +146,7 @@ def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, d
     for one in compared:
         if one.key == key:
             values = found.setdefault(one.setting, {}).setdefault(one.method, {})
-            values[one.nfe] = one.known[0].value / _MEASURES[key][1]
+            values[one.nfe] = one.known[0].value / _UNITS[key][1]
     return found
 
 

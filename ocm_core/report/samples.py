@@ -69,9 +69,7 @@ def _matrix(title: str, rows: Sequence[PictureRow]) -> PictureMatrix:
     """Put rows of pictures under the same columns."""
     shown = []
     for row in rows:
-        named = (
-            (f"{row.name}, {column}", x) for column, x in zip(row.columns, row.cells, strict=True)
-        )
+        named = ((f"{row.name}, {c}", x) for c, x in zip(row.columns, row.cells, strict=True))
         sized = (None if x is None else Picture(m, uri(x), *x.shape[1::-1]) for m, x in named)
         shown.append((row.name, tuple(sized)))
     return PictureMatrix(title, rows[0].columns, tuple(shown))

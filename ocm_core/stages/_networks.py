@@ -1,14 +1,13 @@
 """Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from ocm_core import networks
 from ocm_core.diffusion import schedule as schedules
@@ -16,16 +15,10 @@ from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import replacing, room_for
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.pipeline.stage import Names
 from ocm_core.precision import set_precision
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    ImageNetworkParams,
-    OptimiserParams,
-    TextParams,
-)
+from ocm_core.schema.experiment import ImageNetworkParams, OptimiserParams, TextParams
 from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.fetch_vae import text_modules
@@ -59,7 +52,7 @@ def score_modules(experiment: Experiment, scores: Iterable[str]) -> list[str]:
     network = experiment.network
     # the exact score is a file named after the kind of data, any other one after its family
     names = [experiment.data.kind if score == "exact" else network.family for score in scores]
-    names += [network.adapter] if isinstance(network, DiffusersNetworkParams) else []
+    names += [network.adapter] if network.family == "diffusers" else []
     return sorted({*(f"ocm_core.networks.{name}" for name in names), *text_modules(experiment)})
 
 
@@ -121,11 +114,8 @@ def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
 def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:
     """Whether a method uses the table of moments, by itself or as its head's baseline."""
     methods = [experiment.methods[label] for label in labels]
-    return any(
-        method.needs == "moments"
-        or (method.needs == "head" and experiment.head.form(method).baseline == "moments")
-        for method in methods
-    )
+    heads = (experiment.head.form(method) for method in methods if method.needs == "head")
+    return any(m.needs == "moments" for m in methods) or any(h.baseline == "moments" for h in heads)
 
 
 def text_of(experiment: Experiment) -> TextParams | None:
@@ -225,24 +215,3 @@ def finish_training(folder: Path, state: TrainingState) -> None:
     state.use_average()
     if current_rank().is_first:
         save_curve(folder, state.curve)
-
-
-def save_networks(
-    path: Path, named: Mapping[str, nn.Module], average: Mapping[str, Tensor] | None = None
-) -> None:
-    """Save networks in one file, their tensors under their names, or a moving average of them."""
-    tensors = {
-        f"{label}.{name}".lstrip("."): tensor
-        for label, network in named.items()
-        for name, tensor in network.state_dict().items()
-    }
-    if current_rank().is_first:
-        save_tensors(path, tensors | dict(average or {}))
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Save copies of tensors, because networks may share tables that a file cannot."""
-    copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-    needed = sum(tensor.nbytes for tensor in copied.values())
-    with room_for(path, needed), replacing(path) as temporary:
-        save_file(copied, temporary)

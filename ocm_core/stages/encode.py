@@ -126,12 +126,10 @@ def run(job: Job) -> None:
     job.note(items=counts, shape=list(job.experiment.shape))
 
 
-def _write(
-    job: Job, name: str, split: Split, data: DataSet, encoding: LatentEncoding | None
-) -> int:
+def _write(job: Job, name: str, split: Split, data: DataSet, encoder: LatentEncoding | None) -> int:
     """Write this job's range of the split; while a shard is encoded, the next one is read."""
     labels, settings = split.labels, job.experiment.encode
-    levels = None if encoding else data.levels
+    levels = None if encoder else data.levels
     dtype: Literal["float32", "uint8"] = "float32" if levels is None else "uint8"
     plan = StoreLayout(
         items=share(job.part, len(split), settings.shard),
@@ -139,7 +137,7 @@ def _write(
         dtype=dtype,
         levels=levels,
         labelled=labels is not None,
-        spread=encoding is not None and encoding.spread,
+        spread=encoder is not None and encoder.spread,
         chunk=settings.chunk,
         shard=settings.shard,
     )
@@ -151,14 +149,14 @@ def _write(
         if following := range(rows.stop, min(rows.stop + len(rows), plan.items.stop)):
             coming[following] = in_background(split.read, following)
         label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
-        values = encoding(images, rows) if encoding else {"x": images.astype(dtype)}
+        values = encoder(images, rows) if encoder else {"x": images.astype(dtype)}
         return values | label
 
     writer.write(
         store_path(job.folder, name),
         plan,
         read_shard,
-        encoding.attrs if encoding else {"provenance": dict(data.provenance)},
+        encoder.attrs if encoder else {"provenance": dict(data.provenance)},
         partial(job.progress, description=f"{name}: shards"),
     )
     return len(plan.items)

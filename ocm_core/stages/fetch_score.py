@@ -15,7 +15,7 @@ from ocm_core.io.checksums import sha256_of
 from ocm_core.io.fetch import Lock
 from ocm_core.schema.experiment import DiffusersNetworkParams, TrunkNetworkParams
 from ocm_core.stages import Artifact, Job, Params, Stage, require
-from ocm_core.stages._networks import SCORE_FILE, family_modules, save_networks
+from ocm_core.stages._networks import SCORE_FILE, family_modules
 from ocm_core.stages.dummy_score import DummyScore
 
 STAGE: Stage[Params] = Stage(
@@ -63,7 +63,7 @@ def _from_folder(job: Job, params: DiffusersNetworkParams) -> dict[str, Any]:
     described = describe(params.path)
     if described.digest != params.digest:
         raise OcmError(f"{described.place}: the model has changed since the run was planned")
-    save_networks(job.folder / SCORE_FILE, {"": read_network(described)})
+    networks.save_networks(job.folder / SCORE_FILE, {"": read_network(described)})
     return {
         "model": described.kind,
         "files": {file.name: sha256_of(file) for file in described.files},

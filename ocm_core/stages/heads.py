@@ -16,7 +16,7 @@ from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import is_intact, record_checksum
-from ocm_core.networks import enable_gradient_checkpointing
+from ocm_core.networks import enable_gradient_checkpointing, save_networks
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
@@ -26,7 +26,6 @@ from ocm_core.stages._networks import (
     load_score,
     methods_with_heads,
     open_training_set,
-    save_networks,
     train,
 )
 from ocm_core.stages.moments import moments_of
@@ -157,20 +156,18 @@ def _lost(job: Job, iterations: int) -> list[Path]:
     return [file for file in kept if not is_intact(file)]
 
 
-def _baselines(job: Job, fitting: HeadFitting, variance: float) -> dict[str, Tensor | None]:
+def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor | None]:
     """Return c̄_t by method, as its form says; None where there is none."""
     experiment, settings = job.experiment, job.experiment.train.heads
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
-    targets = replace(
-        fitting, methods={k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
-    )
+    targets = replace(bare, methods={k: m for k, m in bare.methods.items() if kinds[k] == "target"})
     rows = settings.batch_size // settings.accumulate
     estimates = target_means(targets, settings.seed, rows, job.device)
     by_moments = [label for label, kind in kinds.items() if kind == "moments"]
-    estimates |= {label: require(fitting.denoiser.moments) for label in by_moments}
+    estimates |= {label: require(bare.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
     job.note(baseline_entries_from_gaussian=max(replaced, default=0))
-    gaussian = gaussian_baseline(fitting.denoiser.schedule, variance)
+    gaussian = gaussian_baseline(bare.denoiser.schedule, variance)
     return {
         **{label: gaussian if kind == "gaussian" else None for label, kind in kinds.items()},
         **{label: or_gaussian(table, gaussian) for label, table in estimates.items()},

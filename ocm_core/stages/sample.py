@@ -206,11 +206,9 @@ def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
     of the next.
     """
     experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
-    total = count * len(cells)
+    total, shape = count * len(cells), experiment.shape
     size = min(experiment.sample.batch_size, total)
-    plan = StoreLayout(
-        items=range(total), shape=experiment.shape, dtype="float32", chunk=size, shard=size
-    )
+    plan = StoreLayout(items=range(total), shape=shape, dtype="float32", chunk=size, shard=size)
     folder = job.folder / store_name(cells[0])
     path = store_path(folder, "samples")
 

@@ -19,7 +19,6 @@ from ocm_core.stages._networks import (
     new_denoiser,
     new_score,
     open_training_set,
-    save_networks,
     train,
 )
 from ocm_core.stages.encode import encode_tasks
@@ -64,7 +63,7 @@ def run(job: Job) -> None:
     denoiser = replace(new_denoiser(experiment, network), precision=precision)
     objective = ScoreMatching(denoiser, DroppedLabels(items, network), Decoder(experiment.levels))
     train(job, objective, settings, "score network")
-    save_networks(job.folder / SCORE_FILE, {"": network})
+    networks.save_networks(job.folder / SCORE_FILE, {"": network})
     job.note(parameters=sum(p.numel() for p in network.parameters()))
 
 

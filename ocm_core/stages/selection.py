@@ -15,22 +15,16 @@ from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
 from ocm_core.io.atomic import write_text
 from ocm_core.metrics.frechet import frechet_distance
+from ocm_core.networks import save_tensors
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._images import image_reader
-from ocm_core.stages._networks import (
-    MODEL_KEYS,
-    family_modules,
-    load_score,
-    methods_with_heads,
-    save_tensors,
-    score_tasks,
-)
+from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads, score_tasks
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.fetch_vae import VAE, vae_modules
-from ocm_core.stages.heads import Heads
+from ocm_core.stages.heads import Heads, load_denoiser
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 
 
@@ -89,7 +83,7 @@ def run(job: Job) -> None:
     experiment, settings = job.experiment, require(job.experiment.features)
     space = load_space(job, settings.space)
     statistics, _ = job.take(Reference, settings.space).load()
-    score, images_of = load_score(job, job.part), image_reader(job)
+    score, images_of = load_denoiser(job, job.part), image_reader(job)
     score = executed(score, **experiment.sample.execution.model_dump())
     kept, wanted = job.take(Heads, job.part), candidates(experiment)
 

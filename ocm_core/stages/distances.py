@@ -129,19 +129,15 @@ def _distances(
     """Yield (measure, block left out, value); the whole set first."""
     settings, blocks = require(experiment.features), STAGE.settings(experiment).blocks
     features = extract(network, images, settings.batch_size).to(statistics.mean.device)
-    kept, neighbours = features[: settings.manifold_images], settings.neighbours
-    generated = Manifold.of(kept, neighbours=neighbours)
-    precision, recall = precision_recall(real=manifold, generated=generated)
-    real, seed = manifold.points, settings.seed
-    kernel = kernel_distance(real=real, generated=features, seed=seed).value
+    few, neighbours = settings.manifold_images, settings.neighbours
     frechet = frechet_distance(real=statistics, generated=features)
-    whole = dict(zip(MEASURES, (frechet, kernel, precision, recall), strict=True))
+    kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed).value
+    generated = Manifold.of(features[:few], neighbours=neighbours)
+    shares = precision_recall(real=manifold, generated=generated)
+    whole = dict(zip(MEASURES, (frechet, kernel, *shares), strict=True))
     yield from ((name, "", value) for name, value in whole.items())
-    if blocks is None:
-        return
-    known: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
-    images_kept = settings.manifold_images
-    without = left_out(whole, features, blocks, **known, manifold_images=images_kept)
-    for name, values in without.items():
-        for block, value in enumerate(values.tolist()):
-            yield name, f"/without{block}", value
+    if blocks is not None:
+        known: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
+        without = left_out(whole, features, blocks, **known, manifold_images=few)
+        for name, values in without.items():
+            yield from ((name, f"/without{i}", value) for i, value in enumerate(values.tolist()))

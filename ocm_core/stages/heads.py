@@ -65,20 +65,15 @@ class Heads(Artifact):
         return self.folder / "kept" / f"{iteration}.safetensors"
 
     def load(
-        self,
-        experiment: Experiment,
-        network: ScoreNetwork,
-        labels: Iterable[str],
-        device: str,
-        iteration: int | None = None,
+        self, job: Inputs, network: ScoreNetwork, labels: Iterable[str], after: int | None = None
     ) -> dict[str, CovarianceHead]:
         """Load the heads of these methods, at the end of training or after so many iterations."""
         heads = {}
         for label in labels:
-            weights = self.weights(label, iteration)
-            head = new_head(experiment, label, network, weights.get("baseline"))
+            weights = self.weights(label, after)
+            head = new_head(job.experiment, label, network, weights.get("baseline"))
             head.load_state_dict(weights)
-            heads[label] = frozen(head, device)
+            heads[label] = frozen(head, job.device)
         return heads
 
     def weights(self, label: str, iteration: int | None = None) -> dict[str, Tensor]:
@@ -104,7 +99,7 @@ def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denois
     if needing := [label for label in labels if job.experiment.methods[label].needs == "head"]:
         selected = job.folders.get(Task("selection", score))
         artifact = Heads(selected) if selected else job.take(Heads, score)
-        heads = artifact.load(job.experiment, denoiser.network, needing, job.device)
+        heads = artifact.load(job, denoiser.network, needing)
     return replace(denoiser, heads=heads, moments=moments_of(job, score))
 
 

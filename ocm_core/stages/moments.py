@@ -1,7 +1,6 @@
 """Estimate E‖ε̂‖²/d at every timestep: the moments that the analytic method is made of."""
 
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from ocm_core.stages._networks import evaluating, load_score, needs_moments, ope
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.moments import Moments, estimate
 
+FILE = "moments.npz"
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
@@ -29,16 +29,12 @@ STAGE: Stage[Params] = Stage(
 class MomentsTable(Artifact):
     """The table of moments over the timesteps."""
 
-    @property
-    def file(self) -> Path:
-        return self.folder / "moments.npz"
-
 
 def moments_of(job: Inputs, score: str) -> OverTime | None:
     """Load 1 - Γ_t in float64 where the device has it; None where the job takes no moments."""
     if (table := job.find(MomentsTable, score)) is None:
         return None
-    with np.load(table.file) as tables:
+    with np.load(table.folder / FILE) as tables:
         moments = Moments(**{name: np.array(tables[name]) for name in tables.files})
     values = torch.from_numpy(moments.one_minus_gamma)
     return (values.float() if job.device == "mps" else values).to(job.device)
@@ -78,6 +74,6 @@ def run(job: Job) -> None:
                 f"{job.state}: {len(moments.missing)} timesteps have no finite moments, or were"
                 " lost; check the network's weights, then run it again"
             )
-        with replacing(MomentsTable(job.folder).file) as temporary, temporary.open("wb") as opened:
+        with replacing(job.folder / FILE) as temporary, temporary.open("wb") as opened:
             np.savez(opened, **vars(moments))
     job.note(draws_per_timestep=settings.draws)

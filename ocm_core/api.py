@@ -204,10 +204,7 @@ def sample(
     batch_size: int = 64,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width), from the `first` of a seed on.
-
-    The i-th image of a seed is always the same.
-    """
+    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)

@@ -1,8 +1,4 @@
-"""Network families, each one file with `Config` and `NETWORK`, and the heads that fit them.
-
-A family is imported only when it is asked for: which files a pipeline stage depends on is read off
-the import statements, and an edit in one family must not make the others' results stale.
-"""
+"""Network families, each one file with `Config` and `NETWORK`, imported when it is asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

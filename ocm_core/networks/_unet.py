@@ -1,8 +1,6 @@
-"""The graph that both UNet families share; a family supplies the parts.
+"""The graph that both UNet families share: levels go down by halving and come up by doubling.
 
-Levels of residual blocks (with attention at some of them) go down by halving and come up again by
-doubling, and every state on the way down is concatenated to its counterpart on the way up. What
-differs between the families (norms, blocks, padding, time encoding, names) is in their own files.
+Every state on the way down is concatenated to its counterpart on the way up.
 """
 
 from abc import abstractmethod

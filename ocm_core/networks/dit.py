@@ -1,8 +1,7 @@
 """The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
 
 Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
-The last class of the embedding table is the null class of classifier-free guidance: it stands for
-"no label", and training replaces labels by it at random (`ocm_core/training/batches.py`).
+The last class of the embedding table is the null class of classifier-free guidance.
 """
 
 from dataclasses import dataclass

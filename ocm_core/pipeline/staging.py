@@ -34,14 +34,11 @@ SUFFIX = ".staging"
 
 @contextmanager
 def making(folder: Path) -> Iterator[bool]:
-    """Be the only process that makes an artifact; yields whether another one was waited for.
-
-    The system frees the lock when its holder ends, however it ends.
-    """
+    """Be the only process that makes an artifact; yields whether another one was waited for."""
     stage = folder.parent
     file = stage.parent / ".locks" / f"{stage.name}-{folder.name}.making"
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as stream:
+    with file.open("a") as stream:  # the system frees the lock when its holder ends
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             waited = False

@@ -257,10 +257,7 @@ def _dots(places: Sequence[tuple[Value, Value]], hover: str, look: charts.Spec) 
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
-    """Draw smoothed losses, a small chart for each network with a scale of its own.
-
-    The first steep fall is left out: beside it the rest would be a flat line.
-    """
+    """Draw smoothed losses without their first steep fall, a small chart for each network."""
     panes, rows = [], []
     styles = method_styles(study.methods)
     quiet = {"nticks": 4, "tickfont": {"size": 10}}

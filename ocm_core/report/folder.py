@@ -8,8 +8,6 @@ curves.csv       training losses
 timesteps.json   optimal timesteps by method and nfe
 points.npz       samples and test points of 2-D mixtures
 pictures/        strips of samples and of posterior deviations (WebP), listed in pictures.json
-
-The stage `report` writes it (`write_report`) from what the other stages left.
 """
 
 import csv
@@ -143,14 +141,15 @@ class ReportFolder:
             keys = [key.split("/") for key in arrays.files if key != TEST]
             return test, {(s, m, int(k)): arrays["/".join((s, m, k))] for s, m, k in keys}
 
-    @cached_property
-    def pictures(self) -> list[PictureRow]:
-        """Return the rows of pictures of all figures, cut out of their strips."""
+    def rows_of(self, figure: str) -> list[PictureRow]:
+        """Return the rows of pictures of one figure, cut out of their strips."""
         listing, found = self.path / PICTURES, []
         for entry in self._json(PICTURES).get("rows", []):
             with reading(listing, "rows of pictures", REMEDY):
-                figure, name, columns = entry["figure"], entry["name"], tuple(entry["columns"])
-                file, present = listing.parent / Path(entry["file"]).name, entry["present"]
+                name, columns, present = entry["name"], tuple(entry["columns"]), entry["present"]
+                file = listing.parent / Path(entry["file"]).name
+                if entry["figure"] != figure:
+                    continue
             with reading(file, "a strip of pictures", REMEDY):
                 with Image.open(file, formats=["WEBP"]) as image:
                     if image.width * image.height > _MOST_PIXELS:
@@ -161,10 +160,6 @@ class ReportFolder:
                 cells = [strip[:, x : x + width] if shown else None for x, shown in starts]
             found.append(PictureRow(figure, name, columns, cells))
         return found
-
-    def rows_of(self, figure: str) -> list[PictureRow]:
-        """Return the rows of pictures of one figure."""
-        return [row for row in self.pictures if row.figure == figure]
 
     def picture_table(self, figure: str) -> tuple[tuple[str, ...], tuple[tuple[Value, ...], ...]]:
         """Return the columns and rows of the numbers that belong to a figure of pictures."""

@@ -85,10 +85,7 @@ class Compared(NamedTuple):
 
 
 def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
-    """Return the rows about an experiment of the paper's, by its exact name.
-
-    `report.paper` names one on the same data with another network: only its likelihoods compare.
-    """
+    """Return the paper's rows about this experiment, or the likelihoods of `report.paper`."""
     file, paper = located(file), study.param("report.paper")
     if not file.exists():
         return []

@@ -1,8 +1,6 @@
-"""Rendering of a page into one HTML file.
+"""Rendering of a page into one HTML file: same arguments, same bytes.
 
-Everything is escaped by Jinja; only this package's own style sheets, script and Plotly's bundle go
-in as they are, and Plotly's only if there is a chart to draw. Nothing in the file depends on
-anything but its arguments: same inputs, same bytes.
+Everything is escaped by Jinja but this package's own style sheets and script, and Plotly's bundle.
 """
 
 import json

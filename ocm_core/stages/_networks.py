@@ -179,10 +179,7 @@ def frozen(module: Module, device: str) -> Module:
 
 
 def open_training_set(job: Job, batch_size: int = 1) -> tuple[Items, float]:
-    """Open the training split, in memory where it fits there, else streamed in the same order.
-
-    Returns its variance as well, which preconditioning and Gaussian baselines are relative to.
-    """
+    """Open the training split, in memory where it fits, else streamed; return its variance, too."""
     split = open_split(job, "train")
     if len(split) < batch_size:
         key = f"train.{job.task.stage}.batch_size"

@@ -14,7 +14,7 @@ from ocm_core.metrics.jackknife import MEASURES, left_out
 from ocm_core.metrics.kernel_distance import kernel_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.results.table import Results, Row
-from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader, shown_pixels
 from ocm_core.stages._results import PartialResult, ResultsTable, computed, machine_class
 from ocm_core.stages.fetch_vae import VAE, vae_modules
@@ -49,17 +49,12 @@ def _check(experiment: Experiment) -> Iterator[str]:
         )
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    references = [Reference.task(space) for space in experiment.spaces]
-    return [Samples.task(part), *references, *SPACE_TASKS, *VAE]
-
-
 STAGE = Stage(
     __name__,
     "evaluate",
     params=DistancesParams,
     parts=lambda e: list(parts(e)) if "distances" in e.evaluate else [],
-    takes=_takes,
+    takes=lambda e, part: [Samples.task(part), *map(Reference.task, e.spaces), *SPACE_TASKS, *VAE],
     reads=("data", "encode.latent", "network.scores", "sample", "features"),
     plugins=lambda e, part: [*(f"ocm_core.features.{s}" for s in e.spaces), *vae_modules(e)],
     gpu=True,

@@ -182,10 +182,7 @@ def _bits(
 
 
 def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> Iterator[Row]:
-    """Yield means over images with their errors: of the sum, its terms, and its differences.
-
-    With the same images and noise a bound less that of the `first` rule is known better than both.
-    """
+    """Yield means over images: of the sum, its terms, and in pairs less that of `first`."""
     total = dict(zip(cells, bits.sum(axis=1), strict=True))
     for cell, terms in zip(cells, bits, strict=True):
         place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}

@@ -16,7 +16,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
+from ocm_core.stages import Artifact, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating, methods_with_heads
 from ocm_core.stages.encode import read_rows, unseen_split
 from ocm_core.stages.heads import load_denoiser
@@ -34,13 +34,14 @@ class PosteriorStdParams(Params):
     seed: Seed = 7
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = STAGE.settings(experiment)
-    return Work(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes)))
-
-
-STAGE = Stage(
-    __name__, "evaluate", PosteriorStdParams, **evaluating(methods=methods_with_heads), work=_work
+STAGE: Stage[PosteriorStdParams] = Stage(
+    __name__,
+    "evaluate",
+    params=PosteriorStdParams,
+    **evaluating(methods=methods_with_heads),
+    work=lambda e, part: Work(
+        len((s := STAGE.settings(e)).times) * s.images * (2 + 2 * sum(s.probes))
+    ),
 )
 
 

@@ -123,10 +123,7 @@ class CellSamples:
 
 
 class Samples(Artifact):
-    """A Zarr store for all cells that differ in their seed alone, one seed after another.
-
-    Beside each store lies how many entries of the covariance were clamped, batch by batch.
-    """
+    """A Zarr store for all cells that differ in their seed alone, and counts of clamped entries."""
 
     def read(self, cell: Cell) -> CellSamples:
         name = store_name(cell)
@@ -200,11 +197,7 @@ def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:
 
 
 def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
-    """Draw what is missing in the store of `cells`, batch by batch, shared among processes.
-
-    A batch is a shard, which has one writer. It may hold the last samples of one seed and the first
-    of the next.
-    """
+    """Draw what is missing in the store of `cells`: a batch is a shard, which has one writer."""
     experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
     total, shape = count * len(cells), experiment.shape
     size = min(experiment.sample.batch_size, total)

@@ -20,7 +20,7 @@ from ocm_core.networks import save_tensors
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads, score_tasks
 from ocm_core.stages._results import PartialResult, batches, computed
@@ -36,11 +36,6 @@ def _parts(experiment: Experiment) -> list[str]:
     return list(experiment.network.scores) if selected else []
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    references = [Reference.task(space) for space in experiment.spaces[:1]]
-    return [*score_tasks(experiment, part), Heads.task(part), *references, *SPACE_TASKS, *VAE]
-
-
 def _work(experiment: Experiment, part: str) -> Work:
     settings = cast(BestFrechetHeads, experiment.train.selection)
     steps, rows = settings.nfe or experiment.schedule.steps, 1 + (settings.guidance != 1.0)
@@ -51,7 +46,10 @@ STAGE: Stage[Params] = Stage(
     __name__,
     "train",
     parts=_parts,
-    takes=_takes,
+    takes=lambda e, part: [
+        *(*score_tasks(e, part), Heads.task(part), *map(Reference.task, e.spaces[:1])),
+        *(*SPACE_TASKS, *VAE),
+    ],
     reads=(
         *MODEL_KEYS,
         *("head", "train.selection", "train.heads", "features"),

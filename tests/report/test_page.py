@@ -190,7 +190,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     (folder.path / "old.txt").write_text("")
     again = image_folder(tmp_path / "digits", [])  # what was before is gone
     assert not (again.path / "old.txt").exists()
-    assert not [row for row in again.pictures if row.name == "ddpm, ocm"]
+    assert not [row for row in again.rows_of("samples") if row.name == "ddpm, ocm"]
 
 
 def test_points_are_few_and_small(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_points_are_few_and_small(tmp_path: Path) -> None:
     assert len(test) == files.MOST_POINTS
     assert {len(points) for points in samples.values()} == {files.MOST_POINTS}
     assert (folder.path / "points.npz").stat().st_size < 100_000
-    assert folder.pictures == []
+    assert folder.rows_of("samples") == []
 
 
 @pytest.mark.parametrize("side", [8, 32, 256])
@@ -213,7 +213,7 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     folder = ReportFolder(tmp_path / "photos")
     sizes = [file.stat().st_size for file in (folder.path / "pictures").iterdir()]
     assert 1000 < sum(sizes) <= files.LIMIT
-    [row] = [row for row in folder.pictures if row.name == "unipc"]
+    [row] = [row for row in folder.rows_of("samples") if row.name == "unipc"]
     assert row.cells[0] is not None and row.cells[1] is None
 
 

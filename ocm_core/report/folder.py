@@ -30,7 +30,6 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_bytes, write_text
 from ocm_core.io.reading import read_json_object, reading
 from ocm_core.report.charts import SCALE
-from ocm_core.results.measures import Registry
 from ocm_core.results.replicates import nested
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import REMEDY, Results, Value, csv_text
@@ -204,28 +203,24 @@ class PosteriorStd(NamedTuple):
 
 def write_report(
     folder: Path,
-    results: Results,
-    params: Mapping[str, Any],
+    study: Study,
     provenance: Mapping[str, Any],
-    registry: Registry,
-    *,
-    samples: Mapping[SampleKey, ndarray] | None = None,
-    test: ndarray | None = None,
-    posterior_std: PosteriorStd | None = None,
-    curves: Curves | None = None,
-    timesteps: OptimalByMethod | None = None,
+    samples: Mapping[SampleKey, ndarray],
+    test: ndarray,
+    curves: Curves,
+    timesteps: OptimalByMethod,
+    posterior_std: PosteriorStd | None,
 ) -> None:
     """Write everything anew; what a folder held before is removed.
 
-    `params` is the composed experiment as plain data. `samples` are `Study.shown_samples`, and
-    `test` is data to stand beside them: images as uint8 (n, h, w) or (n, h, w, 3), or points of a
-    plane (n, 2).
+    `samples` are `study.shown_samples`, and `test` is data to stand beside them: images as uint8
+    (n, h, w) or (n, h, w, 3), or points of a plane (n, 2).
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    results.write(folder / RESULTS)
-    write_text(folder / METRICS, json.dumps(nested(results), indent=1) + "\n")
-    experiment = yaml.safe_dump({**params}, sort_keys=False, allow_unicode=True)
+    study.raw.write(folder / RESULTS)
+    write_text(folder / METRICS, json.dumps(nested(study.raw), indent=1) + "\n")
+    experiment = yaml.safe_dump({**study.params}, sort_keys=False, allow_unicode=True)
     write_text(folder / PARAMS, experiment)
     write_text(folder / PROVENANCE, _json(provenance))
     if curves:
@@ -242,10 +237,10 @@ def write_report(
         write_text(folder / TIMESTEPS, json.dumps(tree) + "\n")
     rows: list[PictureRow] = []
     tables: dict[str, Any] = {}
-    if test is not None and test.ndim == 2:
-        _write_points(folder / POINTS, samples or {}, test)
+    if test.ndim == 2:
+        _write_points(folder / POINTS, samples, test)
     else:
-        rows += _sample_rows(Study(results, params, registry), samples or {}, test)
+        rows += _sample_rows(study, samples, test)
     if posterior_std:
         deviations, tables[POSTERIOR_STD] = _deviations(posterior_std)
         rows += deviations
@@ -268,7 +263,7 @@ def _write_points(file: Path, samples: Mapping[SampleKey, ndarray], test: ndarra
 
 
 def _sample_rows(
-    study: Study, samples: Mapping[SampleKey, PictureBatch], test: PictureBatch | None
+    study: Study, samples: Mapping[SampleKey, PictureBatch], test: PictureBatch
 ) -> Iterator[PictureRow]:
     """Yield ways to sample in rows, nfe in columns, and a row of data."""
     nfes = sorted({nfe for *_, nfe in samples})
@@ -278,7 +273,7 @@ def _sample_rows(
         by_route.setdefault(study.route(sampler, method), {})[nfe] = images
     for label, by_nfe in by_route.items():
         yield PictureRow(SAMPLES, label, columns, [by_nfe.get(nfe) for nfe in nfes])
-    if test is not None and nfes:
+    if nfes:
         most = len(test) // len(nfes)
         parts = [test[i * most : (i + 1) * most] for i in range(len(nfes))]
         yield PictureRow(SAMPLES, TEST, columns, parts)

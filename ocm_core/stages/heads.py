@@ -107,13 +107,12 @@ def run(job: Job) -> None:
     """Train all heads, and keep some on the way for `selection`."""
     experiment, settings, rank = job.experiment, job.experiment.train.heads, current_rank()
     items, variance = open_training_set(job, settings.batch_size)
-    denoiser = load_score(job, job.part)
+    denoiser = load_denoiser(job, job.part)
     network = denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
         enable_gradient_checkpointing(network)
-    precision, moments = set_precision(settings.precision), moments_of(job, job.part)
     bare = HeadFitting(
-        replace(denoiser, precision=precision, moments=moments),
+        replace(denoiser, precision=set_precision(settings.precision)),
         cast(dict[str, LearnedMethod], build_all(experiment.methods)),
         DroppedLabels(items, network),
         Decoder(experiment.levels, settings.cdf),

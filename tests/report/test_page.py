@@ -17,6 +17,7 @@ from ocm_core.report.folder import ReportFolder, read_folder, report_names
 from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
 from ocm_core.results.measures import Measure, measures
+from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
 from tests.report import made_up
 from tests.report.made_up import PROVENANCE, ROOT, figures, image_folder, plane_folder, tables
@@ -208,8 +209,8 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     """Pure noise, which early samples are, is as large as its pixels."""
     keys = [("quality", "delta", 5), ("ddpm", "ocm", 5), ("ddpm", "ocm", 10), ("unipc", "none", 5)]
     results, photos = Results(image_rows()), made_up.images(12, side, 3)
-    shown = {"samples": dict.fromkeys(keys, photos), "test": photos}
-    files.write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
+    study, shown = Study(results, PARAMS, measures()), (dict.fromkeys(keys, photos), photos)
+    files.write_report(tmp_path / "photos", study, PROVENANCE, *shown, {}, {}, None)
     folder = ReportFolder(tmp_path / "photos")
     sizes = [file.stat().st_size for file in (folder.path / "pictures").iterdir()]
     assert 1000 < sum(sizes) <= files.LIMIT

@@ -20,6 +20,10 @@ from ocm_core.networks import config as sizes
 from ocm_core.networks._layers import CutNetwork, time_mlp, zeroed
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
+LAYERS = (  # that both families have, with names of their own
+    *("stem", "middle.0.residual", "middle.0.attention", "middle.1.residual"),
+    *("output.norm", "output.conv"),
+)
 BLOCK_LAYERS = ("norm_in", "conv_in", "embed", "norm_out", "conv_out", "shortcut")
 _SMALL_LEVELS = {"channel_multipliers": [1, 2], "blocks_per_level": 1, "attention_levels": [1]}
 SMALL_UNET = sizes.Small(16, {"base_channels": 8, **_SMALL_LEVELS, "norm_groups": 4})

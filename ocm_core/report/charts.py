@@ -111,9 +111,8 @@ def route_styles(labels: Collection[str], solvers: Collection[str]) -> dict[str,
 def method_styles(methods: Mapping[str, Method]) -> dict[str, LineStyle]:
     """Return the line of each method label; labels of one kind share its hue and no dash.
 
-    A label that stands for its kind (`ocm`, or the only one of the kind) looks like it. So does one
-    that stands for the kind among relative heads (`ocm_relative`), but for its dash and an
-    open marker. The others are variants.
+    One that stands for its kind (`ocm`, `ocm_relative`, or the only one of it) has the kind's
+    marker, open if it is relative; the others are variants.
     """
     own = {}
     for label, method in methods.items():

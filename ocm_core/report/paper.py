@@ -41,13 +41,9 @@ class PublishedRow(NamedTuple):
     deviation: float | None  # over the paper's seeds
 
     def is_of(self, method: Method) -> bool:
-        """Tell whether it is about a method: of its kind, with as many probes.
-
-        The main tables have one probe in training, and name methods as we do; the paper has no
-        heads that are relative to a baseline.
-        """
+        """Tell whether it is about a method: of its kind, with as many probes (one, if unsaid)."""
         probes = method.options.get("probes", 1)
-        if method.is_relative:
+        if method.is_relative:  # the paper has no such heads
             return False
         if self.probes is None:
             return self.method == method.label == method.kind and probes == 1

@@ -1,7 +1,4 @@
-"""Bound the likelihood of test images: all methods, timesteps and nfe from one pass per timestep.
-
-Processes share the batches of images.
-"""
+"""Bound the likelihood of test images: all methods, timesteps and nfe in one pass per timestep."""
 
 from collections.abc import Iterator
 from functools import partial

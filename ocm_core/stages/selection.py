@@ -1,7 +1,4 @@
-"""Choose each method's head among those that training has kept, by the distance of a few samples.
-
-As in the paper: 2,048 samples along all timesteps for every candidate, which processes share.
-"""
+"""Choose each method's head among those that training kept, by the distance of a few samples."""
 
 import json
 from collections.abc import Mapping

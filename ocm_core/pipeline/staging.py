@@ -88,7 +88,9 @@ class StagingFolder:
         with room_for(self.root):
             key, file = self.key.digest, self.root / "key"
             same = file.is_file() and file.read_text(errors="replace") == key
-            if same and (self.artifact / MANIFEST).exists() and self._is_whole():
+            made = manifest_if_whole(self.artifact) if same else None
+            known = made is not None and (made.key, made.versions) == (self.key, versions())
+            if made and known and not any(artifacts.compare(self.artifact, made, self.outputs)):
                 self._put_in_place()
                 return False
             if not same or not self.artifact.is_dir() or (self.artifact / MANIFEST).exists():
@@ -109,12 +111,6 @@ class StagingFolder:
         manifest = Manifest(**made, files=files, outputs=outputs, **said, versions=versions())
         write_text(self.artifact / MANIFEST, manifest.text)
         self._put_in_place()
-
-    def _is_whole(self) -> bool:
-        manifest = manifest_if_whole(self.artifact)
-        if manifest is None or manifest.key != self.key or manifest.versions != versions():
-            return False
-        return not any(artifacts.compare(self.artifact, manifest, self.outputs))
 
     def _put_in_place(self) -> None:
         """Replace outputs and then the artifact: with its manifest the new one begins to exist."""

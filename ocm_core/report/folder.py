@@ -238,7 +238,12 @@ def write_report(
     rows: list[PictureRow] = []
     tables: dict[str, Any] = {}
     if test.ndim == 2:
-        _write_points(folder / POINTS, samples, test)
+        arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
+        # half precision: a frame has a few hundred pixels
+        small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
+        content = BytesIO()
+        np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
+        write_bytes(folder / POINTS, content.getvalue())
     else:
         rows += _sample_rows(study, samples, test)
     if posterior_std:
@@ -251,15 +256,6 @@ def write_report(
 def _json(tree: Mapping[str, Any]) -> str:
     """Write JSON with keys in a fixed order."""
     return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _write_points(file: Path, samples: Mapping[SampleKey, ndarray], test: ndarray) -> None:
-    """Write half precision: a frame has a few hundred pixels."""
-    arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
-    content = BytesIO()
-    small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
-    np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
-    write_bytes(file, content.getvalue())
 
 
 def _sample_rows(

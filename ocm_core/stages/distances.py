@@ -90,7 +90,7 @@ def run(job: Job) -> None:
         drawn = samples.read(cell)
         values = [["clamped", "", drawn.clamped]]
         for name, known in spaces.items():
-            found = _distances(experiment, images_of(drawn), *known)
+            found = _distances(experiment, images_of(drawn), known)
             values += [[_key(experiment, name, key), block, value] for key, block, value in found]
         return {}, values
 
@@ -115,15 +115,12 @@ def _key(experiment: Experiment, space: str, measure: str) -> str:
 
 
 def _distances(
-    experiment: Experiment,
-    images: ImageSet,
-    network: FeatureSpace,
-    statistics: Statistics,
-    manifold: Manifold,
+    experiment: Experiment, images: ImageSet, known: tuple[FeatureSpace, Statistics, Manifold]
 ) -> Iterator[tuple[str, str, float]]:
     """Yield (measure, block left out, value); the whole set first."""
     settings, blocks = require(experiment.features), STAGE.settings(experiment).blocks
-    features = extract(network, images, settings.batch_size).to(statistics.mean.device)
+    space, statistics, manifold = known
+    features = extract(space, images, settings.batch_size).to(statistics.mean.device)
     few, neighbours = settings.manifold_images, settings.neighbours
     frechet = frechet_distance(real=statistics, generated=features)
     kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed).value
@@ -132,7 +129,7 @@ def _distances(
     whole = dict(zip(MEASURES, (frechet, kernel, *shares), strict=True))
     yield from ((name, "", value) for name, value in whole.items())
     if blocks is not None:
-        known: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
-        without = left_out(whole, features, blocks, **known, manifold_images=few)
+        real: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
+        without = left_out(whole, features, blocks, **real, manifold_images=few)
         for name, values in without.items():
             yield from ((name, f"/without{i}", value) for i, value in enumerate(values.tolist()))

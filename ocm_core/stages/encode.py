@@ -57,12 +57,6 @@ def open_split(job: Inputs, split: str) -> reader.StoredSplit:
     return reader.open_split([part.folder for part in job.all(Encoded).values()], split)
 
 
-def unseen_split(job: Inputs) -> str:
-    """Return the name of the test split, or of the training split where there is no other."""
-    folders = (part.folder for part in job.all(Encoded).values())
-    return "test" if any(store_path(folder, "test").exists() for folder in folders) else "train"
-
-
 def read_rows(
     job: Inputs, split: str, rows: reader.Rows, labelled: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:

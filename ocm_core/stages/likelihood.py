@@ -23,16 +23,8 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Work
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, _results
 from ocm_core.stages._networks import evaluating
-from ocm_core.stages._results import (
-    PartialResult,
-    ResultsTable,
-    batches,
-    check_test_split,
-    computed,
-    machine_class,
-)
 from ocm_core.stages.encode import open_split, read_rows
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
@@ -65,7 +57,7 @@ class LikelihoodParams(Params):
 def _check(experiment: Experiment) -> Iterator[str]:
     where, settings = "evaluate.likelihood", STAGE.settings(experiment)
     yield from unknown_methods(experiment, f"{where}.methods", settings.methods)
-    yield from check_test_split(experiment, where)
+    yield from _results.check_test_split(experiment, where)
     for name, rule in settings.timesteps.items():
         yield from check_timesteps(experiment, f"{where}.timesteps.{name}", rule, settings.nfe)
     for label, nfe in settings.nfe_by_method.items():
@@ -101,7 +93,7 @@ STAGE: Stage[LikelihoodParams] = Stage(
 )
 
 
-class Bounds(ResultsTable):
+class Bounds(_results.ResultsTable):
     """Rows of bits per dimension, their terms and their differences between timestep rules."""
 
 
@@ -123,14 +115,14 @@ def run(job: Job) -> None:
         optimal = optimal_timesteps(job, score)
         cells = list(_cells(settings, methods, optimal))
         denoiser = load_denoiser(job, score, methods)
-        named = {f"bits-{score}-{b.start}": b for b in batches(count, settings.batch_size)}
+        named = {f"bits-{score}-{b.start}": b for b in _results.batches(count, settings.batch_size)}
         compute = partial(_bits, job, denoiser, optimal, cells)
-        if states := computed(job, named, compute, f"bound with the {score} score"):
+        if states := _results.computed(job, named, compute, f"bound with the {score} score"):
             bits = np.concatenate([state.tensors["bits"].numpy() for state in states], axis=-1)
             rows += _rows(score, next(iter(settings.timesteps)), cells, bits)
     if current_rank().is_first:
         Bounds(job.folder).save(Results(rows))
-    job.note(images=count, machine=machine_class(job))
+    job.note(images=count, machine=_results.machine_class(job))
 
 
 def _cells(
@@ -146,7 +138,7 @@ def _cells(
 
 def _bits(
     job: Job, denoiser: Denoiser, optimal: TimestepsByMethod, cells: list[BoundCell], batch: range
-) -> PartialResult:
+) -> _results.PartialResult:
     """Return bits per dimension over (cell, term, image)."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     limits, methods = experiment.sample.clip, build_all(experiment.methods)

@@ -18,8 +18,9 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.stages import Artifact, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating, methods_with_heads
-from ocm_core.stages.encode import read_rows, unseen_split
+from ocm_core.stages.encode import Encoded, read_rows
 from ocm_core.stages.heads import load_denoiser
+from ocm_core.store.layout import store_path
 
 if TYPE_CHECKING:  # slow
     import xarray as xr
@@ -71,7 +72,9 @@ def run(job: Job) -> None:
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     known = build_all(experiment.methods).items()
     methods = {label: m for label, m in known if isinstance(m, PosteriorMethod)}
-    split, maps = unseen_split(job), []
+    parts, maps = job.all(Encoded).values(), []
+    is_there = any(store_path(part.folder, "test").exists() for part in parts)
+    split = "test" if is_there else "train"  # where there is no other
     for score in experiment.network.scores:
         denoiser = load_denoiser(job, score, methods)
         times = job.progress(settings.times, f"deviations, {score} score")

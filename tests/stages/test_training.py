@@ -37,8 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise BegunError
 
     monkeypatch.setattr(_networks, "fit", fit)
-    for stage in (heads, score):
-        monkeypatch.setattr(stage, "open_training_set", lambda job, batch_size: SOME)
+    for module in (heads, _networks):
+        monkeypatch.setattr(module, "open_training_set", lambda job, batch_size: SOME)
     return objectives
 
 

@@ -204,20 +204,15 @@ def sample(
     batch_size: int = 64,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width), from the `first` of a seed on.
-
-    The i-th image of a seed is always the same.
-    """
+    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)
-    drawn = []
+    draw, drawn = partial(draw_rows, chosen, denoiser, tuple(shape), device=device), []
     for start in range(0, count, batch_size):
         batch = slice(start, start + batch_size)
         label = None if labels is None else labels[batch].to(device)
-        rows = range(first, first + count)[batch]
-        one = draw_rows(chosen, denoiser, tuple(shape), rows, seed, label, device=device)
-        drawn.append(one.x)
+        drawn.append(draw(range(first, first + count)[batch], seed, label).x)
     return torch.cat(drawn)
 
 
@@ -405,9 +400,8 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
             "takes its file), or name a method that needs none, such as beta_tilde"
         )
     if rule.needs == "moments" and denoiser.moments is None:
-        raise OcmError(
-            f"method '{method}' needs a table of moments, as experiments have: `ocm init`"
-        )
+        needs = "needs a table of moments, as experiments have: `ocm init`"
+        raise OcmError(f"method '{method}' {needs}")
     return rule
 
 
@@ -434,27 +428,24 @@ def _batches(
 ) -> Iterator[tuple[Images, NoiseAt, ImageLabels, Progress[int]]]:
     """Yield images with their own noise, which is the same at every t to choose timesteps by."""
     images, device = _data(denoiser, images, labels), _device(denoiser)
-    shape = tuple(images.shape[1:])
 
     def noise(rows: range, t: int) -> SampleNoise:
         time = 0 if use is NoiseFor.TIMESTEPS else t
-        return SampleNoise(seed, rows, shape, device, use, time, draws=1)
+        return SampleNoise(seed, rows, tuple(images.shape[1:]), device, use, time, draws=1)
 
     for start in range(0, len(images), batch_size):
         batch = slice(start, start + batch_size)
-        noise_at = partial(noise, range(len(images))[batch])
         label = None if labels is None else labels[batch].to(device)
-        yield images[batch].to(device), noise_at, label, progress
+        rows = range(len(images))[batch]
+        yield images[batch].to(device), partial(noise, rows), label, progress
 
 
 def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int) -> OptimiserParams:
-    given: Any = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    given: Any = {"iterations": iterations, "batch_size": batch_size, "seed": seed}
+    given |= {"learning_rate": learning_rate, "checkpoint_every": max(1, iterations // 20)}
     ema = iterations / (iterations + 10)  # the average is over the last tenth
-    every = max(1, iterations // 20)
     try:
-        return OptimiserParams(
-            iterations=iterations, ema=ema, precision="tf32", checkpoint_every=every, **given
-        )
+        return OptimiserParams(**given, ema=ema, precision="tf32")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise OcmError(f"train_head: {first['loc'][0]}: {first['msg'].lower()}") from None

@@ -10,6 +10,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.export.pipeline import Card, save_pipeline
 from ocm_core.export.scheduler import CovarianceScheduler
+from ocm_core.latents.prompts import open_encoder
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import new_model
 from ocm_core.networks.keys import export_published
@@ -21,11 +22,10 @@ from ocm_core.sampling.from_experiment import prepared
 from ocm_core.sampling.request import SampleRequest
 from ocm_core.schema.experiment import DiffusersNetworkParams, RecipeParams, SamplerParams
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import text_of
-from ocm_core.stages._prompts import open_encoder
 from ocm_core.stages.fetch_score import FetchedScore
 from ocm_core.stages.fetch_vae import load_vae
+from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
 
 

@@ -1,8 +1,4 @@
-"""Network families, each one file with `Config` and `NETWORK`, and the heads that fit them.
-
-A family is imported only when it is asked for: which files a pipeline stage depends on is read off
-the import statements, and an edit in one family must not make the others' results stale.
-"""
+"""Network families, each one file with `Config` and `NETWORK`, imported when it is asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +13,14 @@ from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import safe_open
-from torch import nn
+from safetensors.torch import save_file
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError, unknown
+from ocm_core.io.atomic import replacing, room_for
 from ocm_core.io.reading import reading
 from ocm_core.networks.config import Small, read_config
 
@@ -53,6 +52,27 @@ def load(make: Callable[[], Network], file: Path, device: torch.device | str = "
                 raise ValueError(f"unexpected {', '.join(sorted(surplus))}")
         network.load_state_dict(state, assign=True)
     return network.to(device)
+
+
+def save_networks(
+    path: Path, named: Mapping[str, nn.Module], average: Mapping[str, Tensor] | None = None
+) -> None:
+    """Save networks in one file, their tensors under their names, or a moving average of them."""
+    tensors = {
+        f"{label}.{name}".lstrip("."): tensor
+        for label, network in named.items()
+        for name, tensor in network.state_dict().items()
+    }
+    if current_rank().is_first:
+        save_tensors(path, tensors | dict(average or {}))
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Save copies of tensors, because networks may share tables that a file cannot."""
+    copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    needed = sum(tensor.nbytes for tensor in copied.values())
+    with room_for(path, needed), replacing(path) as temporary:
+        save_file(copied, temporary)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def time_angles(time: NetworkTimes, half: int, steps: int) -> Encodings:
     return time[:, None].to(dtype) * torch.exp(-math.log(10_000) / steps * indices)
 
 
-def cosine_first_encoding(time: NetworkTimes, width: int) -> Encodings:
+def cosine_first(time: NetworkTimes, width: int) -> Encodings:
     """Encode the time by cosines, then sines."""
     angles = time_angles(time, width // 2, width // 2)
     return torch.cat([angles.cos(), angles.sin()], dim=-1)

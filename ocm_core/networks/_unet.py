@@ -1,8 +1,6 @@
-"""The graph that both UNet families share; a family supplies the parts.
+"""The graph that both UNet families share: levels go down by halving and come up by doubling.
 
-Levels of residual blocks (with attention at some of them) go down by halving and come up again by
-doubling, and every state on the way down is concatenated to its counterpart on the way up. What
-differs between the families (norms, blocks, padding, time encoding, names) is in their own files.
+Every state on the way down is concatenated to its counterpart on the way up.
 """
 
 from abc import abstractmethod
@@ -22,6 +20,10 @@ from ocm_core.networks import config as sizes
 from ocm_core.networks._layers import CutNetwork, time_mlp, zeroed
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
+LAYERS = (  # that both families have, with names of their own
+    *("stem", "middle.0.residual", "middle.0.attention", "middle.1.residual"),
+    *("output.norm", "output.conv"),
+)
 BLOCK_LAYERS = ("norm_in", "conv_in", "embed", "norm_out", "conv_out", "shortcut")
 _SMALL_LEVELS = {"channel_multipliers": [1, 2], "blocks_per_level": 1, "attention_levels": [1]}
 SMALL_UNET = sizes.Small(16, {"base_channels": 8, **_SMALL_LEVELS, "norm_groups": 4})

@@ -71,9 +71,7 @@ def read_known(kind: type[AnyConfig], values: Mapping[str, Any], where: object) 
         raise OcmError(f"{where}: {key}: {first['msg']}") from None
 
 
-def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> None:
+def check_multiple(name: str, value: int, by: str, divisor: int) -> None:
     """Refuse a size that is not a multiple of another."""
     if value % divisor:
-        raise OcmError(
-            f"{name}={value} is not a multiple of {divisor_name}={divisor}; change either"
-        )
+        raise OcmError(f"{name}={value} is not a multiple of {by}={divisor}; change either")

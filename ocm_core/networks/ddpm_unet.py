@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ocm_core.networks._layers import attend, map_to_tokens, time_angles, tokens_to_map, zeroed
-from ocm_core.networks._unet import SMALL_UNET, UNet, UNetConfig
+from ocm_core.networks._unet import LAYERS, SMALL_UNET, UNet, UNetConfig
 from ocm_core.shapes import NetworkTimes
 
 SMALL = SMALL_UNET
@@ -79,24 +79,17 @@ class DdpmUNet(UNet):
         return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
     def _published_names(self) -> dict[str, str]:
-        names = {
-            "time_mlp.0": "temb.dense.0",
-            "time_mlp.2": "temb.dense.1",
-            "stem": "conv_in",
-            "middle.0.residual": "mid.block_1",
-            "middle.0.attention": "mid.attn_1",
-            "middle.1.residual": "mid.block_2",
-            "output.norm": "norm_out",
-            "output.conv": "conv_out",
-        }
+        theirs = ("conv_in", "mid.block_1", "mid.attn_1", "mid.block_2", "norm_out", "conv_out")
+        names = dict(zip(LAYERS, theirs, strict=True))
+        names |= {"time_mlp.0": "temb.dense.0", "time_mlp.2": "temb.dense.1"}
         for level in range(self.config.levels):
             down, up = f"encoder.{level}", f"decoder.{self.config.levels - 1 - level}"
             names[f"{down}.resample"] = f"down.{level}.downsample"
             names[f"{up}.resample"] = f"up.{level}.upsample"
             for block in range(self.config.blocks_per_level + 1):
-                for ours, theirs in ((down, f"down.{level}"), (up, f"up.{level}")):
-                    names[f"{ours}.stages.{block}.residual"] = f"{theirs}.block.{block}"
-                    names[f"{ours}.stages.{block}.attention"] = f"{theirs}.attn.{block}"
+                for ours, side in ((down, f"down.{level}"), (up, f"up.{level}")):
+                    names[f"{ours}.stages.{block}.residual"] = f"{side}.block.{block}"
+                    names[f"{ours}.stages.{block}.attention"] = f"{side}.attn.{block}"
         return names
 
 

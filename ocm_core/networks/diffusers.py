@@ -1,8 +1,4 @@
-"""Models that diffusers has classes for: each class has a small file of its own that adapts it.
-
-A model that takes text has its prompts as labels: a label is the row of a table of embeddings. The
-last row is the empty prompt's, which stands for "no label".
-"""
+"""Models that diffusers has classes for: each class has a small file of its own that adapts it."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -22,7 +18,7 @@ PromptLabels = Int[Tensor, " batch"]
 
 
 class Prompts(nn.Module):
-    """The embeddings of prompts, on the device of the network; no part of its weights."""
+    """Embeddings that labels are rows of, not weights; the last, of no text, is no label."""
 
     embeddings: Tensor
 

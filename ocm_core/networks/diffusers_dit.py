@@ -1,8 +1,4 @@
-"""diffusers' `DiTTransformer2DModel`, as a score network that takes heads.
-
-The model's own blocks are run; the split before the last layer is where a head reads. The label
-behind the last class stands for "no label".
-"""
+"""diffusers' `DiTTransformer2DModel`; the label behind the last class stands for "no label"."""
 
 from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 from torch import Tensor

@@ -1,7 +1,4 @@
-"""diffusers' `UNet2DConditionModel`, as Stable Diffusion has it: a UNet that also reads a text.
-
-Its labels are rows of a table of embeddings (`Prompts` in diffusers.py), which it has to be given.
-"""
+"""diffusers' `UNet2DConditionModel`, as in Stable Diffusion: its labels are rows of `Prompts`."""
 
 from collections.abc import Iterator
 

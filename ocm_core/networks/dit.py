@@ -1,8 +1,7 @@
 """The diffusion transformer (ImageNet 256, in the latent space of an autoencoder).
 
 Patches become tokens; time and class modulate every block through shift, scale and gate (adaLN).
-The last class of the embedding table is the null class of classifier-free guidance: it stands for
-"no label", and training replaces labels by it at random (`ocm_core/training/batches.py`).
+The last class of the embedding table is the null class of classifier-free guidance.
 """
 
 from dataclasses import dataclass
@@ -14,17 +13,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.networks import _layers as layers
 from ocm_core.networks import config as sizes
-from ocm_core.networks._layers import (
-    CutNetwork,
-    Layer,
-    ModulatedOutput,
-    attend,
-    cosine_first_encoding,
-    modulated_norm,
-    time_mlp,
-    zeroed,
-)
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 _SMALL_SIZES = {"image_size": 8, "width": 32, "depth": 2, "attention_heads": 4, "num_classes": 3}
@@ -66,7 +56,7 @@ class SelfAttention(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         split = self.qkv(tokens).unflatten(-1, (3, self.heads, -1))
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        attended: Tensor = self.output(attend(query, key, value).transpose(1, 2).flatten(2))
+        attended: Tensor = self.output(layers.attend(query, key, value).transpose(1, 2).flatten(2))
         return attended
 
 
@@ -89,17 +79,18 @@ class DitBlock(nn.Module):
             nn.GELU(approximate="tanh"),
             _drawn(nn.Linear(hidden, width)),
         )
-        self.modulation = zeroed(nn.Linear(width, 6 * width))  # the block starts as the identity
+        # the block starts as the identity
+        self.modulation = layers.zeroed(nn.Linear(width, 6 * width))
 
     def forward(self, tokens: Tensor, embedding: Tensor) -> Tensor:
         modulation = self.modulation(F.silu(embedding)).unsqueeze(1)
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = modulation.chunk(6, dim=-1)
-        tokens = tokens + gate * self.attention(modulated_norm(tokens, shift, scale))
-        update: Tensor = mlp_gate * self.mlp(modulated_norm(tokens, mlp_shift, mlp_scale))
+        tokens = tokens + gate * self.attention(layers.modulated_norm(tokens, shift, scale))
+        update: Tensor = mlp_gate * self.mlp(layers.modulated_norm(tokens, mlp_shift, mlp_scale))
         return tokens + update
 
 
-class DiT(CutNetwork):
+class DiT(layers.CutNetwork):
     """The diffusion transformer."""
 
     head_kinds = ("adaln",)
@@ -123,27 +114,28 @@ class DiT(CutNetwork):
         self.patchify = _drawn(nn.Conv2d(config.in_channels, config.width, patch, stride=patch))
         # A buffer, not a frozen parameter: no optimiser can ever pick it up.
         self.register_buffer("positions", position_table(config.image_size // patch, config.width))
-        self.time_mlp = _drawn(time_mlp(TIME_ENCODING_WIDTH, config.width), std=0.02)
+        self.time_mlp = _drawn(layers.time_mlp(TIME_ENCODING_WIDTH, config.width), std=0.02)
         classes = config.num_classes + (self.null_label is not None)
         self.label_table = _drawn(nn.Embedding(classes, config.width), std=0.02)
         self.blocks = nn.ModuleList(DitBlock(config) for _ in range(config.depth))
         self.output = self._final_layer(config.in_channels * self.out_channels_per_input, "")
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
-        encoded = cosine_first_encoding(time, TIME_ENCODING_WIDTH).to(x.dtype)
+        encoded = layers.cosine_first(time, TIME_ENCODING_WIDTH).to(x.dtype)
         embedding = self.time_mlp(encoded) + self.label_table(self.labels(x, label))
         hidden = self.patchify(x).flatten(2).transpose(1, 2) + self.positions
         for block in self.blocks:
             hidden = block(hidden, embedding)
         return TrunkFeatures(hidden, embedding)
 
-    def _final_layer(self, out_channels: int, prefix: str) -> ModulatedOutput:
-        layer = ModulatedOutput.untrained(self.config.width, self.config.patch_size, out_channels)
+    def _final_layer(self, out_channels: int, prefix: str) -> layers.ModulatedOutput:
+        width, patch = self.config.width, self.config.patch_size
+        layer = layers.ModulatedOutput.untrained(width, patch, out_channels)
         names = {"modulation": "adaLN_modulation.1", "linear": "linear"}
         layer.published_names = {name: f"{prefix}{theirs}" for name, theirs in names.items()}
         return layer
 
-    def head(self, kind: str) -> ModulatedOutput:
+    def head(self, kind: str) -> layers.ModulatedOutput:
         return self._final_layer(self.config.in_channels, "final_layer2.")
 
 
@@ -156,7 +148,7 @@ def position_table(side: int, width: int) -> Tensor:
     return torch.cat([columns, rows], dim=-1)[None].to(torch.get_default_dtype())
 
 
-def _drawn(layer: Layer, std: float | None = None) -> Layer:
+def _drawn(layer: layers.Layer, std: float | None = None) -> layers.Layer:
     """Draw weights from a normal with the given deviation, else Xavier uniform; biases are zero."""
     for parameter in layer.parameters():
         if parameter.dim() == 1:

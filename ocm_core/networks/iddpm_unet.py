@@ -11,14 +11,8 @@ from typing import ClassVar
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from ocm_core.networks._layers import (
-    attend,
-    cosine_first_encoding,
-    map_to_tokens,
-    tokens_to_map,
-    zeroed,
-)
-from ocm_core.networks._unet import SMALL_UNET, UNet, UNetConfig
+from ocm_core.networks._layers import attend, cosine_first, map_to_tokens, tokens_to_map, zeroed
+from ocm_core.networks._unet import LAYERS, SMALL_UNET, UNet, UNetConfig
 from ocm_core.networks.config import Classes, check_multiple
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
@@ -94,28 +88,21 @@ class IddpmUNet(UNet):
         return nn.Conv2d(channels, channels, 3, stride=2, padding=1)
 
     def encode_time(self, time: NetworkTimes) -> Tensor:
-        return cosine_first_encoding(time, self.config.base_channels)
+        return cosine_first(time, self.config.base_channels)
 
     def _published_names(self) -> dict[str, str]:
         """Number the published blocks through all levels; a halving is a block of its own."""
-        names = {
-            "time_mlp": "time_embed",
-            "label_table": "label_emb",
-            "stem": "input_blocks.0.0",
-            "middle.0.residual": "middle_block.0",
-            "middle.0.attention": "middle_block.1",
-            "middle.1.residual": "middle_block.2",
-            "output.norm": "out.0",
-            "output.conv": "out.2",
-        }
+        theirs = ("input_blocks.0.0", *(f"middle_block.{i}" for i in range(3)), "out.0", "out.2")
+        names = dict(zip(LAYERS, theirs, strict=True))
+        names |= {"time_mlp": "time_embed", "label_table": "label_emb"}
         blocks = self.config.blocks_per_level + 1
         for level in range(self.config.levels):
             first, last = level * blocks, (level + 1) * blocks - 1
             for block in range(blocks):
                 down, up = f"input_blocks.{first + block + 1}", f"output_blocks.{first + block}"
-                for ours, theirs in ((f"encoder.{level}", down), (f"decoder.{level}", up)):
-                    names[f"{ours}.stages.{block}.residual"] = f"{theirs}.0"
-                    names[f"{ours}.stages.{block}.attention"] = f"{theirs}.1"
+                for ours, side in ((f"encoder.{level}", down), (f"decoder.{level}", up)):
+                    names[f"{ours}.stages.{block}.residual"] = f"{side}.0"
+                    names[f"{ours}.stages.{block}.attention"] = f"{side}.1"
             attends = self.config.levels - 1 - level in self.config.attention_levels
             names[f"encoder.{level}.resample"] = f"input_blocks.{last + 1}.0.op"
             names[f"decoder.{level}.resample"] = f"output_blocks.{last}.{2 if attends else 1}"

@@ -1,8 +1,7 @@
 """Translate between this library's parameter names and those of published files.
 
-A module whose published counterpart is named differently says so in `published_names`: a mapping
-from a path below it (a child, a parameter, or a dotted path) to the published path. Other names
-stay as they are.
+`published_names` of a module maps paths below it (a child, a parameter, or a dotted path) to
+published paths; other names stay as they are.
 """
 
 from collections.abc import Iterable, Mapping

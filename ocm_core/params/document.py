@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -54,12 +55,9 @@ def _fields(kind: type[BaseModel], above: Iterable[int | str]) -> set[str]:
     for name in above:
         fields = [model.model_fields[name] for model in models if name in model.model_fields]
         inner = {model for field in fields for model in _models(field.annotation)}
-        models = inner or {model for model in models if name in _tags(model)} or models
+        tags = {m: [get_args(f.annotation) for f in m.model_fields.values()] for m in models}
+        models = inner or {m for m in models if name in chain(*tags[m])} or models
     return {name for model in models for name in model.model_fields}
-
-
-def _tags(model: type[BaseModel]) -> set[Any]:
-    return {tag for field in model.model_fields.values() for tag in get_args(field.annotation)}
 
 
 def _models(annotation: Any) -> set[type[BaseModel]]:

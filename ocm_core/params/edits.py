@@ -56,7 +56,11 @@ class Edit:
             tree = tree[at]
         at = self._position(tree, last)
         if not self.removes:
-            tree[at] = _changed(known.get(self.key), self.value)
+            old, value = known.get(self.key), self.value
+            change = next(iter(value), "") if isinstance(value, dict) else ""
+            if change in _CHANGES:
+                value = None if old is None else _CHANGES[change](old, value[change])
+            tree[at] = value
         elif isinstance(tree, list) or at in tree:
             del tree[at]
 
@@ -112,10 +116,3 @@ def flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _children(node: Any) -> Tree:
     pairs: Any = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
     return {str(name): child for name, child in pairs}
-
-
-def _changed(old: Any, value: Any) -> Any:
-    name = next(iter(value), "") if isinstance(value, dict) else ""
-    if name not in _CHANGES:
-        return value
-    return None if old is None else _CHANGES[name](old, value[name])

@@ -102,8 +102,7 @@ class Stage(Generic[Settings]):
 
     def gpus(self, experiment: Experiment, per_job: int) -> int:
         """Return how many GPUs a task reserves; only a shared stage uses more than one."""
-        most = per_job if self.shared else 1
-        return min(per_job, most) if self.computes_on_gpu(experiment) else 0
+        return min(per_job, per_job if self.shared else 1) * self.computes_on_gpu(experiment)
 
 
 @cache

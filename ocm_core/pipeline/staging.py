@@ -34,14 +34,11 @@ SUFFIX = ".staging"
 
 @contextmanager
 def making(folder: Path) -> Iterator[bool]:
-    """Be the only process that makes an artifact; yields whether another one was waited for.
-
-    The system frees the lock when its holder ends, however it ends.
-    """
+    """Be the only process that makes an artifact; yields whether another one was waited for."""
     stage = folder.parent
     file = stage.parent / ".locks" / f"{stage.name}-{folder.name}.making"
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as stream:
+    with file.open("a") as stream:  # the system frees the lock when its holder ends
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             waited = False
@@ -91,7 +88,9 @@ class StagingFolder:
         with room_for(self.root):
             key, file = self.key.digest, self.root / "key"
             same = file.is_file() and file.read_text(errors="replace") == key
-            if same and (self.artifact / MANIFEST).exists() and self._is_whole():
+            made = manifest_if_whole(self.artifact) if same else None
+            known = made is not None and (made.key, made.versions) == (self.key, versions())
+            if made and known and not any(artifacts.compare(self.artifact, made, self.outputs)):
                 self._put_in_place()
                 return False
             if not same or not self.artifact.is_dir() or (self.artifact / MANIFEST).exists():
@@ -112,12 +111,6 @@ class StagingFolder:
         manifest = Manifest(**made, files=files, outputs=outputs, **said, versions=versions())
         write_text(self.artifact / MANIFEST, manifest.text)
         self._put_in_place()
-
-    def _is_whole(self) -> bool:
-        manifest = manifest_if_whole(self.artifact)
-        if manifest is None or manifest.key != self.key or manifest.versions != versions():
-            return False
-        return not any(artifacts.compare(self.artifact, manifest, self.outputs))
 
     def _put_in_place(self) -> None:
         """Replace outputs and then the artifact: with its manifest the new one begins to exist."""

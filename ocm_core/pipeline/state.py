@@ -32,10 +32,7 @@ def code(graph: Graph, task: Task) -> str:
 
 
 def user_files(graph: Graph, task: Task, *, times: bool) -> str | None:
-    """Return a digest of names and sizes of the user's files that a task reads, if it does.
-
-    With times, for Snakemake's own records, it tells of edits that keep the size.
-    """
+    """Return a digest of names and sizes (with `times`: and times) of the user's files, if any."""
     places = [Path(p).expanduser() for p in graph.stage(task).user_files(graph.experiment)]
     if not places or not all(place.exists() for place in places):
         return None
@@ -104,10 +101,7 @@ def abandoned(graph: Graph) -> Iterator[tuple[Path, int]]:
 
 
 def number_digests(graph: Graph) -> dict[str, Any]:
-    """Return a digest per parameter key, and one of the code, of all that decides the numbers.
-
-    That is the evaluations and what they rest on: a page's title makes no number stale.
-    """
+    """Return a digest per parameter key, and one of the code, of all that evaluations rest on."""
     tasks = graph.ancestry(graph.of_phase("evaluate"))
     keys = {key for task in tasks for key in graph.keys(task)}
     whole = {key for key in keys if not any(key.startswith(f"{other}.") for other in keys)}

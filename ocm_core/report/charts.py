@@ -1,12 +1,9 @@
 """Line charts as Plotly's trees: colours and styles of lines, axes, lines with bars.
 
-Colours are named here and written into figures as `var(--name)`; the page fills in the palette of
-the reader's colour scheme. The hues are near Okabe and Ito's, moved as little as it takes to be
-told apart by colour-blind readers on both backgrounds (tests/report/test_charts.py). Colour alone
-never tells two methods apart: markers and dashes differ too.
-
-One method at 726 bits would squeeze all others into a tenth of the height: an axis leaves out what
-is far on the bad side, and a point beyond it stands at the edge with its value.
+Colours are written into figures as `var(--name)`, for the palette of the reader's colour scheme.
+The hues are near Okabe and Ito's; colour-blind readers tell them apart on both backgrounds
+(tests/report/test_charts.py), and markers and dashes differ too. An axis leaves out what is far on
+the bad side: one method at 726 bits would squeeze all others into a tenth of the height.
 """
 
 from collections import Counter
@@ -114,9 +111,8 @@ def route_styles(labels: Collection[str], solvers: Collection[str]) -> dict[str,
 def method_styles(methods: Mapping[str, Method]) -> dict[str, LineStyle]:
     """Return the line of each method label; labels of one kind share its hue and no dash.
 
-    A label that stands for its kind (`ocm`, or the only one of the kind) looks like it. So does one
-    that stands for the kind among relative heads (`ocm_relative`), but for its dash and an
-    open marker. The others are variants.
+    One that stands for its kind (`ocm`, `ocm_relative`, or the only one of it) has the kind's
+    marker, open if it is relative; the others are variants.
     """
     own = {}
     for label, method in methods.items():
@@ -219,10 +215,7 @@ def _limit(lines: Lines, *, log: bool, higher: bool) -> float | None:
 
 
 def chart(x: Spec, y: Spec, lines: Lines, styles: Mapping[str, LineStyle]) -> Spec:
-    """Return a chart of lines with bars; a point beyond the range stands at its edge.
-
-    Neighbours that are too near for their values to stand side by side share a stack.
-    """
+    """Return a chart of lines with bars; a point beyond the range stands at its edge."""
     low, high = (10.0**end for end in y["range"]) if y.get("type") == "log" else y["range"]
     data = [_trace(label, styles[label], line, low, high) for label, line in lines.items()]
     log = x.get("type") == "log"
@@ -231,7 +224,7 @@ def chart(x: Spec, y: Spec, lines: Lines, styles: Mapping[str, LineStyle]) -> Sp
         for label, line in lines.items()
         for x_value, e in line
     ]
-    room = _WIDTH * (max(places)[0] - min(places)[0])
+    room = _WIDTH * (max(places)[0] - min(places)[0])  # values of nearer points share a stack
     beyond = [point for point in places if isfinite(point[1]) and not low <= point[1] <= high]
     notes: list[Spec] = []
     look = {"showarrow": False, "bgcolor": var("page"), "borderpad": 0, "xshift": 14}

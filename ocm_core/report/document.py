@@ -152,15 +152,12 @@ class Picture(NamedTuple):
     height: int
 
 
-PictureRows = tuple[tuple[str, tuple[Picture | Panel | None, ...]], ...]  # with their names
-
-
 class PictureMatrix(NamedTuple):
     """Pictures in rows and columns that have names."""
 
     title: str
     columns: tuple[str, ...]
-    rows: PictureRows
+    rows: tuple[tuple[str, tuple[Picture | Panel | None, ...]], ...]  # with their names
     at: ControlValues = {}
 
 

@@ -76,16 +76,12 @@ def _figure(
         for label, points in pane.lines.items()
         for x, e in points
     )
-    return Figure(
-        id=id,
-        label=f"Line charts of {listed(names)} against {x_name}: {', '.join(legend)}.",
-        caption=f"{caption} {study.small_print(panes[0].measure)}".strip(),
-        panes=tuple(pane.plot(x_name, several=len(names) > 1) for pane in panes),
-        legend=legend,
-        control="guidance",
-        table=table or DataTable(id.replace("-", "_"), columns, rows),
-        brought_out=tuple(brought_out),
-    )
+    label = f"Line charts of {listed(names)} against {x_name}: {', '.join(legend)}."
+    caption = f"{caption} {study.small_print(panes[0].measure)}".strip()
+    plots = tuple(pane.plot(x_name, several=len(names) > 1) for pane in panes)
+    table = table or DataTable(id.replace("-", "_"), columns, rows)
+    few = tuple(brought_out)
+    return Figure(id, caption, label, plots, table, legend, control="guidance", brought_out=few)
 
 
 def curves(study: Study, measures: Sequence[Measure], id: str, caption: str = "") -> Figure | None:
@@ -239,15 +235,11 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
         data = _dots(places, "nfe %{y}: t = %{x}", trace)
         panes.append(Plot(label, {"data": [data], "layout": look}, {"method": label}))
         rows += [(label, k, " ".join(map(str, steps))) for k, steps in few.items()]
-    return Figure(
-        id="chosen-timesteps",
-        label=f"Scatter charts of optimal timesteps t for each nfe: {', '.join(shown)}.",
-        caption="Optimal timesteps, a row of dots for each nfe: those with the lowest bound on "
-        f"{items}. They may end below T, where the prior then stands.",
-        panes=tuple(panes),
-        control="method",
-        table=DataTable("chosen_timesteps", ("method", "nfe", "timesteps"), tuple(rows)),
-    )
+    label = f"Scatter charts of optimal timesteps t for each nfe: {', '.join(shown)}."
+    what = f"Optimal timesteps, a row of dots for each nfe: those with the lowest bound on {items}"
+    caption = f"{what}. They may end below T, where the prior then stands."
+    table = DataTable("chosen_timesteps", ("method", "nfe", "timesteps"), tuple(rows))
+    return Figure("chosen-timesteps", caption, label, tuple(panes), table, control="method")
 
 
 def _dots(places: Sequence[tuple[Value, Value]], hover: str, look: charts.Spec) -> charts.Spec:
@@ -257,10 +249,7 @@ def _dots(places: Sequence[tuple[Value, Value]], hover: str, look: charts.Spec) 
 
 
 def training_curves(study: Study, curves: Curves) -> Figure:
-    """Draw smoothed losses, a small chart for each network with a scale of its own.
-
-    The first steep fall is left out: beside it the rest would be a flat line.
-    """
+    """Draw smoothed losses without their first steep fall, a small chart for each network."""
     panes, rows = [], []
     styles = method_styles(study.methods)
     quiet = {"nticks": 4, "tickfont": {"size": 10}}
@@ -280,16 +269,15 @@ def training_curves(study: Study, curves: Curves) -> Figure:
         panes.append(Plot(f"{network}, {training}", {"data": [data], "layout": look}))
         few = np.unique(np.linspace(0, len(curve) - 1, 10).round().astype(int))
         rows += [(training, network, *curve[i]) for i in few]
-    return Figure(
-        id="training-curves",
-        label="Line charts of smoothed training losses against iterations, one per network.",
-        caption="Smoothed training losses, each with its own scale: the targets differ, so heights "
-        "do not compare. Look for a curve that is level at its end. Where a curve begins above its "
-        f"chart, that is the first steep fall. {levelled(curves)}",
-        panes=tuple(panes),
-        arrangement="strips",
-        table=DataTable("training", ("training", "network", "iteration", "loss"), tuple(rows)),
+    label = "Line charts of smoothed training losses against iterations, one per network."
+    caption = (
+        "Smoothed training losses, each with its own scale: the targets differ, so heights do not "
+        "compare. Look for a curve that is level at its end. Where a curve begins above its chart, "
+        f"that is the first steep fall. {levelled(curves)}"
     )
+    table = DataTable("training", ("training", "network", "iteration", "loss"), tuple(rows))
+    plots = tuple(panes)
+    return Figure("training-curves", caption, label, plots, table, arrangement="strips")
 
 
 def levelled(curves: Curves) -> str:

@@ -8,8 +8,6 @@ curves.csv       training losses
 timesteps.json   optimal timesteps by method and nfe
 points.npz       samples and test points of 2-D mixtures
 pictures/        strips of samples and of posterior deviations (WebP), listed in pictures.json
-
-The stage `report` writes it (`write_report`) from what the other stages left.
 """
 
 import csv
@@ -32,7 +30,6 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_bytes, write_text
 from ocm_core.io.reading import read_json_object, reading
 from ocm_core.report.charts import SCALE
-from ocm_core.results.measures import Registry
 from ocm_core.results.replicates import nested
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import REMEDY, Results, Value, csv_text
@@ -43,13 +40,7 @@ METRICS, CURVES, TIMESTEPS = "metrics.json", "curves.csv", "timesteps.json"
 POINTS, PICTURES = "points.npz", "pictures/pictures.json"
 SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
 TEST = "test set"
-_PROVENANCE_TYPES = {
-    "versions": dict,
-    "digests": dict,
-    "notes": dict,
-    "choices": list,
-    "machines": list,
-}
+_TYPES = {"versions": dict, "digests": dict, "notes": dict, "choices": list, "machines": list}
 _MOST_PIXELS = 1 << 24
 LIMIT = 300_000  # bytes of all pictures together
 MOST_POINTS = 400  # of each sample of a mixture
@@ -107,7 +98,7 @@ class ReportFolder:
         """Return what the run was made with."""
         file = self.path / PROVENANCE
         made = read_json_object(file, REMEDY)
-        for key, kind in _PROVENANCE_TYPES.items():
+        for key, kind in _TYPES.items():
             if not isinstance(made.get(key, kind()), kind):
                 raise OcmError(f"{file}: {key}: not a {kind.__name__}; {REMEDY}")
         return made
@@ -149,14 +140,15 @@ class ReportFolder:
             keys = [key.split("/") for key in arrays.files if key != TEST]
             return test, {(s, m, int(k)): arrays["/".join((s, m, k))] for s, m, k in keys}
 
-    @cached_property
-    def pictures(self) -> list[PictureRow]:
-        """Return the rows of pictures of all figures, cut out of their strips."""
+    def rows_of(self, figure: str) -> list[PictureRow]:
+        """Return the rows of pictures of one figure, cut out of their strips."""
         listing, found = self.path / PICTURES, []
         for entry in self._json(PICTURES).get("rows", []):
             with reading(listing, "rows of pictures", REMEDY):
-                figure, name, columns = entry["figure"], entry["name"], tuple(entry["columns"])
-                file, present = listing.parent / Path(entry["file"]).name, entry["present"]
+                name, columns, present = entry["name"], tuple(entry["columns"]), entry["present"]
+                file = listing.parent / Path(entry["file"]).name
+                if entry["figure"] != figure:
+                    continue
             with reading(file, "a strip of pictures", REMEDY):
                 with Image.open(file, formats=["WEBP"]) as image:
                     if image.width * image.height > _MOST_PIXELS:
@@ -167,10 +159,6 @@ class ReportFolder:
                 cells = [strip[:, x : x + width] if shown else None for x, shown in starts]
             found.append(PictureRow(figure, name, columns, cells))
         return found
-
-    def rows_of(self, figure: str) -> list[PictureRow]:
-        """Return the rows of pictures of one figure."""
-        return [row for row in self.pictures if row.figure == figure]
 
     def picture_table(self, figure: str) -> tuple[tuple[str, ...], tuple[tuple[Value, ...], ...]]:
         """Return the columns and rows of the numbers that belong to a figure of pictures."""
@@ -215,28 +203,24 @@ class PosteriorStd(NamedTuple):
 
 def write_report(
     folder: Path,
-    results: Results,
-    params: Mapping[str, Any],
+    study: Study,
     provenance: Mapping[str, Any],
-    registry: Registry,
-    *,
-    samples: Mapping[SampleKey, ndarray] | None = None,
-    test: ndarray | None = None,
-    posterior_std: PosteriorStd | None = None,
-    curves: Curves | None = None,
-    timesteps: OptimalByMethod | None = None,
+    samples: Mapping[SampleKey, ndarray],
+    test: ndarray,
+    curves: Curves,
+    timesteps: OptimalByMethod,
+    posterior_std: PosteriorStd | None,
 ) -> None:
     """Write everything anew; what a folder held before is removed.
 
-    `params` is the composed experiment as plain data. `samples` are `Study.shown_samples`, and
-    `test` is data to stand beside them: images as uint8 (n, h, w) or (n, h, w, 3), or points of a
-    plane (n, 2).
+    `samples` are `study.shown_samples`, and `test` is data to stand beside them: images as uint8
+    (n, h, w) or (n, h, w, 3), or points of a plane (n, 2).
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    results.write(folder / RESULTS)
-    write_text(folder / METRICS, json.dumps(nested(results), indent=1) + "\n")
-    experiment = yaml.safe_dump({**params}, sort_keys=False, allow_unicode=True)
+    study.raw.write(folder / RESULTS)
+    write_text(folder / METRICS, json.dumps(nested(study.raw), indent=1) + "\n")
+    experiment = yaml.safe_dump({**study.params}, sort_keys=False, allow_unicode=True)
     write_text(folder / PARAMS, experiment)
     write_text(folder / PROVENANCE, _json(provenance))
     if curves:
@@ -253,10 +237,15 @@ def write_report(
         write_text(folder / TIMESTEPS, json.dumps(tree) + "\n")
     rows: list[PictureRow] = []
     tables: dict[str, Any] = {}
-    if test is not None and test.ndim == 2:
-        _write_points(folder / POINTS, samples or {}, test)
+    if test.ndim == 2:
+        arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
+        # half precision: a frame has a few hundred pixels
+        small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
+        content = BytesIO()
+        np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
+        write_bytes(folder / POINTS, content.getvalue())
     else:
-        rows += _sample_rows(Study(results, params, registry), samples or {}, test)
+        rows += _sample_rows(study, samples, test)
     if posterior_std:
         deviations, tables[POSTERIOR_STD] = _deviations(posterior_std)
         rows += deviations
@@ -269,17 +258,8 @@ def _json(tree: Mapping[str, Any]) -> str:
     return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _write_points(file: Path, samples: Mapping[SampleKey, ndarray], test: ndarray) -> None:
-    """Write half precision: a frame has a few hundred pixels."""
-    arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
-    content = BytesIO()
-    small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
-    np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
-    write_bytes(file, content.getvalue())
-
-
 def _sample_rows(
-    study: Study, samples: Mapping[SampleKey, PictureBatch], test: PictureBatch | None
+    study: Study, samples: Mapping[SampleKey, PictureBatch], test: PictureBatch
 ) -> Iterator[PictureRow]:
     """Yield ways to sample in rows, nfe in columns, and a row of data."""
     nfes = sorted({nfe for *_, nfe in samples})
@@ -289,7 +269,7 @@ def _sample_rows(
         by_route.setdefault(study.route(sampler, method), {})[nfe] = images
     for label, by_nfe in by_route.items():
         yield PictureRow(SAMPLES, label, columns, [by_nfe.get(nfe) for nfe in nfes])
-    if test is not None and nfes:
+    if nfes:
         most = len(test) // len(nfes)
         parts = [test[i * most : (i + 1) * most] for i in range(len(nfes))]
         yield PictureRow(SAMPLES, TEST, columns, parts)
@@ -301,9 +281,7 @@ def _deviations(found: PosteriorStd) -> tuple[list[PictureRow], dict[str, Any]]:
     Deviations are root mean squares over channels; the estimate with the most probes comes last,
     and the table has the differences from it.
     """
-    probes = sorted(
-        int(k.removeprefix("probes_")) for k in found.deviations if k.startswith("probes_")
-    )
+    probes = sorted(int(k[len("probes_") :]) for k in found.deviations if k.startswith("probes_"))
     names = {k: k for k in found.deviations if not k.startswith("probes_")}
     names |= {f"probes_{count}": f"M = {count}" for count in probes}
     planes = {m: np.sqrt((found.deviations[k] ** 2).mean(1)) for k, m in names.items()}

@@ -1,8 +1,4 @@
-"""The page of an experiment, as a function of its folder, and the index of all experiments.
-
-A measure that no section here is about gets one of its own, with a figure and a table. The index
-has a card for each folder of `reports/`; a site has all pages.
-"""
+"""The page of an experiment, as a function of its folder, and the index of all experiments."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -230,10 +226,7 @@ def comparison(found: Revisions, *, everything: bool) -> Page:
 def index(
     root: Path, registry: Registry | None = None, *, pages: bool = False, home: str = ""
 ) -> str:
-    """Render the index; it links to pages that exist, or to all of them if `pages` is true.
-
-    `home` is the address of the documentation on a site.
-    """
+    """Render the index, with links to pages that exist or to all `pages`, and to docs at `home`."""
     cards: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # True: of smoke runs
     for name in report_names(root):
         has_page = pages or (root / REPORTS / f"{name}.html").exists()

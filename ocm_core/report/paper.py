@@ -26,11 +26,7 @@ _COLUMNS = (
     *("probes", "metric", "value", "std", "note"),
 )
 # The paper's name and unit of the measures that compare; recall needs Inception's features.
-_MEASURES = {
-    "bits_per_dim": ("nll_bpd", 1.0),
-    "fid": ("fid", 1.0),
-    "recall": ("recall_percent", 100),
-}
+_UNITS = {"bits_per_dim": ("nll_bpd", 1.0), "fid": ("fid", 1.0), "recall": ("recall_percent", 100)}
 
 
 class PublishedRow(NamedTuple):
@@ -45,13 +41,9 @@ class PublishedRow(NamedTuple):
     deviation: float | None  # over the paper's seeds
 
     def is_of(self, method: Method) -> bool:
-        """Tell whether it is about a method: of its kind, with as many probes.
-
-        The main tables have one probe in training, and name methods as we do; the paper has no
-        heads that are relative to a baseline.
-        """
+        """Tell whether it is about a method: of its kind, with as many probes (one, if unsaid)."""
         probes = method.options.get("probes", 1)
-        if method.is_relative:
+        if method.is_relative:  # the paper has no such heads
             return False
         if self.probes is None:
             return self.method == method.label == method.kind and probes == 1
@@ -89,15 +81,12 @@ class Compared(NamedTuple):
 
 
 def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
-    """Return the rows about an experiment of the paper's, by its exact name.
-
-    `report.paper` names one on the same data with another network: only its likelihoods compare.
-    """
+    """Return the paper's rows about this experiment, or the likelihoods of `report.paper`."""
     file, paper = located(file), study.param("report.paper")
     if not file.exists():
         return []
     experiment = paper or study.param("name", "")
-    metrics = [metric for metric, _ in _MEASURES.values()]
+    metrics = [metric for metric, _ in _UNITS.values()]
     with reading(file, "the paper's results", REMEDY), file.open(newline="", encoding="utf-8") as f:
         lines = csv.DictReader(f)
         if tuple(lines.fieldnames or ()) != _COLUMNS:
@@ -124,7 +113,7 @@ def published(study: Study, file: Path = FILE) -> list[PublishedRow]:
 def compare(study: Study, rows: Sequence[PublishedRow]) -> list[Compared]:
     """Return our cells that the paper has numbers for."""
     found = []
-    for key, (metric, unit) in _MEASURES.items():
+    for key, (metric, unit) in _UNITS.items():
         grid = study.grids.get(key, {}) if key != "recall" or "fid" in study.grids else {}
         first = next(iter(grid)).timesteps if grid else ""
         for setting, columns in grid.items():
@@ -150,7 +139,7 @@ def printed(compared: Sequence[Compared], key: str) -> dict[Setting, dict[str, d
     for one in compared:
         if one.key == key:
             values = found.setdefault(one.setting, {}).setdefault(one.method, {})
-            values[one.nfe] = one.known[0].value / _MEASURES[key][1]
+            values[one.nfe] = one.known[0].value / _UNITS[key][1]
     return found
 
 

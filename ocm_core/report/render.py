@@ -1,8 +1,6 @@
-"""Rendering of a page into one HTML file.
+"""Rendering of a page into one HTML file: same arguments, same bytes.
 
-Everything is escaped by Jinja; only this package's own style sheets, script and Plotly's bundle go
-in as they are, and Plotly's only if there is a chart to draw. Nothing in the file depends on
-anything but its arguments: same inputs, same bytes.
+Everything is escaped by Jinja but this package's own style sheets and script, and Plotly's bundle.
 """
 
 import json
@@ -43,14 +41,17 @@ def render_template(name: str, explained: Collection[str] = (), **values: Any) -
     loader = PackageLoader("ocm_core.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
+    compact: Any = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
         "kind": lambda block: type(block).__name__.lower(),
-        "json": _json,
+        # no `</script>` can end it
+        "json": lambda value: Markup(json.dumps(value, **compact).replace("<", "\\u003c")),
         "attribute": json.dumps,
         "prose": _prose,
         "number": lambda value: digits(value, 4),
         "anchor": _anchor,
-        "about": partial(_about, explained=explained),
+        # the last of its parts that is explained: of `quality, delta`, the method
+        "about": lambda label: ["", *(p for p in label.split(", ") if p.lower() in explained)][-1],
         "listed": listed,
         "linked": partial(_linked, explained=explained),
         "source": lambda file: Markup(loader.get_source(environment, file)[0]),
@@ -62,12 +63,6 @@ def render_template(name: str, explained: Collection[str] = (), **values: Any) -
 def _anchor(label: str) -> str:
     """Return the id of a label's entry in the glossary."""
     return f"about-{re.sub(r'[^a-z0-9]+', '-', label.lower())}"
-
-
-def _about(label: str, explained: Collection[str]) -> str | None:
-    """Return the last of its parts that is explained: of `quality, delta`, the method."""
-    known = [part for part in label.split(", ") if part.lower() in explained]
-    return known[-1] if known else None
 
 
 def _linked(text: str, explained: Collection[str]) -> Markup:
@@ -82,9 +77,3 @@ def _linked(text: str, explained: Collection[str]) -> Markup:
 def _prose(text: str) -> str:
     """Keep equations such as K = 5 on one line."""
     return text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-
-
-def _json(value: Any) -> Markup:
-    """Return JSON that no `</script>` can end, with keys in a fixed order."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))

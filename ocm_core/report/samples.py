@@ -54,24 +54,16 @@ def sheet(study: Study, folder: ReportFolder) -> Figure | None:
             said += f" Guidance {study.guidance:g}."
     else:
         return None
-    return Figure(
-        id="sheet",
-        label=f"Samples, ways to sample in rows ({', '.join(name for name, _ in matrix.rows)}) and "
-        f"{', '.join(matrix.columns)} in columns.",
-        caption=said,
-        panes=(matrix,),
-        arrangement="alone",
-        table=table,
-    )
+    ways, across = ", ".join(name for name, _ in matrix.rows), ", ".join(matrix.columns)
+    label = f"Samples, ways to sample in rows ({ways}) and {across} in columns."
+    return Figure("sheet", said, label, (matrix,), table, arrangement="alone")
 
 
 def _matrix(title: str, rows: Sequence[PictureRow]) -> PictureMatrix:
     """Put rows of pictures under the same columns."""
     shown = []
     for row in rows:
-        named = (
-            (f"{row.name}, {column}", x) for column, x in zip(row.columns, row.cells, strict=True)
-        )
+        named = ((f"{row.name}, {c}", x) for c, x in zip(row.columns, row.cells, strict=True))
         sized = (None if x is None else Picture(m, uri(x), *x.shape[1::-1]) for m, x in named)
         shown.append((row.name, tuple(sized)))
     return PictureMatrix(title, rows[0].columns, tuple(shown))
@@ -81,16 +73,13 @@ def plane_panels(study: Study, test: PlanePoints, samples: PlaneSamples) -> Figu
     """Show samples of all methods beside the test set, a sampler at a time."""
     samplers = [*dict.fromkeys(sampler for sampler, *_ in samples)]
     found = [_plane(study, s, samples, test, frame(test)) for s in samplers]
-    return Figure(
-        id="samples",
-        label="Scatter plots of samples beside the test set.",
-        caption=f"Samples with the {study.score} score beside as many test points. With a sampler "
-        "and an nfe, every method starts from the same noise.",
-        panes=tuple(matrix for matrix, _ in found),
-        control="sampler",
-        arrangement="alone",
-        table=DataTable("samples", _MOMENTS, tuple(row for _, rows in found for row in rows)),
+    caption = (
+        f"Samples with the {study.score} score beside as many test points. With a sampler "
+        "and an nfe, every method starts from the same noise."
     )
+    label, panes = "Scatter plots of samples beside the test set.", tuple(m for m, _ in found)
+    table = DataTable("samples", _MOMENTS, tuple(row for _, rows in found for row in rows))
+    return Figure("samples", caption, label, panes, table, control="sampler", arrangement="alone")
 
 
 def _plane(

@@ -23,10 +23,7 @@ def _ranked_group(
     notes: Mapping[tuple[str, int], str] | None = None,
     published: Sequence[Mapping[str, float]] = (),
 ) -> ResultGroup:
-    """Rank the entries of each column; the paper's own numbers stand under theirs.
-
-    The best and the second best are marked; equals share a place, and alone there is none.
-    """
+    """Rank each column: equals share a place, and alone there is none; the paper's stand below."""
     ranks: list[dict[float, Mark]] = []
     for column in columns:
         means = [column.mean(label) for label in column.ranked()]

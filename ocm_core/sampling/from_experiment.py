@@ -10,6 +10,7 @@ import torch
 from ocm_core.cells import cells
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.errors import OcmError, unknown
+from ocm_core.latents.prompts import open_encoder
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
 from ocm_core.params.compose import validate
@@ -22,11 +23,10 @@ from ocm_core.sampling.recipe import of_cell
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._images import decoder
 from ocm_core.stages._networks import text_of
-from ocm_core.stages._prompts import open_encoder
 from ocm_core.stages.fetch_vae import FetchedVae
+from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.sample import Samples, store_name
 from ocm_core.stages.timesteps import optimal_timesteps
 from ocm_core.stages.vae import TrainedVae

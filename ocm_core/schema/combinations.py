@@ -29,10 +29,7 @@ def check_timesteps(
     nfe: Collection[int],
     methods: Collection[str] = (),
 ) -> Iterator[str]:
-    """Check timesteps against the schedule, the lengths that are asked for, and `train.timesteps`.
-
-    Optimal ones are those of `methods`, or of the one that the rule names.
-    """
+    """Check timesteps against the schedule, the nfe and `train.timesteps`."""
     last, costs = experiment.schedule.steps, experiment.train.timesteps
     if rule.kind == "power" and (rule.first or 0) >= last:
         yield f"{where}.first: {rule.first}; expected a timestep below schedule.steps = {last}"

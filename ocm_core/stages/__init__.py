@@ -1,8 +1,7 @@
 """One file a stage: its declaration `STAGE`, the artifact that it makes, and `run(job)`.
 
-A stage imports of another only the artifact class; what several stages share stands in files with
-an underscore. The graph is built from all of them: what imports diffusers is imported inside
-functions, and what a parameter chooses by its name. This file has what a declaration is made of.
+Listing them stays fast: what imports diffusers is imported inside functions, and what a parameter
+chooses by its name.
 """
 
 from ocm_core.pipeline.artifacts import Artifact

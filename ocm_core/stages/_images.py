@@ -1,9 +1,11 @@
 """Samples as images: decoded where they are latents, rounded to the grey levels of the data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import UInt8
@@ -13,21 +15,17 @@ from ocm_core.datasets.base import eight_bit
 from ocm_core.stages import Inputs, require
 from ocm_core.stages.fetch_vae import load_vae
 
+if TYPE_CHECKING:
+    from ocm_core.stages.sample import CellSamples
+
 Decode = Callable[[torch.Tensor], torch.Tensor]  # samples → images in [-1, 1]
-
-
-class ReadableSamples(Protocol):
-    """Samples that can be shown as images: those of a cell, or a tensor."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, rows: slice, /) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
 class SampleImages:
     """Samples as images, read a slice at a time."""
 
-    samples: ReadableSamples
+    samples: CellSamples | torch.Tensor
     decode: Decode
     levels: int
 
@@ -45,7 +43,7 @@ def shown_pixels(images: torch.Tensor) -> ndarray:
     return array[..., 0] if array.shape[-1] == 1 else array
 
 
-def image_reader(job: Inputs) -> Callable[[ReadableSamples], SampleImages]:
+def image_reader(job: Inputs) -> Callable[[CellSamples | torch.Tensor], SampleImages]:
     """Return what turns samples of this experiment into images."""
     levels = require(job.experiment.data.levels)
     return partial(SampleImages, decode=decoder(job), levels=levels)

@@ -1,15 +1,13 @@
 """Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from ocm_core import networks
 from ocm_core.diffusion import schedule as schedules
@@ -17,20 +15,15 @@ from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import replacing, room_for
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.pipeline.stage import Names
 from ocm_core.precision import set_precision
-from ocm_core.schema.experiment import (
-    DiffusersNetworkParams,
-    ImageNetworkParams,
-    OptimiserParams,
-    TextParams,
-)
+from ocm_core.schema.experiment import ImageNetworkParams, OptimiserParams, TextParams
 from ocm_core.stages import Experiment, Inputs, Job, Task
 from ocm_core.stages.encode import encode_tasks, open_split
+from ocm_core.stages.fetch_vae import text_modules
 from ocm_core.store.reader import StoredItems
-from ocm_core.training.batches import DroppedLabels, Items
+from ocm_core.training.batches import Items
 from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState, save_curve
 
@@ -59,20 +52,14 @@ def score_modules(experiment: Experiment, scores: Iterable[str]) -> list[str]:
     network = experiment.network
     # the exact score is a file named after the kind of data, any other one after its family
     names = [experiment.data.kind if score == "exact" else network.family for score in scores]
-    names += [network.adapter] if isinstance(network, DiffusersNetworkParams) else []
-    modules = {f"ocm_core.networks.{name}" for name in names}
-    if text_of(experiment):
-        modules.add("ocm_core.stages._prompts")
-    return sorted(modules)
+    names += [network.adapter] if network.family == "diffusers" else []
+    return sorted({*(f"ocm_core.networks.{name}" for name in names), *text_modules(experiment)})
 
 
 def score_tasks(experiment: Experiment, score: str) -> list[Task]:
-    """Return what `load_score` takes: the network, and the prompts if it takes text."""
-    return [_score_task(score), *(encode_tasks(experiment) if text_of(experiment) else [])]
-
-
-def _score_task(score: str) -> Task:
-    return Task("fetch_score") if score == "pretrained" else Task("score", score)
+    """Return what `load_score` takes: the network, then the prompts if it takes text."""
+    weights = Task("fetch_score") if score == "pretrained" else Task("score", score)
+    return [weights, *(encode_tasks(experiment) if text_of(experiment) else [])]
 
 
 def denoiser_tasks(
@@ -99,23 +86,15 @@ def evaluating(
 ) -> dict[str, Any]:
     """Return the fields of a `Stage` that evaluates the denoisers of `scores` with `methods`.
 
-    Args:
-        reads: further keys that it reads
-        methods: labels of the methods whose heads and moments it loads
-        scores: the score of a part that is named after one, else all
-        optimal: whether it visits optimal timesteps
-        heads: whether it loads heads
-        stored: whether it does so on the stored data set, and on a GPU
+    It loads the moments of its methods, and their `heads`; `reads` further keys, may visit
+    `optimal` timesteps, and works on the `stored` data set and on a GPU, or on neither.
     """
 
     def takes(experiment: Experiment, part: str) -> list[Task]:
         chosen = list(scores(experiment, part))
-        costs = chosen if optimal(experiment) else ()
-        return [
-            *(encode_tasks(experiment) if stored else ()),
-            *denoiser_tasks(experiment, list(methods(experiment, part)), chosen, heads),
-            *(Task("timesteps", score) for score in costs),
-        ]
+        tasks = encode_tasks(experiment) if stored else []
+        tasks += denoiser_tasks(experiment, list(methods(experiment, part)), chosen, heads)
+        return tasks + [Task("timesteps", s) for s in chosen if optimal(experiment)]
 
     def keys(experiment: Experiment, part: str) -> list[str]:
         learned = ("head", "train.selection") if heads and methods(experiment, part) else ()
@@ -135,11 +114,8 @@ def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
 def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:
     """Whether a method uses the table of moments, by itself or as its head's baseline."""
     methods = [experiment.methods[label] for label in labels]
-    return any(
-        method.needs == "moments"
-        or (method.needs == "head" and experiment.head.form(method).baseline == "moments")
-        for method in methods
-    )
+    heads = (experiment.head.form(method) for method in methods if method.needs == "head")
+    return any(m.needs == "moments" for m in methods) or any(h.baseline == "moments" for h in heads)
 
 
 def text_of(experiment: Experiment) -> TextParams | None:
@@ -186,13 +162,14 @@ def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
 def load_score(job: Inputs, score: str) -> Denoiser:
     """Load the frozen score network; on a GPU it runs in TF32."""
     set_precision()
-    make = partial(new_score, job.experiment, score)
+    make, weights = partial(new_score, job.experiment, score), score_tasks(job.experiment, score)[0]
     if score == "exact":
         network = make()
     else:
-        network = networks.load(make, job.folders[_score_task(score)] / SCORE_FILE, job.device)
+        network = networks.load(make, job.folders[weights] / SCORE_FILE, job.device)
     if text_of(job.experiment):
-        import_module("ocm_core.stages._prompts").attach(job, network)
+        module = import_module("ocm_core.latents.prompts")
+        network.prompts = module.prompt_table(open_split(job, "prompts"))
     return new_denoiser(job.experiment, frozen(network, job.device))
 
 
@@ -201,20 +178,8 @@ def frozen(module: Module, device: str) -> Module:
     return module.to(device).eval().requires_grad_(False)
 
 
-@dataclass(frozen=True)
-class TrainingSet:
-    """The items, and the variance that preconditioning and Gaussian baselines are relative to."""
-
-    items: Items
-    variance: float
-
-    def for_network(self, network: ScoreNetwork) -> Items:
-        """Return the items as this network is trained: unlabelled, or with some labels dropped."""
-        return DroppedLabels(self.items, network)
-
-
-def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
-    """Open the training split, in memory where it fits there, else streamed in the same order."""
+def open_training_set(job: Job, batch_size: int = 1) -> tuple[Items, float]:
+    """Open the training split, in memory where it fits, else streamed; return its variance, too."""
     split = open_split(job, "train")
     if len(split) < batch_size:
         key = f"train.{job.task.stage}.batch_size"
@@ -224,7 +189,7 @@ def open_training_set(job: Job, batch_size: int = 1) -> TrainingSet:
         )
     items = StoredItems(split, buffer=BUFFER, memory_bytes=MEMORY)
     sample = split.read(range(min(len(split), SAMPLE)))
-    return TrainingSet(items, float(sample.var(0).mean()))
+    return items, float(sample.var(0).mean())
 
 
 def train(
@@ -235,10 +200,7 @@ def train(
     after_each: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
     """Train networks to the end, from where an interrupted run stopped, and keep their average."""
-
-    def progress(steps: Collection[int]) -> Iterator[int]:
-        return job.progress(steps, description)
-
+    progress = partial(job.progress, description=description)
     given: Any = {"device": job.device, "progress": progress, "after_each": after_each}
     state = fit(objective, settings, job.state, **given)
     finish_training(job.folder, state)
@@ -250,24 +212,3 @@ def finish_training(folder: Path, state: TrainingState) -> None:
     state.use_average()
     if current_rank().is_first:
         save_curve(folder, state.curve)
-
-
-def save_networks(
-    path: Path, named: Mapping[str, nn.Module], average: Mapping[str, Tensor] | None = None
-) -> None:
-    """Save networks in one file, their tensors under their names, or a moving average of them."""
-    tensors = {
-        f"{label}.{name}".lstrip("."): tensor
-        for label, network in named.items()
-        for name, tensor in network.state_dict().items()
-    }
-    if current_rank().is_first:
-        save_tensors(path, tensors | dict(average or {}))
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Save copies of tensors, because networks may share tables that a file cannot."""
-    copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-    needed = sum(tensor.nbytes for tensor in copied.values())
-    with room_for(path, needed), replacing(path) as temporary:
-        save_file(copied, temporary)

@@ -31,6 +31,7 @@ class ClassifierWeights(Artifact):
 
 
 def run(job: Job) -> None:
+    """Train on the training images, and keep the weights."""
     data = open_data(job)
     split = data.splits["train"]
     network, accuracy, state = train_classifier(

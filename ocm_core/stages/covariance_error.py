@@ -1,6 +1,5 @@
 """Measure how far the covariance of a reverse step is from the exact one, timestep by timestep."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 from typing import Any, cast
@@ -18,10 +17,12 @@ from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed, SetSize
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import open_split
+from ocm_core.stages.heads import load_denoiser
+
+NO_MIXTURE = "evaluate.covariance_error: the exact covariance is known of mixtures only; use null"
 
 
 class CovarianceErrorParams(Params):
@@ -32,29 +33,21 @@ class CovarianceErrorParams(Params):
     seed: Seed = 4
 
 
-def _check(experiment: Experiment) -> Iterator[str]:
-    if experiment.data.kind != "mixture":
-        yield "evaluate.covariance_error: the exact covariance is known of mixtures only; use null"
-
-
 def ddpm_methods(experiment: Experiment, part: str) -> list[str]:
     """Return the methods that DDPM samplers use."""
     samplers = (s for s in experiment.sample.samplers.values() if s.kind == "ddpm")
     return list(dict.fromkeys(label for sampler in samplers for label in sampler.methods))
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = STAGE.settings(experiment)
-    return Work(settings.points * len(settings.times) * len(experiment.network.scores))
-
-
-STAGE = Stage(
+STAGE: Stage[CovarianceErrorParams] = Stage(
     __name__,
     "evaluate",
     params=CovarianceErrorParams,
     **evaluating("sample.samplers", methods=ddpm_methods),
-    work=_work,
-    check=_check,
+    work=lambda e, part: Work(
+        (s := STAGE.settings(e)).points * len(s.times) * len(e.network.scores)
+    ),
+    check=lambda experiment: [NO_MIXTURE] * (experiment.data.kind != "mixture"),
 )
 
 
@@ -63,6 +56,7 @@ class CovarianceErrors(ResultsTable):
 
 
 def run(job: Job) -> None:
+    """Compare every method with the closed form, at the same noisy points."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     methods, rows = build_all(experiment.methods), []
     truth = mixture(cast(MixtureData, experiment.data))

@@ -14,7 +14,7 @@ from ocm_core.metrics.jackknife import MEASURES, left_out
 from ocm_core.metrics.kernel_distance import kernel_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.results.table import Results, Row
-from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader, shown_pixels
 from ocm_core.stages._results import PartialResult, ResultsTable, computed, machine_class
 from ocm_core.stages.fetch_vae import VAE, vae_modules
@@ -49,17 +49,12 @@ def _check(experiment: Experiment) -> Iterator[str]:
         )
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    references = [Reference.task(space) for space in experiment.spaces]
-    return [Samples.task(part), *references, *SPACE_TASKS, *VAE]
-
-
 STAGE = Stage(
     __name__,
     "evaluate",
     params=DistancesParams,
     parts=lambda e: list(parts(e)) if "distances" in e.evaluate else [],
-    takes=_takes,
+    takes=lambda e, part: [Samples.task(part), *map(Reference.task, e.spaces), *SPACE_TASKS, *VAE],
     reads=("data", "encode.latent", "network.scores", "sample", "features"),
     plugins=lambda e, part: [*(f"ocm_core.features.{s}" for s in e.spaces), *vae_modules(e)],
     gpu=True,
@@ -82,6 +77,7 @@ def cell_name(cell: Cell) -> str:
 
 
 def run(job: Job) -> None:
+    """Measure every cell in every space, and keep a few of its images."""
     experiment, images_of = job.experiment, image_reader(job)
     samples, cells = job.take(Samples, job.part), cells_of(experiment, job.part)
     device = "cuda" if job.device == "cuda" else "cpu"  # distances are in float64
@@ -94,7 +90,7 @@ def run(job: Job) -> None:
         drawn = samples.read(cell)
         values = [["clamped", "", drawn.clamped]]
         for name, known in spaces.items():
-            found = _distances(experiment, images_of(drawn), *known)
+            found = _distances(experiment, images_of(drawn), known)
             values += [[_key(experiment, name, key), block, value] for key, block, value in found]
         return {}, values
 
@@ -119,28 +115,21 @@ def _key(experiment: Experiment, space: str, measure: str) -> str:
 
 
 def _distances(
-    experiment: Experiment,
-    images: ImageSet,
-    network: FeatureSpace,
-    statistics: Statistics,
-    manifold: Manifold,
+    experiment: Experiment, images: ImageSet, known: tuple[FeatureSpace, Statistics, Manifold]
 ) -> Iterator[tuple[str, str, float]]:
     """Yield (measure, block left out, value); the whole set first."""
     settings, blocks = require(experiment.features), STAGE.settings(experiment).blocks
-    features = extract(network, images, settings.batch_size).to(statistics.mean.device)
-    kept, neighbours = features[: settings.manifold_images], settings.neighbours
-    generated = Manifold.of(kept, neighbours=neighbours)
-    precision, recall = precision_recall(real=manifold, generated=generated)
-    real, seed = manifold.points, settings.seed
-    kernel = kernel_distance(real=real, generated=features, seed=seed).value
+    space, statistics, manifold = known
+    features = extract(space, images, settings.batch_size).to(statistics.mean.device)
+    few, neighbours = settings.manifold_images, settings.neighbours
     frechet = frechet_distance(real=statistics, generated=features)
-    whole = dict(zip(MEASURES, (frechet, kernel, precision, recall), strict=True))
+    kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed).value
+    generated = Manifold.of(features[:few], neighbours=neighbours)
+    shares = precision_recall(real=manifold, generated=generated)
+    whole = dict(zip(MEASURES, (frechet, kernel, *shares), strict=True))
     yield from ((name, "", value) for name, value in whole.items())
-    if blocks is None:
-        return
-    known: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
-    images_kept = settings.manifold_images
-    without = left_out(whole, features, blocks, **known, manifold_images=images_kept)
-    for name, values in without.items():
-        for block, value in enumerate(values.tolist()):
-            yield name, f"/without{block}", value
+    if blocks is not None:
+        real: Any = {"statistics": statistics, "manifold": manifold, "neighbours": neighbours}
+        without = left_out(whole, features, blocks, **real, manifold_images=few)
+        for name, values in without.items():
+            yield from ((name, f"/without{i}", value) for i, value in enumerate(values.tolist()))

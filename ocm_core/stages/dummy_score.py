@@ -31,6 +31,7 @@ class DummyScore(Artifact):
 
 
 def run(job: Job) -> None:
+    """Draw random weights, and save them as they were published."""
     params = cast(TrunkNetworkParams, job.experiment.network)
     choice = require(params.checkpoint)
     source = checkpoint_named(choice.name).source(choice.file)

@@ -18,6 +18,7 @@ class DummyVae(Artifact):
 
 
 def run(job: Job) -> None:
+    """Draw random weights, and save them as diffusers does."""
     from ocm_core.latents.vae import new_autoencoder, save_folder  # import diffusers
 
     config = require(job.experiment.encode.latent).vae.config

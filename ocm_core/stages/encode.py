@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +14,7 @@ from ocm_core.datasets.base import DataSet, Split
 from ocm_core.prefetch import in_background
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
-from ocm_core.stages.fetch_vae import VAE, load_vae, vae_modules
+from ocm_core.stages.fetch_vae import VAE, load_vae, text_modules, vae_modules
 from ocm_core.store import reader, writer
 from ocm_core.store.reader import store_path
 
@@ -31,26 +32,17 @@ def encode_tasks(experiment: Experiment) -> list[Task]:
     return [Encoded.task(part) for part in _parts(experiment)]
 
 
-def _plugins(experiment: Experiment, part: str) -> list[str]:
-    latent = experiment.encode.latent
-    prompts = ["ocm_core.stages._prompts"] if latent and latent.text else []
-    return [*data_modules(experiment), *vae_modules(experiment), *prompts]
-
-
-def _work(experiment: Experiment, part: str) -> Work:
-    items = sum(experiment.data.count_items().values()) if experiment.encode.latent else 0
-    return Work(items / experiment.encode.jobs, "vae")
-
-
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
     parts=_parts,
     takes=lambda experiment, part: [FetchedData.task(), *VAE],
     reads=("data", "encode"),
-    plugins=_plugins,
+    plugins=lambda e, part: [*data_modules(e), *vae_modules(e), *text_modules(e)],
     gpu=lambda experiment: experiment.encode.latent is not None,
-    work=_work,
+    work=lambda e, part: Work(
+        sum(e.data.count_items().values()) / e.encode.jobs if e.encode.latent else 0.0, "vae"
+    ),
 )
 
 
@@ -61,12 +53,6 @@ class Encoded(Artifact):
 def open_split(job: Inputs, split: str) -> reader.StoredSplit:
     """Open a split of the stored data set."""
     return reader.open_split([part.folder for part in job.all(Encoded).values()], split)
-
-
-def unseen_split(job: Inputs) -> str:
-    """Return the name of the test split, or of the training split where there is no other."""
-    folders = (part.folder for part in job.all(Encoded).values())
-    return "test" if any(store_path(folder, "test").exists() for folder in folders) else "train"
 
 
 def read_rows(
@@ -93,6 +79,7 @@ def mirrored(split: Split) -> Split:
 
 
 def run(job: Job) -> None:
+    """Write every split, and the prompts of a model that takes text."""
     data, settings = open_data(job), job.experiment.encode
     encoding: LatentEncoding | None = None
     if latent := settings.latent:
@@ -109,16 +96,16 @@ def run(job: Job) -> None:
         splits["train"] = mirrored(splits["train"])
     counts = {name: _write(job, name, split, data, encoding) for name, split in splits.items()}
     if latent and latent.text:
-        counts["prompts"] = import_module("ocm_core.stages._prompts").write(job, data)
+        place, bar = (job.folder, job.part), partial(job.progress, description="prompts: shards")
+        write = import_module("ocm_core.latents.prompts").write_prompts
+        counts["prompts"] = write(*place, data, latent, job.device, bar)
     job.note(items=counts, shape=list(job.experiment.shape))
 
 
-def _write(
-    job: Job, name: str, split: Split, data: DataSet, encoding: LatentEncoding | None
-) -> int:
+def _write(job: Job, name: str, split: Split, data: DataSet, encoder: LatentEncoding | None) -> int:
     """Write this job's range of the split; while a shard is encoded, the next one is read."""
     labels, settings = split.labels, job.experiment.encode
-    levels = None if encoding else data.levels
+    levels = None if encoder else data.levels
     dtype: Literal["float32", "uint8"] = "float32" if levels is None else "uint8"
     plan = writer.StoreLayout(
         items=writer.share(job.part, len(split), settings.shard),
@@ -126,7 +113,7 @@ def _write(
         dtype=dtype,
         levels=levels,
         labelled=labels is not None,
-        spread=encoding is not None and encoding.spread,
+        spread=encoder is not None and encoder.spread,
         chunk=settings.chunk,
         shard=settings.shard,
     )
@@ -138,14 +125,14 @@ def _write(
         if following := range(rows.stop, min(rows.stop + len(rows), plan.items.stop)):
             coming[following] = in_background(split.read, following)
         label = {} if labels is None else {"label": labels[rows.start : rows.stop]}
-        values = encoding(images, rows) if encoding else {"x": images.astype(dtype)}
+        values = encoder(images, rows) if encoder else {"x": images.astype(dtype)}
         return values | label
 
     writer.write(
         store_path(job.folder, name),
         plan,
         read_shard,
-        encoding.attrs if encoding else {"provenance": dict(data.provenance)},
-        lambda shards: job.progress(shards, f"{name}: shards"),
+        encoder.attrs if encoder else {"provenance": dict(data.provenance)},
+        partial(job.progress, description=f"{name}: shards"),
     )
     return len(plan.items)

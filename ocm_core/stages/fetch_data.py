@@ -55,6 +55,7 @@ def write_provenance(folder: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def run(job: Job) -> None:
+    """Open the archives, and record their digests and sizes."""
     data = job.experiment.data.open(ARCHIVES)
     write_provenance(job.folder, data.provenance)
     job.note(

@@ -18,4 +18,5 @@ class FetchedFeatures(Artifact):
 
 
 def run(job: Job) -> None:
+    """Fetch the file."""
     job.note(url=inception.fetch(job.folder))

@@ -25,6 +25,7 @@ class FetchedReference(Artifact):
 
 
 def run(job: Job) -> None:
+    """Fetch the file, and record its digest."""
     name = require(require(job.experiment.features).reference)
     statistics, images, provenance = open_reference(name, ARCHIVES)
     write_provenance(job.folder, provenance)

@@ -38,6 +38,12 @@ def vae_modules(experiment: Experiment) -> list[str]:
     return ["ocm_core.latents.vae"] if experiment.encode.latent else []
 
 
+def text_modules(experiment: Experiment) -> list[str]:
+    """Return the module of the prompts' embeddings, if the network takes text."""
+    latent = experiment.encode.latent
+    return ["ocm_core.latents.prompts"] if latent and latent.text else []
+
+
 def load_vae(job: Inputs) -> Vae:
     """Load the autoencoder, wherever it comes from."""
     folder = next(job.folders[task] for task in VAE if task in job.folders)
@@ -46,6 +52,7 @@ def load_vae(job: Inputs) -> Vae:
 
 
 def run(job: Job) -> None:
+    """Fetch or copy the autoencoder, and note where it comes from."""
     from ocm_core.latents.fetching import copy_vae, fetch_vae, vae_named  # import diffusers
 
     choice, target = require(job.experiment.encode.latent).vae, job.folder

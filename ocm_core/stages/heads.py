@@ -10,26 +10,27 @@ from torch import Tensor
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import is_intact, record_checksum
-from ocm_core.networks import enable_gradient_checkpointing
+from ocm_core.networks import enable_gradient_checkpointing, save_networks
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
 from ocm_core.stages._networks import (
     evaluating,
     frozen,
     load_score,
     methods_with_heads,
     open_training_set,
-    save_networks,
     train,
 )
-from ocm_core.stages.moments import MomentsTable
+from ocm_core.stages.moments import moments_of
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
+from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.state import TrainingState, saved_at, state_file
 
@@ -64,20 +65,15 @@ class Heads(Artifact):
         return self.folder / "kept" / f"{iteration}.safetensors"
 
     def load(
-        self,
-        experiment: Experiment,
-        network: ScoreNetwork,
-        labels: Iterable[str],
-        device: str,
-        iteration: int | None = None,
+        self, job: Inputs, network: ScoreNetwork, labels: Iterable[str], after: int | None = None
     ) -> dict[str, CovarianceHead]:
         """Load the heads of these methods, at the end of training or after so many iterations."""
         heads = {}
         for label in labels:
-            weights = self.weights(label, iteration)
-            head = new_head(experiment, label, network, weights.get("baseline"))
+            weights = self.weights(label, after)
+            head = new_head(job.experiment, label, network, weights.get("baseline"))
             head.load_state_dict(weights)
-            heads[label] = frozen(head, device)
+            heads[label] = frozen(head, job.device)
         return heads
 
     def weights(self, label: str, iteration: int | None = None) -> dict[str, Tensor]:
@@ -97,22 +93,32 @@ def new_head(
     return CovarianceHead(net, baseline, form.link, form.unit)
 
 
+def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denoiser:
+    """Load the score network with the heads of `labels`, and the moments that are at hand."""
+    denoiser, heads = load_score(job, score), {}
+    if needing := [label for label in labels if job.experiment.methods[label].needs == "head"]:
+        selected = job.folders.get(Task("selection", score))
+        artifact = Heads(selected) if selected else job.take(Heads, score)
+        heads = artifact.load(job, denoiser.network, needing)
+    return replace(denoiser, heads=heads, moments=moments_of(job, score))
+
+
 def run(job: Job) -> None:
+    """Train all heads, and keep some on the way for `selection`."""
     experiment, settings, rank = job.experiment, job.experiment.train.heads, current_rank()
-    items, moments = open_training_set(job, settings.batch_size), job.find(MomentsTable, job.part)
-    denoiser = load_score(job, job.part)
+    items, variance = open_training_set(job, settings.batch_size)
+    denoiser = load_denoiser(job, job.part)
     network = denoiser.network.train(settings.trunk_dropout)
     if settings.recompute:
         enable_gradient_checkpointing(network)
-    table = None if moments is None else moments.one_minus_gamma(job.device)
     bare = HeadFitting(
-        replace(denoiser, precision=set_precision(settings.precision), moments=table),
+        replace(denoiser, precision=set_precision(settings.precision)),
         cast(dict[str, LearnedMethod], build_all(experiment.methods)),
-        items.for_network(network),
+        DroppedLabels(items, network),
         Decoder(experiment.levels, settings.cdf),
     )
     heads = {}
-    for label, baseline in _baselines(job, bare, items.variance).items():
+    for label, baseline in _baselines(job, bare, variance).items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, network, baseline).to(job.device)
     if rank.is_first and (lost := _lost(job, saved_at(job.state) or 0)):
@@ -144,20 +150,18 @@ def _lost(job: Job, iterations: int) -> list[Path]:
     return [file for file in kept if not is_intact(file)]
 
 
-def _baselines(job: Job, fitting: HeadFitting, variance: float) -> dict[str, Tensor | None]:
+def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor | None]:
     """Return c̄_t by method, as its form says; None where there is none."""
     experiment, settings = job.experiment, job.experiment.train.heads
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
-    targets = replace(
-        fitting, methods={k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
-    )
+    targets = replace(bare, methods={k: m for k, m in bare.methods.items() if kinds[k] == "target"})
     rows = settings.batch_size // settings.accumulate
     estimates = target_means(targets, settings.seed, rows, job.device)
     by_moments = [label for label, kind in kinds.items() if kind == "moments"]
-    estimates |= {label: require(fitting.denoiser.moments) for label in by_moments}
+    estimates |= {label: require(bare.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
     job.note(baseline_entries_from_gaussian=max(replaced, default=0))
-    gaussian = gaussian_baseline(fitting.denoiser.schedule, variance)
+    gaussian = gaussian_baseline(bare.denoiser.schedule, variance)
     return {
         **{label: gaussian if kind == "gaussian" else None for label, kind in kinds.items()},
         **{label: or_gaussian(table, gaussian) for label, table in estimates.items()},

@@ -1,7 +1,4 @@
-"""Bound the likelihood of test images: all methods, timesteps and nfe from one pass per timestep.
-
-Processes share the batches of images.
-"""
+"""Bound the likelihood of test images: all methods, timesteps and nfe in one pass per timestep."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,18 +23,10 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, _results
 from ocm_core.stages._networks import evaluating
-from ocm_core.stages._results import (
-    PartialResult,
-    ResultsTable,
-    batches,
-    check_test_split,
-    computed,
-    machine_class,
-)
 from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
 
 TERMS = ("decoder", "steps", "prior")
@@ -68,7 +57,7 @@ class LikelihoodParams(Params):
 def _check(experiment: Experiment) -> Iterator[str]:
     where, settings = "evaluate.likelihood", STAGE.settings(experiment)
     yield from unknown_methods(experiment, f"{where}.methods", settings.methods)
-    yield from check_test_split(experiment, where)
+    yield from _results.check_test_split(experiment, where)
     for name, rule in settings.timesteps.items():
         yield from check_timesteps(experiment, f"{where}.timesteps.{name}", rule, settings.nfe)
     for label, nfe in settings.nfe_by_method.items():
@@ -89,26 +78,22 @@ def _work(experiment: Experiment, part: str) -> Work:
     return Work(passes * images * len(experiment.network.scores))
 
 
-def _methods(experiment: Experiment, part: str) -> list[str]:
-    return STAGE.settings(experiment).methods
-
-
-def _optimal(experiment: Experiment) -> bool:
-    return any(rule.kind == "optimal" for rule in STAGE.settings(experiment).timesteps.values())
-
-
-STAGE = Stage(
+STAGE: Stage[LikelihoodParams] = Stage(
     __name__,
     "evaluate",
     params=LikelihoodParams,
-    **evaluating("sample.clip", methods=_methods, optimal=_optimal),
+    **evaluating(
+        "sample.clip",
+        methods=lambda e, part: STAGE.settings(e).methods,
+        optimal=lambda e: any(r.kind == "optimal" for r in STAGE.settings(e).timesteps.values()),
+    ),
     shared=True,
     work=_work,
     check=_check,
 )
 
 
-class Bounds(ResultsTable):
+class Bounds(_results.ResultsTable):
     """Rows of bits per dimension, their terms and their differences between timestep rules."""
 
 
@@ -121,6 +106,7 @@ class BoundCell(NamedTuple):
 
 
 def run(job: Job) -> None:
+    """Compute the bounds batch by batch, and write their means over images."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     methods, stored = build_all(experiment.methods), len(open_split(job, "test"))
     count = min(settings.images or stored, stored)
@@ -129,14 +115,14 @@ def run(job: Job) -> None:
         optimal = optimal_timesteps(job, score)
         cells = list(_cells(settings, methods, optimal))
         denoiser = load_denoiser(job, score, methods)
-        named = {f"bits-{score}-{b.start}": b for b in batches(count, settings.batch_size)}
+        named = {f"bits-{score}-{b.start}": b for b in _results.batches(count, settings.batch_size)}
         compute = partial(_bits, job, denoiser, optimal, cells)
-        if states := computed(job, named, compute, f"bound with the {score} score"):
+        if states := _results.computed(job, named, compute, f"bound with the {score} score"):
             bits = np.concatenate([state.tensors["bits"].numpy() for state in states], axis=-1)
             rows += _rows(score, next(iter(settings.timesteps)), cells, bits)
     if current_rank().is_first:
         Bounds(job.folder).save(Results(rows))
-    job.note(images=count, machine=machine_class(job))
+    job.note(images=count, machine=_results.machine_class(job))
 
 
 def _cells(
@@ -152,7 +138,7 @@ def _cells(
 
 def _bits(
     job: Job, denoiser: Denoiser, optimal: TimestepsByMethod, cells: list[BoundCell], batch: range
-) -> PartialResult:
+) -> _results.PartialResult:
     """Return bits per dimension over (cell, term, image)."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     limits, methods = experiment.sample.clip, build_all(experiment.methods)
@@ -185,15 +171,11 @@ def _bits(
 
 
 def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> Iterator[Row]:
-    """Yield means over images with their errors: of the sum, its terms, and its differences.
-
-    With the same images and noise a bound less that of the `first` rule is known better than both.
-    """
+    """Yield means over images: of the sum, its terms, and in pairs less that of `first`."""
     total = dict(zip(cells, bits.sum(axis=1), strict=True))
     for cell, terms in zip(cells, bits, strict=True):
         place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}
-        place["nfe"] = cell.nfe
-        values = total[cell]
+        place, values = place | {"nfe": cell.nfe}, total[cell]
         yield Row("bits_per_dim", *_mean(values), **place)
         for term, parts in zip(TERMS, terms, strict=True):
             yield Row(f"bits_per_dim_{term}", float(parts.mean()), **place)

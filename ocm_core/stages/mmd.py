@@ -1,6 +1,5 @@
 """Measure the maximum mean discrepancy between the points of every cell and the data."""
 
-from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -13,10 +12,12 @@ from ocm_core.metrics.mmd import MmdTo
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.schema.block import Choices, Positive
-from ocm_core.stages import Experiment, Job, Params, Stage
+from ocm_core.stages import Job, Params, Stage
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.sample import Samples, sample_tasks
+
+NO_POINTS = "evaluate.mmd: for points; images are compared by evaluate.distances; use null"
 
 
 class MmdParams(Params):
@@ -25,18 +26,13 @@ class MmdParams(Params):
     bandwidths: Choices[Positive] = [0.25, 0.5, 1.0, 2.0, 4.0]
 
 
-def _check(experiment: Experiment) -> Iterator[str]:
-    if experiment.data.kind != "mixture":
-        yield "evaluate.mmd: for points; images are compared by evaluate.distances; use null"
-
-
 STAGE = Stage(
     __name__,
     "evaluate",
     params=MmdParams,
     takes=lambda experiment, part: [*encode_tasks(experiment), *sample_tasks(experiment)],
     reads=("data", "network.scores", "sample"),
-    check=_check,
+    check=lambda experiment: [NO_POINTS] * (experiment.data.kind != "mixture"),
 )
 
 
@@ -45,6 +41,7 @@ class Mmd(ResultsTable):
 
 
 def run(job: Job) -> None:
+    """Compare the points of every cell with test points, and fresh data as well."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     test = torch.from_numpy(open_split(job, "test").all())
     distance = MmdTo.set(test, settings.bandwidths)

@@ -8,9 +8,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ocm_core.covariance import build_all
 from ocm_core.results.table import Results, Row
 from ocm_core.stages import Job, Params, Stage
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable
+from ocm_core.stages.heads import load_denoiser
 
 _PRODUCT = 2.0  # passes that a product with the Jacobian costs: a backward pass
 
@@ -36,6 +36,7 @@ class Operations(ResultsTable):
 
 
 def run(job: Job) -> None:
+    """Count with a network of these sizes, without timing anything."""
     methods, shape, device = build_all(job.experiment.methods), job.experiment.shape, job.device
     denoiser, heads = load_denoiser(job, job.experiment.network.scores[-1], methods), {}
     x, label = torch.zeros(1, *shape, device=device), None

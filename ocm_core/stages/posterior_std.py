@@ -16,10 +16,11 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work
-from ocm_core.stages._denoiser import load_denoiser
+from ocm_core.stages import Artifact, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating, methods_with_heads
-from ocm_core.stages.encode import read_rows, unseen_split
+from ocm_core.stages.encode import Encoded, read_rows
+from ocm_core.stages.heads import load_denoiser
+from ocm_core.store.reader import store_path
 
 if TYPE_CHECKING:  # slow
     import xarray as xr
@@ -34,13 +35,14 @@ class PosteriorStdParams(Params):
     seed: Seed = 7
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    settings = STAGE.settings(experiment)
-    return Work(len(settings.times) * settings.images * (2 + 2 * sum(settings.probes)))
-
-
-STAGE = Stage(
-    __name__, "evaluate", PosteriorStdParams, **evaluating(methods=methods_with_heads), work=_work
+STAGE: Stage[PosteriorStdParams] = Stage(
+    __name__,
+    "evaluate",
+    params=PosteriorStdParams,
+    **evaluating(methods=methods_with_heads),
+    work=lambda e, part: Work(
+        len((s := STAGE.settings(e)).times) * s.images * (2 + 2 * sum(s.probes))
+    ),
 )
 
 
@@ -64,12 +66,15 @@ class PosteriorStdMaps(Artifact):
 
 
 def run(job: Job) -> None:
+    """Draw the maps of every score at every timestep."""
     import xarray as xr
 
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     known = build_all(experiment.methods).items()
     methods = {label: m for label, m in known if isinstance(m, PosteriorMethod)}
-    split, maps = unseen_split(job), []
+    parts, maps = job.all(Encoded).values(), []
+    is_there = any(store_path(part.folder, "test").exists() for part in parts)
+    split = "test" if is_there else "train"  # where there is no other
     for score in experiment.network.scores:
         denoiser = load_denoiser(job, score, methods)
         times = job.progress(settings.times, f"deviations, {score} score")

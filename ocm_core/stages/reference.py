@@ -1,7 +1,4 @@
-"""Compute the features of the reference set: statistics for distances, points for manifolds.
-
-It is the training set, its first images, or a published file with statistics and a few images.
-"""
+"""Compute the features of the reference set: statistics for distances, points for manifolds."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -18,7 +15,7 @@ from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Work, require
 from ocm_core.stages.classifier import ClassifierWeights
 from ocm_core.stages.fetch_data import ARCHIVES, FetchedData, data_modules, open_data
 from ocm_core.stages.fetch_features import FetchedFeatures
@@ -27,30 +24,25 @@ from ocm_core.stages.fetch_reference import FetchedReference, has_published_refe
 SPACE_TASKS = (ClassifierWeights.task(), FetchedFeatures.task())  # networks of feature spaces
 
 
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    data = [] if has_published_reference(experiment) else [FetchedData.task()]
-    return [*data, *SPACE_TASKS, FetchedReference.task()]
-
-
 def _plugins(experiment: Experiment, part: str) -> list[str]:
     published = ["ocm_core.features.published_reference"] * has_published_reference(experiment)
     return [f"ocm_core.features.{part}", *published, *data_modules(experiment)]
-
-
-def _work(experiment: Experiment, part: str) -> Work:
-    every = sum(experiment.data.count_items().values())
-    return Work(require(experiment.features).reference_images or every, "features")
 
 
 STAGE: Stage[Params] = Stage(
     __name__,
     "encode",
     parts=lambda experiment: experiment.spaces,
-    takes=_takes,
+    takes=lambda e, part: [
+        (FetchedReference if has_published_reference(e) else FetchedData).task(),
+        *SPACE_TASKS,
+    ],
     reads=("data", "features"),
     plugins=_plugins,
     gpu=True,
-    work=_work,
+    work=lambda e, part: Work(
+        require(e.features).reference_images or sum(e.data.count_items().values()), "features"
+    ),
 )
 
 
@@ -82,6 +74,7 @@ def load_space(job: Inputs, name: str) -> FeatureSpace:
 
 
 def run(job: Job) -> None:
+    """Compute the features of all images, and keep those of the manifold."""
     settings, space = require(job.experiment.features), load_space(job, job.part)
     statistics = provenance = None
     images: ImageSet

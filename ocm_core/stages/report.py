@@ -69,23 +69,15 @@ class Report(Artifact):
 
 
 def run(job: Job) -> None:
+    """Write the folder and the page."""
     experiment, registry = job.experiment, all_measures()
     tables = (folder for folder in job.folders.values() if (folder / RESULTS_FILE).exists())
     results = Results(row for folder in tables for row in ResultsTable(folder).load())
-    params = experiment.model_dump(mode="json")
+    study = Study(results, experiment.model_dump(mode="json"), registry)
     folder = job.outputs / "reports" / experiment.name
-    write_report(
-        folder,
-        results,
-        params,
-        _provenance(job),
-        registry,
-        samples=_samples(job, Study(results, params, registry).shown_samples),
-        test=_test_data(job),
-        posterior_std=_posterior_std(job),
-        curves=_curves(job),
-        timesteps=optimal_timesteps(job, experiment.network.scores[-1]),
-    )
+    shown = (_samples(job, study.shown_samples), _test_data(job), _curves(job))
+    timesteps = optimal_timesteps(job, experiment.network.scores[-1])
+    write_report(folder, study, _provenance(job), *shown, timesteps, _posterior_std(job))
     html = render(page(ReportFolder(folder), registry))
     folder.with_name(f"{experiment.name}.html").write_text(html, encoding="utf-8")
 

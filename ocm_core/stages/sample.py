@@ -21,8 +21,8 @@ from ocm_core.sampling import modules_of
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import PresetParams, Sampler, SamplerParams
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import MODEL_KEYS, denoiser_tasks, score_modules
+from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.store import writer
 from ocm_core.store.reader import StoredSplit, open_split, store_path
@@ -60,12 +60,6 @@ def _reads(experiment: Experiment, part: str) -> list[str]:
     return [*MODEL_KEYS, *own, *(f"sample.{key}" for key in keys)]
 
 
-def _plugins(experiment: Experiment, part: str) -> list[str]:
-    samplers = [experiment.sample.samplers[s] for s in _along(experiment, part, "sampler")]
-    chosen = {module for sampler in samplers for module in modules_of(sampler)}
-    return [*score_modules(experiment, _along(experiment, part, "score")), *sorted(chosen)]
-
-
 def _modules(experiment: Experiment, cell: Cell) -> list[str]:
     """Return where the code of one cell begins."""
     return [
@@ -92,7 +86,7 @@ STAGE: Stage[Params] = Stage(
     takes=lambda experiment, part: _taken(experiment, cells_of(experiment, part)),
     reads=_reads,
     methods=lambda experiment, part: sorted(_along(experiment, part, "method")),
-    plugins=_plugins,
+    plugins=lambda e, part: {m for cell in cells_of(e, part) for m in _modules(e, cell)},
     shared=True,
     gpu=True,
     work=_work,
@@ -128,10 +122,7 @@ class CellSamples:
 
 
 class Samples(Artifact):
-    """A Zarr store for all cells that differ in their seed alone, one seed after another.
-
-    Beside each store lies how many entries of the covariance were clamped, batch by batch.
-    """
+    """A Zarr store for all cells that differ in their seed alone, and counts of clamped entries."""
 
     def read(self, cell: Cell) -> CellSamples:
         name = store_name(cell)
@@ -146,6 +137,7 @@ class Samples(Artifact):
 
 
 def run(job: Job) -> None:
+    """Draw what is missing, and take over the stores whose cells depend on nothing new."""
     experiment = job.experiment
     cells = cells_of(experiment, job.part)
     groups = [list(group) for _, group in groupby(cells, key=store_name)]
@@ -204,16 +196,12 @@ def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:
 
 
 def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
-    """Draw what is missing in the store of `cells`, batch by batch, shared among processes.
-
-    A batch is a shard, which has one writer. It may hold the last samples of one seed and the first
-    of the next.
-    """
+    """Draw what is missing in the store of `cells`: a batch is a shard, which has one writer."""
     experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
-    total = count * len(cells)
+    total, shape = count * len(cells), experiment.shape
     size = min(experiment.sample.batch_size, total)
     plan = writer.StoreLayout(
-        items=range(total), shape=experiment.shape, dtype="float32", chunk=size, shard=size
+        items=range(total), shape=shape, dtype="float32", chunk=size, shard=size
     )
     folder = job.folder / store_name(cells[0])
     path = store_path(folder, "samples")

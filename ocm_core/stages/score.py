@@ -11,18 +11,9 @@ from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, require
-from ocm_core.stages._networks import (
-    MODEL_KEYS,
-    SCORE_FILE,
-    family_modules,
-    new_denoiser,
-    new_score,
-    open_training_set,
-    save_networks,
-    train,
-)
+from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, _networks, require
 from ocm_core.stages.encode import encode_tasks
+from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.score_matching import ScoreMatching
 
 
@@ -37,8 +28,8 @@ STAGE: Stage[Params] = Stage(
     "train",
     parts=lambda experiment: ["trained"] * ("trained" in experiment.network.scores),
     takes=lambda experiment, part: encode_tasks(experiment),
-    reads=(*MODEL_KEYS, "train.score"),
-    plugins=family_modules,
+    reads=(*_networks.MODEL_KEYS, "train.score"),
+    plugins=_networks.family_modules,
     user_files=_weights,
     shared=True,
     gpu=True,
@@ -51,18 +42,19 @@ class TrainedScore(Artifact):
 
 
 def run(job: Job) -> None:
+    """Train the network, or copy weights that were trained before."""
     if weights := _weights(job.experiment):
         _copy(job, Path(*weights))
         return
     experiment, settings = job.experiment, require(job.experiment.train.score)
-    items = open_training_set(job, settings.batch_size)
+    items, variance = _networks.open_training_set(job, settings.batch_size)
     precision = set_precision(settings.precision)
     seed_torch(settings.seed, "score")
-    network = new_score(experiment, job.part, items.variance).to(job.device)
-    denoiser = replace(new_denoiser(experiment, network), precision=precision)
-    objective = ScoreMatching(denoiser, items.for_network(network), Decoder(experiment.levels))
-    train(job, objective, settings, "score network")
-    save_networks(job.folder / SCORE_FILE, {"": network})
+    network = _networks.new_score(experiment, job.part, variance).to(job.device)
+    denoiser = replace(_networks.new_denoiser(experiment, network), precision=precision)
+    objective = ScoreMatching(denoiser, DroppedLabels(items, network), Decoder(experiment.levels))
+    _networks.train(job, objective, settings, "score network")
+    networks.save_networks(job.folder / _networks.SCORE_FILE, {"": network})
     job.note(parameters=sum(p.numel() for p in network.parameters()))
 
 
@@ -73,9 +65,9 @@ def _copy(job: Job, weights: Path) -> None:
             f"train.score.weights: {weights}: no such file; `dvc pull {weights.parent}.dvc` brings"
             " what the repository keeps; null trains the network anew"
         )
-    network = networks.load(partial(new_score, job.experiment, job.part), weights)
+    network = networks.load(partial(_networks.new_score, job.experiment, job.part), weights)
     if current_rank().is_first:
-        shutil.copyfile(weights, job.folder / SCORE_FILE)
+        shutil.copyfile(weights, job.folder / _networks.SCORE_FILE)
         curve = weights.with_name("curve.json")
         (job.folder / curve.name).write_text(curve.read_text() if curve.exists() else "[]\n")
     job.note(parameters=sum(p.numel() for p in network.parameters()), weights=str(weights))

@@ -1,7 +1,4 @@
-"""Measure the denoising loss of the score network on test images.
-
-Each image is seen once, at a timestep of its own; they are spread evenly over the schedule.
-"""
+"""Measure the denoising loss of the score network on test images."""
 
 from math import sqrt
 from typing import Annotated
@@ -15,31 +12,28 @@ from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Seed
 from ocm_core.shapes import PerSample
-from ocm_core.stages import Experiment, Job, Params, Stage, Work
+from ocm_core.stages import Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating, load_score
 from ocm_core.stages._results import ResultsTable, batches, check_test_split, machine_class
 from ocm_core.stages.encode import open_split, read_rows
 
 
 class ScoreLossParams(Params):
-    """How many test images the loss is the mean of."""
+    """How many test images the loss is the mean of, each at one timestep, spread evenly."""
 
     images: Annotated[int, Field(ge=2, le=10**9)] | None = None  # null: the whole test set
     batch_size: BatchSize
     seed: Seed = 9
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    images = STAGE.settings(experiment).images or experiment.data.count_items()["test"]
-    return Work(images * len(experiment.network.scores))
-
-
-STAGE = Stage(
+STAGE: Stage[ScoreLossParams] = Stage(
     __name__,
     "evaluate",
     params=ScoreLossParams,
     **evaluating(),
-    work=_work,
+    work=lambda e, part: Work(
+        (STAGE.settings(e).images or e.data.count_items()["test"]) * len(e.network.scores)
+    ),
     check=lambda experiment: check_test_split(experiment, "evaluate.score_loss"),
 )
 
@@ -49,6 +43,7 @@ class ScoreLoss(ResultsTable):
 
 
 def run(job: Job) -> None:
+    """Average the loss over images, score by score."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     stored = len(open_split(job, "test"))
     count, rows = min(settings.images or stored, stored), []

@@ -1,13 +1,11 @@
-"""Choose each method's head among those that training has kept, by the distance of a few samples.
-
-As in the paper: 2,048 samples along all timesteps for every candidate, which processes share.
-"""
+"""Choose each method's head among those that training kept, by the distance of a few samples."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, cast
+from itertools import product
+from typing import cast
 
 import torch
 
@@ -15,33 +13,24 @@ from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
 from ocm_core.io.atomic import write_text
 from ocm_core.metrics.frechet import frechet_distance
+from ocm_core.networks import save_tensors
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader
-from ocm_core.stages._networks import (
-    MODEL_KEYS,
-    family_modules,
-    load_score,
-    methods_with_heads,
-    save_tensors,
-    score_tasks,
-)
+from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads, score_tasks
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.fetch_vae import VAE, vae_modules
-from ocm_core.stages.heads import Heads
+from ocm_core.stages.heads import Heads, load_denoiser
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
+
+Candidate = tuple[str, int]  # a method, and after how many iterations its head was kept
 
 
 def _parts(experiment: Experiment) -> list[str]:
     selected = experiment.train.selection.kind == "best_frechet" and methods_with_heads(experiment)
     return list(experiment.network.scores) if selected else []
-
-
-def _takes(experiment: Experiment, part: str) -> list[Task]:
-    references = [Reference.task(space) for space in experiment.spaces[:1]]
-    return [*score_tasks(experiment, part), Heads.task(part), *references, *SPACE_TASKS, *VAE]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -54,7 +43,10 @@ STAGE: Stage[Params] = Stage(
     __name__,
     "train",
     parts=_parts,
-    takes=_takes,
+    takes=lambda e, part: [
+        *(*score_tasks(e, part), Heads.task(part), *map(Reference.task, e.spaces[:1])),
+        *(*SPACE_TASKS, *VAE),
+    ],
     reads=(
         *MODEL_KEYS,
         *("head", "train.selection", "train.heads", "features"),
@@ -77,61 +69,51 @@ class SelectedHeads(Heads):
     """The chosen head of every method, and every distance that was measured."""
 
 
-class Candidate(NamedTuple):
-    """A method's head after so many iterations."""
-
-    label: str
-    iteration: int
-
-
 def run(job: Job) -> None:
+    """Measure every candidate, and save the best head of each method."""
     experiment, settings = job.experiment, require(job.experiment.features)
     space = load_space(job, settings.space)
     statistics, _ = job.take(Reference, settings.space).load()
-    score, images_of = load_score(job, job.part), image_reader(job)
+    score, images_of = load_denoiser(job, job.part), image_reader(job)
     score = executed(score, **experiment.sample.execution.model_dump())
     kept, wanted = job.take(Heads, job.part), candidates(experiment)
 
     def measure(candidate: Candidate) -> PartialResult:
         label, iteration = candidate
-        heads = kept.load(experiment, score.network, [label], job.device, iteration)
+        heads = kept.load(job, score.network, [label], iteration)
         drawn = _samples(job, replace(score, heads=heads), label)
         features = extract(space, images_of(drawn), settings.batch_size)
         return {}, frechet_distance(real=statistics, generated=features)
 
-    named = {f"{label}-{iteration}": Candidate(label, iteration) for label, iteration in wanted}
+    named = {f"{label}-{iteration}": (label, iteration) for label, iteration in wanted}
     if states := computed(job, named, measure, f"distances of heads on the {job.part} score"):
         distances = {c: float(state.facts) for c, state in zip(wanted, states, strict=True)}
-        _save(job, best(distances), distances)
-        job.note(iterations=best(distances))
+        _save(job, distances)
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:
     """Return every kept head of every method."""
-    settings = experiment.train.heads
-    every = require(settings.keep_every)
-    kept = range(every, settings.iterations + 1, every)
-    labels = methods_with_heads(experiment)
-    return [Candidate(label, iteration) for label in labels for iteration in kept]
+    every, last = require(experiment.train.heads.keep_every), experiment.train.heads.iterations
+    return [*product(methods_with_heads(experiment), range(every, last + 1, every))]
 
 
 def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
     """Return the iteration of least distance by method; of equals the earliest."""
-    ordered = sorted(distances, key=lambda candidate: (distances[candidate], candidate.iteration))
-    return {candidate.label: candidate.iteration for candidate in reversed(ordered)}
+    return dict(sorted(distances, key=lambda one: (distances[one], one[1]), reverse=True))
 
 
-def _save(job: Job, chosen: Mapping[str, int], distances: Mapping[Candidate, float]) -> None:
-    """Save the chosen heads as training leaves them, and every distance beside them."""
-    kept, selected = job.take(Heads, job.part), SelectedHeads(job.folder)
+def _save(job: Job, distances: Mapping[Candidate, float]) -> None:
+    """Save the best heads as training leaves them, and every distance beside them."""
+    kept, chosen = job.take(Heads, job.part), best(distances)
     for label, iteration in chosen.items():
-        save_tensors(selected.file(label), kept.weights(label, iteration))
+        save_tensors(SelectedHeads(job.folder).file(label), kept.weights(label, iteration))
     by_method = {
-        label: {c.iteration: value for c, value in distances.items() if c.label == label}
+        label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen
     }
     record = json.dumps({"chosen": chosen, "distances": by_method}, indent=1, sort_keys=True)
-    write_text(selected.folder / "selection.json", f"{record}\n")
+    write_text(job.folder / "selection.json", f"{record}\n")
+    job.note(iterations=chosen)
 
 
 def _samples(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Compute what every step between timesteps costs on training images; optimal timesteps follow."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,11 +14,12 @@ from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
-from ocm_core.stages._denoiser import load_denoiser
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages.heads import load_denoiser
 
+FILE = "step_costs.npz"
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
@@ -34,17 +34,13 @@ STAGE: Stage[Params] = Stage(
 class StepCostTable(Artifact):
     """The mean term of the bound for every step of a grid, by method."""
 
-    @property
-    def file(self) -> Path:
-        return self.folder / "step_costs.npz"
-
 
 def optimal_timesteps(job: Inputs, score: str) -> TimestepsByMethod:
     """Return optimal timesteps by method; none where the job does not take any."""
     table = job.find(StepCostTable, score)
     if table is None:
         return {}
-    with np.load(table.file) as tables:
+    with np.load(table.folder / FILE) as tables:
         return {label: costs.optimal() for label, costs in _costs(tables).items()}
 
 
@@ -65,6 +61,7 @@ def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
 
 
 def run(job: Job) -> None:
+    """Average the costs over batches of training images."""
     settings, stored = require(job.experiment.train.timesteps), open_split(job, "train")
     drawn = stream(Stream.TIMESTEPS_ITEMS, settings.seed).permutation(len(stored))
     rows = np.sort(drawn[: settings.images])
@@ -95,6 +92,6 @@ def run(job: Job) -> None:
     costs = [_costs({name: t.numpy() for name, t in state.tensors.items()}) for state in states]
     weights = [state.facts for state in states]
     mean = {k: averaged([part[k] for part in costs], weights) for k in experiment.methods}
-    with replacing(StepCostTable(job.folder).file) as temporary, temporary.open("wb") as opened:
+    with replacing(job.folder / FILE) as temporary, temporary.open("wb") as opened:
         np.savez(opened, **_tables(mean))  # type: ignore[arg-type]
     job.note(images=len(rows), timesteps=len(mean[settings.methods[0]].timesteps) - 1)

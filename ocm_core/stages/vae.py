@@ -26,6 +26,7 @@ class TrainedVae(Artifact):
 
 
 def run(job: Job) -> None:
+    """Train on the training images, and measure the scale of the latents."""
     from ocm_core.latents.training import VaeFitting, measured_scaling  # import diffusers
     from ocm_core.latents.vae import new_autoencoder, save_folder
 

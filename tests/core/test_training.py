@@ -23,14 +23,13 @@ from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.schedule import Schedule, q_sample
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
-from ocm_core.networks import build
+from ocm_core.networks import build, save_networks
 from ocm_core.networks.keys import published_keys
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.batches import BatchRng
 from ocm_core.schema.experiment import MomentsParams as MomentSettings
 from ocm_core.schema.experiment import OptimiserParams
-from ocm_core.stages._networks import save_networks
 from ocm_core.training import loop
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means, timesteps
 from ocm_core.training.batches import InMemory, noisy_draws

@@ -64,6 +64,6 @@ def test_angles_span_the_stated_frequencies() -> None:
 @given(time=st.integers(0, 4000))
 def test_encoding_is_the_same_for_integer_and_float_times(time: int) -> None:
     integer, floating = torch.tensor([time]), torch.tensor([float(time)])
-    encoding = layers.cosine_first_encoding(integer, 8)
-    assert torch.equal(encoding, layers.cosine_first_encoding(floating, 8))
+    encoding = layers.cosine_first(integer, 8)
+    assert torch.equal(encoding, layers.cosine_first(floating, 8))
     assert_close(encoding.square().sum(), torch.tensor(4.0))

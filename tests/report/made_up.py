@@ -23,6 +23,7 @@ PROVENANCE: dict[str, Any] = {
         **{"replaced_baselines": {"trained": 2}, "shape": [1, 8, 8]},
     },
 }
+NOTHING: dict[str, Any] = {"timesteps": {}, "posterior_std": None}
 CURVES = {("by denoising", "score"): [(i, 10.0 / i) for i in range(1, 300)]}
 
 
@@ -69,10 +70,9 @@ def plane_folder(path: Path) -> ReportFolder:
 def folder(
     path: Path, rows: list[Row], params: dict[str, Any], data: np.ndarray, **further: Any
 ) -> ReportFolder:
-    results, known = Results(rows), measures()
-    samples = {key: data for key in Study(results, params, known).shown_samples}
-    further |= {"samples": samples, "test": data, "curves": CURVES}
-    write_report(path, results, params, PROVENANCE, known, **further)
+    study, further = Study(Results(rows), params, measures()), {**NOTHING, **further}
+    samples = dict.fromkeys(study.shown_samples, data)
+    write_report(path, study, PROVENANCE, samples, data, CURVES, **further)
     return ReportFolder(path)
 
 

@@ -17,6 +17,7 @@ from ocm_core.report.folder import ReportFolder, read_folder, report_names
 from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
 from ocm_core.results.measures import Measure, measures
+from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
 from tests.report import made_up
 from tests.report.made_up import PROVENANCE, ROOT, figures, image_folder, plane_folder, tables
@@ -190,7 +191,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     (folder.path / "old.txt").write_text("")
     again = image_folder(tmp_path / "digits", [])  # what was before is gone
     assert not (again.path / "old.txt").exists()
-    assert not [row for row in again.pictures if row.name == "ddpm, ocm"]
+    assert not [row for row in again.rows_of("samples") if row.name == "ddpm, ocm"]
 
 
 def test_points_are_few_and_small(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_points_are_few_and_small(tmp_path: Path) -> None:
     assert len(test) == files.MOST_POINTS
     assert {len(points) for points in samples.values()} == {files.MOST_POINTS}
     assert (folder.path / "points.npz").stat().st_size < 100_000
-    assert folder.pictures == []
+    assert folder.rows_of("samples") == []
 
 
 @pytest.mark.parametrize("side", [8, 32, 256])
@@ -208,12 +209,12 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path, side: int) -> None:
     """Pure noise, which early samples are, is as large as its pixels."""
     keys = [("quality", "delta", 5), ("ddpm", "ocm", 5), ("ddpm", "ocm", 10), ("unipc", "none", 5)]
     results, photos = Results(image_rows()), made_up.images(12, side, 3)
-    shown = {"samples": dict.fromkeys(keys, photos), "test": photos}
-    files.write_report(tmp_path / "photos", results, PARAMS, PROVENANCE, measures(), **shown)
+    study, shown = Study(results, PARAMS, measures()), (dict.fromkeys(keys, photos), photos)
+    files.write_report(tmp_path / "photos", study, PROVENANCE, *shown, {}, {}, None)
     folder = ReportFolder(tmp_path / "photos")
     sizes = [file.stat().st_size for file in (folder.path / "pictures").iterdir()]
     assert 1000 < sum(sizes) <= files.LIMIT
-    [row] = [row for row in folder.pictures if row.name == "unipc"]
+    [row] = [row for row in folder.rows_of("samples") if row.name == "unipc"]
     assert row.cells[0] is not None and row.cells[1] is None
 
 

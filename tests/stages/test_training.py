@@ -14,13 +14,13 @@ from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
 from ocm_core.stages import _networks, heads, score
-from ocm_core.stages._networks import TrainingSet, new_denoiser, new_score
+from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import Heads
-from ocm_core.stages.selection import Candidate, SelectedHeads, _save, best, candidates
+from ocm_core.stages.selection import SelectedHeads, _save, best, candidates
 from ocm_core.training.batches import InMemory
 from tests.stages.jobs import experiment_with, job_of
 
-SOME = TrainingSet(InMemory(torch.zeros(4, 1, 8, 8)), 1.0)
+SOME = InMemory(torch.zeros(4, 1, 8, 8)), 1.0
 
 
 class BegunError(Exception):
@@ -37,8 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise BegunError
 
     monkeypatch.setattr(_networks, "fit", fit)
-    for stage in (heads, score):
-        monkeypatch.setattr(stage, "open_training_set", lambda job, batch_size: SOME)
+    for module in (heads, _networks):
+        monkeypatch.setattr(module, "open_training_set", lambda job, batch_size: SOME)
     return objectives
 
 
@@ -104,7 +104,7 @@ def test_fewer_images_than_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_every_method_has_a_candidate_at_every_kept_iteration() -> None:
     found = candidates(compose("cifar10_ls_smoke"))
-    assert [c.iteration for c in found if c.label == "ocm"] == [10, 20]
+    assert [iteration for label, iteration in found if label == "ocm"] == [10, 20]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_every_method_has_a_candidate_at_every_kept_iteration() -> None:
 def test_each_method_has_its_own_best_iteration(
     distances: dict[tuple[str, int], float], chosen: dict[str, int]
 ) -> None:
-    assert best({Candidate(*key): value for key, value in distances.items()}) == chosen
+    assert best(distances) == chosen
 
 
 def test_chosen_heads_are_of_their_iterations_and_lie_where_trained_ones_do(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_chosen_heads_are_of_their_iterations_and_lie_where_trained_ones_do(tmp_
         save_file(values, trained.kept(iteration))
     task = Task("selection", "trained")
     job = job_of(None, task, tmp_path / "made", {Heads.task("trained"): trained.folder})
-    _save(job, {"ocm": 20, "sn": 10}, {Candidate("ocm", 20): 5.0, Candidate("sn", 10): 4.0})
+    _save(job, {("ocm", 20): 5.0, ("sn", 10): 4.0})
     selected = SelectedHeads(job.folder)
     weights = {label: load_file(selected.file(label))["w"].item() for label in ("ocm", "sn")}
     assert weights == {"ocm": 20.0, "sn": 10.0}

@@ -1,4 +1,4 @@
-"""Embeddings of captions, which `encode` writes beside the latents and the network reads.
+"""Embeddings of captions, which the stage `encode` writes beside the latents.
 
 Row n is that of the n-th different caption of the data set, the last one the empty prompt's. A row
 of Stable Diffusion takes 0.24 MB, so that not every table fits on a GPU.
@@ -14,12 +14,11 @@ from torch import nn
 from ocm_core.checkpoints.diffusers_folder import TextDescription
 from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.datasets.base import DataSet, distinct
-from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers import PromptEmbeddings, PromptLabels, Prompts
-from ocm_core.schema.experiment import TextParams
-from ocm_core.stages import Inputs, Job, require
-from ocm_core.stages.encode import open_split
+from ocm_core.progress import Progress
+from ocm_core.schema.block import require
+from ocm_core.schema.experiment import LatentParams, TextParams
 from ocm_core.store import writer
 from ocm_core.store.reader import StoredSplit, store_path
 
@@ -29,14 +28,15 @@ HELD = 2**30  # bytes of a table that is kept on the device
 LOG = logging.getLogger("ocm")
 
 
-def write(job: Job, data: DataSet) -> int:
-    """Write this job's rows; those that an interrupted run has written stay."""
-    latent = require(job.experiment.encode.latent)
+def write_prompts(
+    folder: Path, part: str, data: DataSet, latent: LatentParams, device: str, bar: Progress[range]
+) -> int:
+    """Write the rows of a part; those that an interrupted run has written stay."""
     text, size = require(latent.text), latent.batch_size
     captions = (caption for split in data.splits.values() for caption in split.captions or ())
-    rows, encoder = [*distinct(captions), ""], open_encoder(text, job.device)
+    rows, encoder = [*distinct(captions), ""], open_encoder(text, device)
     plan = writer.StoreLayout(
-        items=writer.share(job.part, len(rows), SHARD),
+        items=writer.share(part, len(rows), SHARD),
         shape=(text.tokens, text.width),
         dtype="float32",
         chunk=1,  # because any row may be asked for
@@ -50,21 +50,15 @@ def write(job: Job, data: DataSet) -> int:
         starts = range(0, len(prompts), size)
         return {"x": torch.cat([encoder(prompts[at : at + size]).cpu() for at in starts]).numpy()}
 
-    writer.write(
-        store_path(job.folder, NAME),
-        plan,
-        read_shard,
-        {"provenance": dict(data.provenance), "text_encoder": text.digest},
-        lambda shards: job.progress(shards, f"{NAME}: shards"),
-    )
+    attrs = {"provenance": dict(data.provenance), "text_encoder": text.digest}
+    writer.write(store_path(folder, NAME), plan, read_shard, attrs, bar)
     return len(plan.items)
 
 
-def attach(job: Inputs, network: ScoreNetwork) -> None:
-    """Give a network that takes text the table that its labels are rows of."""
-    stored = open_split(job, NAME)
+def prompt_table(stored: StoredSplit) -> nn.Module:
+    """Return the table that labels of a network that takes text are rows of."""
     fits = stored.bytes <= HELD
-    network.prompts = Prompts(torch.from_numpy(stored.all())) if fits else StoredPrompts(stored)
+    return Prompts(torch.from_numpy(stored.all())) if fits else StoredPrompts(stored)
 
 
 class StoredPrompts(nn.Module):

@@ -12,11 +12,12 @@ from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder
 from ocm_core.datasets.base import DataSet, array_split
 from ocm_core.errors import OcmError
-from ocm_core.pipeline.stage import Task
+from ocm_core.latents import prompts
+from ocm_core.latents.prompts import prompt_table, write_prompts
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import TextParams
-from ocm_core.stages import _prompts as prompts
+from ocm_core.store.reader import open_split
 from tests.init.folders import write_stable_diffusion
-from tests.stages.jobs import job_of
 
 CAPTIONS = {"train": ["a dog", "a cat", "a dog", "x"], "test": ["a cat", "an ox"]}
 ROWS = ["a cat", "a dog", "an ox", "x", ""]
@@ -36,35 +37,32 @@ def data() -> DataSet:
     return DataSet(splits, 256, {"archives": {}})
 
 
-def prompts_job(folder: Path, place: Path, part: str) -> Any:
-    found = describe(folder).text
-    assert found is not None
+@pytest.fixture
+def latent(folder: Path) -> Any:
+    found = require(describe(folder).text)
     text = TextParams(path=str(folder), digest=found.digest, tokens=found.tokens, width=found.width)
-    latent = SimpleNamespace(text=text, batch_size=2)
-    experiment = SimpleNamespace(encode=SimpleNamespace(latent=latent))
-    folders = {Task("encode", f"{n}of2"): place / f"{n}of2/artifact" for n in (1, 2)}
-    return job_of(experiment, Task("encode", part), place / part, folders)
+    return SimpleNamespace(text=text, batch_size=2)
 
 
 def test_rows_are_written_by_several_jobs_and_found_by_label(
-    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, data: DataSet, latent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "SHARD", 2)
-    jobs = [prompts_job(folder, tmp_path, part) for part in ("1of2", "2of2")]
-    assert sum(prompts.write(job, data) for job in jobs) == len(ROWS)
+    places = {part: tmp_path / part for part in ("1of2", "2of2")}
+    written = (write_prompts(at, part, data, latent, "cpu", iter) for part, at in places.items())
+    assert sum(written) == len(ROWS)
     expected, label = TextEncoder.load(folder)(ROWS), torch.tensor([4, 1, 1, 0])
     for held in (2**30, 0):  # on the device, or from the disk
         monkeypatch.setattr(prompts, "HELD", held)
-        network = torch.nn.Module()
-        prompts.attach(jobs[0], network)  # type: ignore[arg-type]
-        torch.testing.assert_close(network.prompts(label), expected[label], atol=1e-6, rtol=0)
+        table = prompt_table(open_split([*places.values()], "prompts"))
+        torch.testing.assert_close(table(label), expected[label], atol=1e-6, rtol=0)
 
 
 def test_a_killed_job_encodes_only_what_is_missing(
-    folder: Path, data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: DataSet, latent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "SHARD", 2)
-    job, encode, seen = prompts_job(folder, tmp_path, "all"), TextEncoder.__call__, []
+    encode, seen = TextEncoder.__call__, []
 
     def dying(encoder: TextEncoder, texts: list[str]) -> torch.Tensor:
         seen.append(texts)
@@ -74,14 +72,12 @@ def test_a_killed_job_encodes_only_what_is_missing(
 
     monkeypatch.setattr(TextEncoder, "__call__", dying)
     with pytest.raises(KeyboardInterrupt):
-        prompts.write(job, data)
-    assert prompts.write(job, data) == len(ROWS)
+        write_prompts(tmp_path, "all", data, latent, "cpu", iter)
+    assert write_prompts(tmp_path, "all", data, latent, "cpu", iter) == len(ROWS)
     assert seen == [ROWS[:2], ROWS[2:4], ROWS[2:4], ROWS[4:]]
 
 
-def test_another_text_encoder_is_seen(folder: Path, data: DataSet, tmp_path: Path) -> None:
-    job = prompts_job(folder, tmp_path, "all")
-    changed = job.experiment.encode.latent.text.model_copy(update={"digest": "0" * 64})
-    job.experiment.encode.latent.text = changed
+def test_another_text_encoder_is_seen(data: DataSet, latent: Any, tmp_path: Path) -> None:
+    latent.text = latent.text.model_copy(update={"digest": "0" * 64})
     with pytest.raises(OcmError, match="the text encoder has changed since the run was planned"):
-        prompts.write(job, data)
+        write_prompts(tmp_path, "all", data, latent, "cpu", iter)

@@ -57,9 +57,12 @@ def score_modules(experiment: Experiment, scores: Iterable[str]) -> list[str]:
 
 
 def score_tasks(experiment: Experiment, score: str) -> list[Task]:
-    """Return what `load_score` takes: the network, then the prompts if it takes text."""
-    weights = Task("fetch_score") if score == "pretrained" else Task("score", score)
-    return [weights, *(encode_tasks(experiment) if text_of(experiment) else [])]
+    """Return what `load_score` takes: the network, and the prompts if it takes text."""
+    return [_weights(score), *(encode_tasks(experiment) if text_of(experiment) else [])]
+
+
+def _weights(score: str) -> Task:
+    return Task("fetch_score") if score == "pretrained" else Task("score", score)
 
 
 def denoiser_tasks(
@@ -162,11 +165,11 @@ def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
 def load_score(job: Inputs, score: str) -> Denoiser:
     """Load the frozen score network; on a GPU it runs in TF32."""
     set_precision()
-    make, weights = partial(new_score, job.experiment, score), score_tasks(job.experiment, score)[0]
+    make = partial(new_score, job.experiment, score)
     if score == "exact":
         network = make()
     else:
-        network = networks.load(make, job.folders[weights] / SCORE_FILE, job.device)
+        network = networks.load(make, job.folders[_weights(score)] / SCORE_FILE, job.device)
     if text_of(job.experiment):
         module = import_module("ocm_core.latents.prompts")
         network.prompts = module.prompt_table(open_split(job, "prompts"))

@@ -1,10 +1,15 @@
-"""Where files lie: in the project, a folder with `params/`, or else in the installed package."""
+"""Where files lie: in the project, a folder with `params/`, or else in the installed package.
+
+Paths and names are checked here, before anything large is imported.
+"""
 
 from pathlib import Path
 
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 PACKAGE = Path(__file__).resolve().parent
+PARAMS = Path("params")
+PRESETS = PARAMS / "preset"
 
 
 def is_checkout() -> bool:
@@ -36,3 +41,36 @@ def model_folder(path: Path) -> Path:
             f"`hf download {name} --local-dir {path.name}`, then give the folder {path.name}"
         )
     raise OcmError(f"{name}: no such folder; expected one that save_pretrained wrote{hint}")
+
+
+def overlay(name: str) -> Path:
+    """Return the file of an experiment."""
+    return PARAMS / "experiment" / f"{name}.yaml"
+
+
+def experiment_names() -> list[str]:
+    """Return the experiments that have a file; each can take presets besides."""
+    return sorted(file.stem for file in overlay("any").parent.glob("*.yaml"))
+
+
+def preset_names() -> list[str]:
+    """Return the presets that any experiment can take."""
+    folders = (PRESETS, shipped() / PRESETS)
+    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+
+
+def split_name(name: str) -> tuple[str, list[str]]:
+    """Return the experiment that has a file, and the presets that its name ends in."""
+    known, endings = experiment_names(), preset_names()
+    experiment, presets = name, list[str]()
+    while experiment not in known:
+        experiment, _, preset = experiment.rpartition("_")
+        if preset not in endings:
+            twins = [f"{each}_{ending}" for each in known for ending in endings]
+            near = unknown(name, [*known, *twins]).partition("valid: ")[0]
+            raise OcmError(
+                f"{overlay(name)}: experiment {near}valid: {', '.join(known)}; each may end in "
+                f"a preset: {', '.join(endings)}"
+            )
+        presets.insert(0, preset)
+    return experiment, presets

@@ -152,3 +152,11 @@ def test_a_long_message_keeps_its_ends() -> None:
 def test_a_wrong_name_of_any_length_or_type() -> None:
     assert len(unknown("x" * 100_000, ["ocm"])) < 300
     assert unknown(3, ["a", 2]) == "3 is unknown; valid: 2, a"
+
+
+def test_the_same_state_has_the_same_bytes(tmp_path: Path) -> None:
+    """Of two entries of metadata safetensors has no order; pieces of artifacts are states."""
+    files = [tmp_path / str(number) for number in range(12)]
+    for file in files:
+        save_state(file, {"b": torch.ones(2), "a": torch.zeros(3)}, {"z": 1, "y": [2]})
+    assert len({file.read_bytes() for file in files}) == 1

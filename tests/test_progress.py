@@ -1,7 +1,9 @@
 """A bar for one job at a time, from where the work is, and lines in the log."""
 
+import fcntl
 import os
 import pty
+import re
 from collections.abc import Iterator
 from logging import getLogger
 from select import select
@@ -9,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ocm_core.progress import track
+from ocm_core import progress
+from ocm_core.progress import meter, track
 
 LOG = getLogger("test")
 
@@ -44,14 +47,34 @@ def test_a_resumed_bar_begins_at_its_work(terminal: int, caplog: pytest.LogCaptu
 
 
 def test_bars_of_two_jobs_do_not_collide(terminal: int) -> None:
-    first = track(range(3), "first", LOG)
-    next(first)
-    assert "first" in drawn(terminal)
+    another = os.open(os.ttyname(progress.sys.stderr.fileno()), os.O_WRONLY | os.O_NOCTTY)
+    fcntl.flock(another, fcntl.LOCK_EX)
     assert list(track(range(3), "second", LOG)) == [0, 1, 2]
     assert "second" not in drawn(terminal)
-    list(first)
+    os.close(another)
     list(track(range(3), "third", LOG))
     assert "third" in drawn(terminal)
+
+
+def test_a_long_piece_shows_its_own_steps_below_the_bar_of_all(terminal: int) -> None:
+    for _ in track(range(2), "candidates", LOG):
+        with meter(5, "passes", LOG) as advance:
+            advance()
+        assert "passes" in drawn(terminal)
+
+
+def test_the_log_has_a_rate_and_an_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    clock = iter([0.0, *(31.0 * n for n in range(1, 101))])
+    monkeypatch.setattr("ocm_core.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with meter(1000, "sampling", LOG) as advance:
+        for _ in range(100):
+            advance()
+    assert len(caplog.messages) == 100, "each of them took longer than the lines are apart"
+    line = r"sampling: 100 of 1000, 0\.0323 per second, ends about (20\d\d-\d\d-\d\d )?\d\d:\d\d"
+    assert re.fullmatch(line, caplog.messages[-1])
 
 
 def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ocm_core.io.atomic import replacing, room_for
 
 LOG = logging.getLogger("ocm")
-_FACTS, _CHECKSUM = "state", "sha256"
+_STATE = "state"  # checksum and facts in one entry: several have no order, and the bytes would vary
 
 
 class State(NamedTuple):
@@ -30,7 +30,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], facts: Any) -> None:
     """Replace the state in `path`."""
     text = json.dumps(facts)
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {_FACTS: text, _CHECKSUM: _checksum(contiguous, text)}
+    metadata = {_STATE: f"{_checksum(contiguous, text)} {text}"}
     needed = sum(tensor.nbytes for tensor in contiguous.values())
     with room_for(path, needed), replacing(path) as temporary:
         save_file(contiguous, temporary, metadata=metadata)
@@ -41,10 +41,10 @@ def load_state(path: Path) -> State | None:
     if not path.exists():
         return None
     with suppress(SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
-        metadata = file.metadata() or {}
+        checksum, _, text = (file.metadata() or {})[_STATE].partition(" ")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if metadata[_CHECKSUM] == _checksum(tensors, metadata[_FACTS]):
-            return State(tensors, json.loads(metadata[_FACTS]))
+        if checksum == _checksum(tensors, text):
+            return State(tensors, json.loads(text))
     LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
     return None
 

@@ -24,6 +24,7 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Choices = Annotated[list[_Value], Field(min_length=1, max_length=MOST_CHOICES)]
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+MethodLabel = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\+[a-z]+)?$")]  # METHOD+BASIS
 
 
 class Params(BaseModel):

@@ -13,6 +13,8 @@ class Method(PosteriorMethod):
         line=Look("orange", "triangle-down", "dashdot"),
     )
 
+    state_free = True
+
     @property
     def needs(self) -> Need:
         return "moments"

@@ -1,4 +1,7 @@
-"""C = 0: x_0 is taken to be known. With η = 0 this is the usual, noiseless DDIM."""
+"""C = 0: x_0 is taken to be known. With η = 0 this is the usual, noiseless DDIM.
+
+The kernels of reinforcement learning are published with it.
+"""
 
 from ocm_core.covariance.interface import FixedMethod, Look, Profile, ReverseStep
 
@@ -10,7 +13,7 @@ class Method(FixedMethod):
         line=Look("grey", "triangle-up-open", "dashdot"),
         group="Fixed",
     )
-    kernels = frozenset({"ddim"})
+    kernels = frozenset({"ddim", "cps", "precise", "flow_grpo"})
 
     def sigma2(self, step: ReverseStep) -> float:
         return step.kernel.floor(step.transition)

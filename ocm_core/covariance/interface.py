@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -48,6 +48,10 @@ class Clip:
     c_min: float | None = 0.0
     c_max: float | None = None
 
+    def limit_x0(self, x0: Batch) -> Batch:
+        """Return x̂_0 within the limits."""
+        return x0 if self.x0 is None else x0.clamp(-self.x0, self.x0)
+
     def limit_c(self, c: Tensor, counter: ClipCounter) -> Tensor:
         """Clamp, and count what was clamped."""
         counter.add("entries", c.numel())
@@ -75,14 +79,17 @@ class ReverseStep:
 
     def variance(self, c: Tensor) -> Tensor:
         """Σ = floor + gain · C with C = (b_t / ᾱ_t) c, for entries or eigenvalues of c."""
-        posterior = self.clip.limit_c(self.transition.posterior_scale * c, self.counter)
+        return self.added(self.clip.limit_c(self.transition.posterior_scale * c, self.counter))
+
+    def added(self, posterior: Tensor) -> Tensor:
+        """Return floor + gain · C."""
         return self.kernel.floor(self.transition) + self.kernel.gain(self.transition) * posterior
 
     def x0(self, prediction: AnyPrediction) -> Batch:
         """Return x̂_0, within the limits."""
-        step, limit = self.transition, self.clip.x0
+        step = self.transition
         x0 = predict_x0(prediction.x, prediction.eps, step.alpha_bar_t, step.b_t)
-        return x0 if limit is None else x0.clamp(-limit, limit)
+        return self.clip.limit_x0(x0)
 
     def mean(self, prediction: AnyPrediction) -> Batch:
         """Return the mean of x_s."""
@@ -90,6 +97,19 @@ class ReverseStep:
 
 
 StepCovariance = Callable[[ReverseStep], Covariance]
+
+
+class OnlyDrawn(Covariance):
+    """What steps draw with, but no bound can use; `has_density` of its method is False."""
+
+    def diagonal(self, like: Batch) -> NoReturn:
+        raise OcmError("this covariance has no diagonal and no density; it is for samples only")
+
+    def divergence(self, beta_tilde: float, difference: Batch) -> NoReturn:
+        self.diagonal(difference)
+
+    def log_density(self, difference: Batch) -> NoReturn:
+        self.diagonal(difference)
 
 
 class Look(NamedTuple):
@@ -117,6 +137,8 @@ class CovarianceMethod(BaseModel, ABC):
 
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
+    state_free: ClassVar[bool] = False  # an estimate that is one number per t, whatever x_t
+    has_density: ClassVar[bool] = True  # whether Σ has a diagonal and a determinant, as bounds need
     profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Look(dash="dot"))
     label: str
 
@@ -130,10 +152,9 @@ class CovarianceMethod(BaseModel, ABC):
         """Return the options by name, defaults included."""
         return self.model_dump(exclude={"label"})
 
-    @classmethod
-    def defined_for(cls, kernel: str) -> bool:
+    def defined_for(self, kernel: str) -> bool:
         """Say whether the method gives a covariance for the steps of this kernel."""
-        return cls.kernels is None or kernel in cls.kernels
+        return self.kernels is None or kernel in self.kernels
 
     def jacobian_products(self, dimension: int) -> int:
         """Return how many vector-Jacobian products the method takes per network evaluation."""

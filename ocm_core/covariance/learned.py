@@ -8,12 +8,14 @@ a score that is known or preconditioned the target's noise goes with c̄_t (`own
 plain network is noisier than that at large t, and √c̄_t is the better unit there (`root`).
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import e, log
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +25,8 @@ from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMetho
 from ocm_core.diffusion.denoiser import Prediction
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.shapes import Batch, OverTime, PerSample
+from ocm_core.errors import OcmError
+from ocm_core.shapes import Batch, OverTime, PerSample, Times
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,18 @@ Unit = Literal["own", "root", "one"]  # the method's own, √c̄_t, or 1
 
 
 class CovarianceHead(nn.Module):
-    """A network on the trunk's features, and the baseline c̄_t (if any) that it is relative to."""
+    """A network on the trunk's features, and tables over t that say how its output is read.
 
+    The baseline c̄_t (if any) is what it is relative to, and `floor` the least c of a head that was
+    solved for. Solved by ranges of t, its last layer has `weight` and `bias` at each of `knots`.
+    """
+
+    tables: ClassVar = ("baseline", "floor", "knots", "weight", "bias")
     baseline: Tensor | None
+    floor: Tensor | None
+    knots: Tensor | None
+    weight: Tensor
+    bias: Tensor
 
     def __init__(
         self,
@@ -93,13 +105,52 @@ class CovarianceHead(nn.Module):
         baseline: OverTime | None = None,
         link: str = "identity",
         unit: Unit = "own",
+        **tables: Tensor | None,
     ) -> None:
         super().__init__()
         self.net, self.link, self.unit = net, LINKS[link], unit
-        self.register_buffer("baseline", baseline)
+        for name in self.tables:
+            self.register_buffer(name, baseline if name == "baseline" else tables.get(name))
 
-    def forward(self, features: TrunkFeatures) -> Tensor:
-        return cast(Tensor, self.net(features))
+    @classmethod
+    def of_state(
+        cls, net: nn.Module, state: Mapping[str, Tensor], link: str, unit: Unit = "own"
+    ) -> CovarianceHead:
+        """Return the head whose `state_dict` this is."""
+        tables = {name: state[name].clone() for name in cls.tables if name in state}
+        head = cls(net, tables.pop("baseline", None), link, unit, **tables)
+        head.load_state_dict(state)
+        return head
+
+    def forward(self, features: TrunkFeatures, t: Times | None = None) -> Tensor:
+        if self.knots is None:
+            return cast(Tensor, self.net(features))
+        if t is None:
+            raise OcmError("a head that was solved by ranges of t needs t")
+        above = torch.bucketize(t, self.knots[1:-1], right=True) + 1
+        low, high = self.knots[above - 1], self.knots[above]
+        share = ((t - low) / (high - low)).to(self.weight)
+        name, _ = last_layer(self.net)
+
+        def between(table: Tensor) -> Tensor:
+            """Return the table at t, straight between knots."""
+            weight = share.view(-1, *(1,) * (table.ndim - 1))
+            return torch.lerp(table[above - 1], table[above], weight)
+
+        def one(weight: Tensor, bias: Tensor, *item: Tensor) -> Tensor:
+            layer = {f"{name}.weight": weight, f"{name}.bias": bias}
+            alone = TrunkFeatures(*(part.unsqueeze(0) for part in item))
+            image: Tensor = torch.func.functional_call(self.net, layer, (alone,))
+            return image.squeeze(0)
+
+        image: Tensor = torch.vmap(one)(between(self.weight), between(self.bias), *features)
+        return image
+
+
+def last_layer(net: nn.Module) -> tuple[str, nn.Linear | nn.Conv2d]:
+    """Return the last layer of a head, which is linear, and its name."""
+    layers = [(k, m) for k, m in net.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    return layers[-1]
 
 
 class LearnedMethod(CovarianceMethod):
@@ -131,15 +182,19 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         """Return a random value with E[target | x_t] = c."""
 
     def c(self, prediction: Prediction) -> Tensor:
-        raw, baseline = prediction.head(self.label), self._baseline(prediction)
+        raw, baseline = prediction.head(self.label), self._table("baseline", prediction)
         if baseline is None:
-            return self.published(raw, prediction)
-        return cast(CovarianceHead, prediction.denoiser.heads[self.label]).link(raw, baseline)
+            c = self.published(raw, prediction)
+        else:
+            c = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link(raw, baseline)
+        floor = self._table("floor", prediction)
+        return c if floor is None else torch.maximum(c, floor)
 
     def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
             target = self.target(batch)
-        error, baseline = self.c(batch.prediction) - target, self._baseline(batch.prediction)
+        error = self.c(batch.prediction) - target
+        baseline = self._table("baseline", batch.prediction)
         if baseline is not None:
             unit = cast(CovarianceHead, batch.prediction.denoiser.heads[self.label]).unit
             own = self.unit(baseline) if unit == "own" else baseline.sqrt()
@@ -150,7 +205,15 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         """How the target's standard deviation given x_t grows with c̄_t, for a perfect score."""
         return baseline
 
-    def _baseline(self, prediction: Prediction) -> Tensor | None:
-        table = getattr(prediction.denoiser.heads.get(self.label), "baseline", None)
-        what = f"the baseline of head '{self.label}'"
+    def linear_target(self, batch: TrainingBatch) -> tuple[Batch, Tensor]:
+        """Return the raw output that a linear layer is fitted to, and the weight of its square."""
+        target, baseline = self.target(batch), self._table("baseline", batch.prediction)
+        if baseline is None:
+            offset = self.published(torch.zeros_like(target), batch.prediction)
+            return target - offset, torch.ones_like(target[:, :1])
+        return target / baseline - 1.0, (baseline / self.unit(baseline)) ** 2
+
+    def _table(self, name: str, prediction: Prediction) -> Tensor | None:
+        table = getattr(prediction.denoiser.heads.get(self.label), name, None)
+        what = f"the {name} of head '{self.label}'"
         return None if table is None else prediction.at(table, what)

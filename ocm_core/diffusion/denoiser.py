@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
@@ -45,6 +46,7 @@ class AnyPrediction(ABC):
     t: Times
     eps: Batch
     learned_variance: Batch | None
+    denoiser: Denoiser
 
     @abstractmethod
     def combine(self, c: Callable[[Prediction], Tensor]) -> Tensor:
@@ -65,7 +67,6 @@ class Model(Protocol):
 class Prediction(AnyPrediction):
     """The output of one network at (x_t, t)."""
 
-    denoiser: Denoiser
     label: Labels
     features: TrunkFeatures
 
@@ -84,7 +85,7 @@ class Prediction(AnyPrediction):
         # contiguous: GroupNorm's backward on a CPU crashes on channels-last input without gradient;
         # in x's precision: a head is no part of the trunk's autocast
         features = (part.detach().contiguous().to(self.x.dtype) for part in self.features)
-        output: Tensor = heads[name](TrunkFeatures(*features))
+        output: Tensor = heads[name](TrunkFeatures(*features), self.t)
         if output.shape != self.x.shape:
             raise OcmError(
                 f"head '{name}' gives {tuple(output.shape[1:])} where the network's input has "
@@ -137,17 +138,23 @@ def forward(
     return network.evaluate(x, time, label)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Denoiser:
-    """Network, schedule, time convention, and whatever heads and moments (1 - Γ_t) are at hand."""
+    """Network, schedule and time convention, with the heads and tables that are at hand."""
 
     network: ScoreNetwork
     schedule: Schedule
     time: TimeConvention = TimeConvention()
     heads: Mapping[str, nn.Module] = field(default_factory=dict)
-    moments: OverTime | None = None
+    moments: OverTime | None = None  # 1 - Γ_t
+    spectra: Mapping[str, Spectrum] = field(default_factory=dict)  # by the name of their basis
     precision: torch.dtype = torch.float32
     forward: Forward = forward
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.network.parameters())
+        size = f"{count / 1e6:.3g} M parameters, {self.schedule.steps} timesteps"
+        return f"{type(self).__name__}({size}, heads: {', '.join(self.heads) or 'none'})"
 
     def predict(self, x: Batch, t: float | Times, label: Labels = None) -> Prediction:
         """Predict at t = 1 … T; solvers of diffusers also ask for ε̂ between two timesteps."""
@@ -160,6 +167,12 @@ class Denoiser:
             raise OcmError(f"timesteps have shape {tuple(t.shape)}, expected ({len(x)},)")
         features, eps, learned = self.evaluate(x, t, label)
         return Prediction(x, t, eps, learned, self, label, features)
+
+    def spectrum(self, basis: str) -> Spectrum:
+        """Return the spectrum in a basis."""
+        if basis not in self.spectra:
+            raise OcmError(f"no spectrum in the basis '{basis}': run the stage `spectrum`")
+        return self.spectra[basis]
 
     def evaluate(
         self, x: Batch, t: Times, label: Labels

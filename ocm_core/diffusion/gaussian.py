@@ -1,4 +1,4 @@
-"""The Gaussian of a reverse step: its covariance, diagonal or full, its divergence, and its bins.
+"""The Gaussian of a reverse step: its covariance, its divergence and density, and its bins.
 
 The bins are those of the bound's last term, log p(x_0 | x_{τ_1}), for images; a density otherwise.
 The published figures integrate the Gaussian over each bin with a tanh approximation of Φ, which
@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ocm_core.diffusion.basis import Basis
 from ocm_core.shapes import Batch, PerSample
 
 
@@ -58,6 +59,10 @@ class Covariance(ABC):
     def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
         """KL(N(μ̃, β̃ I) ‖ N(μ, Σ)) in nats, with μ̃ - μ = `difference`."""
 
+    @abstractmethod
+    def log_density(self, difference: Batch) -> PerSample:
+        """log N(x; μ, Σ) in nats, with x - μ = `difference`."""
+
 
 @dataclass(frozen=True)
 class Diagonal(Covariance):
@@ -81,6 +86,10 @@ class Diagonal(Covariance):
         variance = self.diagonal(difference)
         scaled = (beta_tilde + difference**2) / variance
         return sum_dims(gaussian_kl(log(beta_tilde), variance.log(), scaled))
+
+    def log_density(self, difference: Batch) -> PerSample:
+        variance = self.diagonal(difference)
+        return -0.5 * sum_dims(difference**2 / variance + (2 * pi * variance).log())
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,9 @@ class Full(Covariance):
     def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
         return Diagonal(self.values).divergence(beta_tilde, self._rotated(difference).squeeze(-1))
 
+    def log_density(self, difference: Batch) -> PerSample:
+        return Diagonal(self.values).log_density(self._rotated(difference).squeeze(-1))
+
     def matrix(self) -> Float[Tensor, "batch d d"]:
         return (self.vectors * self.values.unsqueeze(1)) @ self.vectors.mT
 
@@ -118,6 +130,59 @@ def full(matrix: Float[Tensor, "batch d d"]) -> Full:
     """Return a full covariance, symmetrised after rounding."""
     values, vectors = torch.linalg.eigh(0.5 * (matrix + matrix.mT))
     return Full(vectors, values)
+
+
+@dataclass(frozen=True)
+class Correlated(Covariance):
+    """Σ = S U diag(λ) Uᵀ S: variances λ along the vectors of a basis, and a factor S² by pixel."""
+
+    basis: Basis
+    spectrum: Tensor  # λ, in the shape of the coefficients
+    magnitude: Tensor | None = None  # S²; None: 1
+
+    def with_diagonal(self, variance: Tensor) -> Correlated:
+        """Return the covariance with S² such that diag Σ is `variance`."""
+        return Correlated(self.basis, self.spectrum, variance / self._spread(self.spectrum))
+
+    def scale(self, noise: Batch) -> Batch:
+        coefficients = self.spectrum.to(noise).sqrt() * self.basis.coefficients(noise)
+        return self._magnitude.sqrt() * self.basis.combine(coefficients)
+
+    def times(self, factor: float) -> Correlated:
+        return Correlated(self.basis, factor * self.spectrum, self.magnitude)
+
+    def limited(self, sigma: float) -> Correlated:
+        variance = self._magnitude * self._spread(self.spectrum)
+        return self.with_diagonal(variance.clamp(max=sigma**2))
+
+    def diagonal(self, like: Batch) -> Batch:
+        return (self._magnitude * self._spread(self.spectrum)).to(like).expand_as(like)
+
+    def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
+        squares, log_determinant = self._terms(difference)
+        trace = sum_dims(self._spread(1 / self.spectrum) / self._magnitude)
+        log_q = dimension(difference) * (log(beta_tilde) + 1.0)
+        return 0.5 * (log_determinant - log_q + beta_tilde * trace + squares)
+
+    def log_density(self, difference: Batch) -> PerSample:
+        squares, log_determinant = self._terms(difference)
+        return -0.5 * (squares + log_determinant + dimension(difference) * log(2 * pi))
+
+    def _terms(self, difference: Batch) -> tuple[PerSample, PerSample]:
+        """Return δᵀ Σ⁻¹ δ and log det Σ."""
+        magnitude = self._magnitude.expand(-1, *difference.shape[1:])
+        coefficients = self.basis.coefficients(difference / magnitude.sqrt())
+        squares = sum_dims(coefficients**2 / self.spectrum.to(difference))
+        return squares, sum_dims(magnitude.log()) + sum_dims(self.spectrum.log()).to(difference)
+
+    @property
+    def _magnitude(self) -> Tensor:
+        ones = (1,) * (1 + len(self.basis.shape))
+        return self.spectrum.new_ones(ones).float() if self.magnitude is None else self.magnitude
+
+    def _spread(self, values: Tensor) -> Tensor:
+        """Return the diagonal of U diag(v) Uᵀ, in the precision of the magnitude."""
+        return self.basis.spread(values).to(self._magnitude)
 
 
 @dataclass(frozen=True)

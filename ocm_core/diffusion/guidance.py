@@ -95,5 +95,5 @@ class GuidedDenoiser:
             for rows in (slice(None, len(x)), slice(len(x), None))
         )
         eps = self.guidance.mix(unconditional.eps, conditional.eps, x)
-        seen = conditional.x, conditional.t, eps, conditional.learned_variance
+        seen = (conditional.x, conditional.t, eps, conditional.learned_variance, self.denoiser)
         return GuidedPrediction(*seen, conditional, unconditional, self.guidance)

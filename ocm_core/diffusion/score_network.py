@@ -52,6 +52,10 @@ class ScoreNetwork(nn.Module, ABC):
     def forward(self, x: Images, time: NetworkTimes, label: Labels = None) -> Images:
         return self.evaluate(x, time, label)[1]
 
+    def loss_unit(self, time: NetworkTimes, like: Images) -> Tensor | float:
+        """Return the unit in which training measures the error of ε̂, shaped to multiply `like`."""
+        return 1.0
+
     def make_head(self, kind: str, **sizes: int) -> nn.Module:
         """Return a head for these features; `sizes` are those that its kind leaves open."""
         if kind not in self.head_kinds:

@@ -88,6 +88,8 @@ class Likelihood:
     def __post_init__(self) -> None:
         for method in self.methods.values():
             check_defined(method, _DDPM)
+            if not method.has_density:
+                raise OcmError(f"method '{method.label}' has no density, and so no bound")
 
     @torch.no_grad()
     def evaluate(

@@ -6,12 +6,12 @@ from ocm_core.errors import unknown
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.block import MOST_CELLS
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
-from ocm_core.schema.timesteps import TimestepsParams
+from ocm_core.schema.timesteps import GITS, TimestepsParams
 
 
 def problems(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each problem; it begins with the key."""
-    for check in (_cells, _samplers, _training, _selection, _step_costs, _features, _model):
+    for check in (_cells, _samplers, _training, _selection, _step_costs, _features, _path, _model):
         yield from check(experiment)
 
 
@@ -43,8 +43,10 @@ def check_timesteps(
         if costs is None:
             yield f"{where}: 'optimal' needs train.timesteps, which is null; give its settings"
             return
+        if rule.of == GITS and costs.trajectories is None:
+            yield f"{where}: 'gits' needs train.timesteps.trajectories, which is null"
         for method in [rule.of] if rule.of else methods:
-            if method not in costs.methods:
+            if method not in [*costs.methods, GITS]:
                 yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"
 
 
@@ -80,6 +82,8 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
         for place, recipe in recipes.items():
             rule, given = recipe.timesteps, (sampler.nfe, sampler.methods)
             yield from check_timesteps(experiment, f"{place}.timesteps", rule, *given)
+            if recipe.order == "ipndm" and recipe.kind != "ddim":
+                yield f"{place}.order: 'ipndm' is for ddim; for {recipe.kind} use 1, 2 or 3"
             if recipe.clip_final_sigma and experiment.levels is None:
                 wrong = "in grey levels, which points and latents have none of; use null"
                 yield f"{place}.clip_final_sigma: {wrong}"
@@ -124,6 +128,8 @@ def _step_costs(experiment: Experiment) -> Iterator[str]:
     if settings is None:
         return
     yield from unknown_methods(experiment, f"{where}.methods", settings.methods)
+    if GITS in settings.methods:
+        yield f"{where}.methods: {GITS!r} names timesteps; give the method another label"
     yield from check_timesteps(experiment, f"{where}.grid", settings.grid, [settings.points])
     if settings.points > last:
         yield f"{where}.points: {settings.points} is more than schedule.steps = {last}"
@@ -143,6 +149,21 @@ def _features(experiment: Experiment) -> Iterator[str]:
     if "classifier" in experiment.spaces and not experiment.data.classes:
         where = "features.space: 'classifier' is trained on labels, and "
         yield f"{where}data.kind = {experiment.data.kind!r} has none; use 'efficientnet_lite0'"
+
+
+def _path(experiment: Experiment) -> Iterator[str]:
+    """The predictions of flow matching and of EDM are those of their schedules."""
+    network, schedule = experiment.network, experiment.schedule
+    if network.family == "mlp":
+        return
+    paths = {"flow_prediction": "flow", "edm": "edm"}
+    for prediction, kind in paths.items():
+        if (network.prediction == prediction) != (schedule.kind == kind):
+            found = f"{network.prediction!r}, and schedule.kind is {schedule.kind!r}"
+            yield f"network.prediction: {found}; {prediction!r} and {kind!r} go together"
+    if schedule.kind == "edm" and abs(network.range * schedule.sigma_data - 1) > 1e-6:
+        expected = f"1 / schedule.sigma_data = {1 / schedule.sigma_data:.6g}"
+        yield f"network.range: {network.range}; expected {expected}"
 
 
 def _model(experiment: Experiment) -> Iterator[str]:

@@ -14,6 +14,7 @@ from ocm_core.schema.block import (
     Depth,
     Jobs,
     Label,
+    MethodLabel,
     Params,
     Positive,
     Seed,
@@ -24,6 +25,7 @@ from ocm_core.schema.timesteps import EvenTimesteps, FixedTimesteps, PowerTimest
 SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
 PresetName = Literal["quality", "diverse", "likelihood"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
+Order = Literal[1, 2, 3, "ipndm"]  # of a step's mean
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
 Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
@@ -48,7 +50,29 @@ class SchedulerSchedule(Params):
     rescale_betas_zero_snr: bool
 
 
-ScheduleParams = Annotated[FormulaSchedule | SchedulerSchedule, Field(discriminator="kind")]
+class FlowSchedule(Params):
+    """Flow matching: x_t = (1 - s) x_0 + s ε with s = t / (T + 1), shifted towards noise."""
+
+    kind: Literal["flow"]
+    steps: _Steps = 999  # without s = 1, which holds no data
+    shift: Positive = 1.0  # k: s becomes k s / (1 + (k - 1) s)
+
+
+class EdmSchedule(Params):
+    """EDM: x_t = x_0 + σ ε, with σ^(1/ρ) even over t; a null ρ: log σ."""
+
+    kind: Literal["edm"]
+    steps: Annotated[int, Field(ge=2, le=MOST_STEPS)] = 1000
+    sigma_min: Positive = 0.002
+    sigma_max: Positive = 80.0
+    sigma_data: Positive = 0.5  # the deviation of the data that the network expects
+    rho: Positive | None = 7.0
+
+
+ScheduleParams = Annotated[
+    FormulaSchedule | SchedulerSchedule | FlowSchedule | EdmSchedule, Field(discriminator="kind")
+]
+PredictionType = Literal["epsilon", "v_prediction", "sample", "flow_prediction", "edm"]
 
 
 class TimeParams(Params):
@@ -87,7 +111,7 @@ class ImageNetworkParams(Params):
 
     config: dict[str, Any]
     time: TimeParams = TimeParams()
-    prediction: Literal["epsilon", "v_prediction", "sample"] = "epsilon"
+    prediction: PredictionType = "epsilon"
     range: Positive = 1.0  # r: it was trained on data in [-r, r]
 
 
@@ -214,7 +238,7 @@ class EncodeParams(Params):
 class OpenParams(Params, extra="allow"):
     """`kind` names a file, which declares and checks all further keys: its options."""
 
-    kind: Label
+    kind: MethodLabel
 
     @property
     def options(self) -> dict[str, Any]:
@@ -223,24 +247,34 @@ class OpenParams(Params, extra="allow"):
 
 
 class HeadForm(Params):
-    """What a head's raw output means, by default as published, and the unit of its errors."""
+    """How a head is fitted, what its raw output means, by default as published, and its unit."""
 
+    fit: Literal["train", "solve", "solve_train"] = "train"  # the last: train from the solution
     baseline: Literal["none", "gaussian", "moments", "target"] = "none"
     link: Literal["identity", "positive", "tapered"] = "identity"
     unit: Literal["own", "root", "one"] = "own"
 
 
 class MethodParams(OpenParams):
-    """A covariance method: a file of `ocm_core/covariance/`, which says what it `needs`."""
+    """A covariance method: a file of `ocm_core/covariance/`, which says what it `needs`.
+
+    `METHOD+BASIS: null` is another method of the experiment with the correlation of a basis.
+    """
 
     needs: Literal["head", "moments", "nothing"]
     head: HeadForm | None = None  # null: the experiment's
     init: Label | None = None  # the label whose first weights its head has; null: its own
 
     @property
+    def basis(self) -> str:
+        """Return the basis of its correlation; "" where it has none."""
+        return self.kind.partition("+")[2]
+
+    @property
     def products(self) -> float:
         """Products with the Jacobian that each of its covariances costs."""
-        return float(self.options.get("probes", 0)) if self.needs == "nothing" else 0.0
+        asked = self.options.get("probes", self.options.get("products", 0))
+        return float(asked) if self.needs == "nothing" else 0.0
 
 
 class HeadParams(HeadForm):
@@ -278,6 +312,7 @@ class ScoreTrainingParams(OptimiserParams):
     """Training of the score network, or a file of weights that were trained before."""
 
     seed: Seed = 1
+    start: str | None = None  # a file of weights that training starts from; null: random ones
     weights: str | None = None  # taken as they are, in place of a training
 
 
@@ -289,6 +324,25 @@ class MomentsParams(Params):
     seed: Seed = 2
 
 
+class SpectrumParams(Params):
+    """The residual x_0 - x̂_0 of training images along the vectors of each basis."""
+
+    images: Count = 600  # at each timestep; the relative error of a variance is √(2 / images)
+    points: Count = 48  # timesteps, on a quadratic grid
+    batch_size: BatchSize = 100
+    seed: Seed = 11
+
+
+class SolveParams(Params):
+    """The linear system of a head's last layer, for heads with `fit: solve`."""
+
+    draws: Annotated[int, Field(ge=40, le=10**9)] = 16_000  # noisy images
+    batch_size: BatchSize = 100
+    positions: Count = 256  # of an image that are looked at: pixels or tokens
+    by_range: bool = False  # a solution for each of 21 ranges of t; false: one, as published
+    seed: Seed = 12
+
+
 class HeadTrainingParams(OptimiserParams):
     """Training of the covariance heads on the frozen score network."""
 
@@ -297,6 +351,7 @@ class HeadTrainingParams(OptimiserParams):
     trunk_dropout: bool = False  # true: as published, dropout stays on in the frozen trunk
     cdf: Cdf = "exact"  # at t = 1, where `iddpm` has the decoder's term
     keep_every: Count | None = None  # iterations between heads that `selection` chooses from
+    solve: SolveParams = SolveParams()
 
 
 class ClassifierTrainingParams(OptimiserParams):
@@ -338,6 +393,7 @@ class StepCostsParams(Params):
     grid: FixedTimesteps = PowerTimesteps(exponent=2.0, first=1)  # and timesteps 1 and T
     points: Count = 92  # of the grid; those that fall together are one
     images: Count = 128  # of the training set
+    trajectories: Count | None = None  # for timesteps of gits; null: none
     batch_size: BatchSize
     seed: Seed = 8
     cdf: Cdf = "exact"
@@ -349,6 +405,7 @@ class TrainParams(Params):
 
     score: ScoreTrainingParams | None = None
     moments: MomentsParams
+    spectrum: SpectrumParams = SpectrumParams()
     heads: HeadTrainingParams
     selection: Annotated[LastHeads | BestFrechetHeads, Field(discriminator="kind")] = LastHeads()
     timesteps: StepCostsParams | None = None
@@ -368,7 +425,7 @@ class RecipeParams(OpenParams):
 
     timesteps: TimestepsParams = EvenTimesteps()
     clip_final_sigma: Positive | None = None  # at the step into τ_1, in grey levels
-    order: Literal[1, 2, 3] = 1  # of the mean: from one prediction or several
+    order: Order = 1  # of the mean: from one prediction or several
     covariance_scale: Scale = 1.0  # on the covariance of a step
 
 
@@ -491,7 +548,9 @@ class Experiment(Params):
     encode: EncodeParams = EncodeParams()
     schedule: ScheduleParams = FormulaSchedule()
     network: Network
-    methods: Annotated[dict[Label, MethodParams], Field(min_length=1, max_length=MOST_CHOICES)]
+    methods: Annotated[
+        dict[MethodLabel, MethodParams], Field(min_length=1, max_length=MOST_CHOICES)
+    ]
     head: HeadParams
     train: TrainParams
     sample: SampleParams

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from ocm_core.schema.block import Count, Params, Positive
 
+GITS = "gits"  # the timesteps along which DDIM leaves fine trajectories least
+
 
 class EvenTimesteps(Params):
     """Evenly spaced from 1 to T, rounded as in the covariance papers."""
@@ -45,7 +47,8 @@ class OptimalTimesteps(Params):
     """The timesteps of least bound on training images, which the stage `timesteps` computes."""
 
     kind: Literal["optimal"] = "optimal"
-    of: str | None = None  # the method whose bound is minimised; null: the one that is sampled with
+    # the method whose bound is minimised, or gits; null: the one that is sampled with
+    of: str | None = None
 
 
 _Fixed = EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps

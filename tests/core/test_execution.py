@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.networks import build
@@ -54,7 +55,7 @@ def test_heads_stay_in_single_precision(kind: str) -> None:
         torch.nn.init.normal_(parameter, std=0.2)
     lower = executed(a_denoiser(), **(PLAIN | {"precision": "bfloat16"}))
     expected, found = (
-        replace(denoiser, heads={"ocm": head}).predict(X, 300).head("ocm")
+        replace(denoiser, heads={"ocm": CovarianceHead(head)}).predict(X, 300).head("ocm")
         for denoiser in (plain, lower)
     )
     assert found.dtype == torch.float32

@@ -1,6 +1,7 @@
 """One contract that every covariance method keeps, and what is said when something is missing."""
 
 from dataclasses import replace
+from functools import partial
 from math import e, exp, log1p
 
 import pytest
@@ -15,6 +16,10 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser, Prediction, forward
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels import Kernel
+from ocm_core.diffusion.kernels.cps import Cps
+from ocm_core.diffusion.kernels.flow_grpo import FlowGrpo
+from ocm_core.diffusion.kernels.precise import Precise
 from ocm_core.diffusion.transition import transition
 from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
@@ -23,7 +28,8 @@ from ocm_core.sampling.recipe import Recipe
 from tests.core.doubles import Ddim, Ddpm, Given, QuadraticNetwork, ddim, ddpm, root_of
 
 STEPS = 50
-KERNELS = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
+KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
+KERNELS |= {"cps": Cps(), "precise": Precise(), "flow_grpo": FlowGrpo()}
 
 
 def a_model(labels=(), moments=True, width=8):
@@ -78,6 +84,12 @@ def test_covariance_has_the_batch_shape_a_symmetric_root_and_no_negative_entry(m
     for step in steps(method):
         with torch.no_grad():
             found = method.step_covariance(model.predict(x, 20), noise())(step)
+        if not method.has_density:
+            assert found.scale(x).shape == x.shape and torch.isfinite(found.scale(x)).all()
+            for asked in (found.diagonal, found.log_density, partial(found.divergence, 0.1)):
+                with pytest.raises(OcmError, match="no diagonal and no density"):
+                    asked(x)
+            return
         diagonal, root = found.diagonal(x), root_of(found, x)
         assert diagonal.shape == found.scale(x).shape == x.shape
         assert (diagonal >= 0).all() and torch.isfinite(diagonal).all()
@@ -89,8 +101,8 @@ def test_one_look_serves_every_step(method, model):
     seen = model.predict(torch.randn(6, 2), 20)
     together = method.step_covariance(seen, noise())
     for step in (step for s in (1, 10, 19) for step in steps(method, s)):
-        alone = method.step_covariance(seen, noise())(step).diagonal(seen.x)
-        torch.testing.assert_close(together(step).diagonal(seen.x), alone)
+        alone = method.step_covariance(seen, noise())(step).scale(seen.x)
+        torch.testing.assert_close(together(step).scale(seen.x), alone)
 
 
 def test_one_pass_of_the_network_serves_it(method, model):
@@ -104,15 +116,18 @@ def test_one_pass_of_the_network_serves_it(method, model):
         seen = predict(replace(model, forward=counted), [method], x, 20, None)
         found = method.step_covariance(seen, noise())
         apart = method.step_covariance(model.predict(x, 20), noise())
+        for step in steps(method):
+            torch.testing.assert_close(found(step).scale(x), apart(step).scale(x))
     assert len(passes) == 1 and torch.equal(seen.eps, model.predict(x, 20).eps)
-    for step in steps(method):
-        torch.testing.assert_close(found(step).diagonal(x), apart(step).diagonal(x))
 
 
 def test_declares_how_many_products_with_the_jacobian_it_takes(method, model, monkeypatch):
     products, vjp = [], Prediction.vjp
     monkeypatch.setattr(Prediction, "vjp", lambda *of: products.append(of) or vjp(*of))
-    method.step_covariance(predict(model, [method], torch.randn(6, 2), 20, None), noise())
+    seen = predict(model, [method], torch.randn(6, 2), 20, None)
+    found = method.step_covariance(seen, noise())
+    for step in steps(method)[:1]:
+        found(step).scale(torch.randn(6, 2))
     assert method.jacobian_products(2) == len(products)
 
 

@@ -1,0 +1,63 @@
+"""`METHOD+BASIS`: the magnitude of a method, with the correlation of the residual in a basis.
+
+A method says how large the error of x̂_0 is at each pixel, the spectrum ρ(t) how it is correlated:
+Σ = S U diag(floor + gain · ρ) Uᵀ S, where S² makes diag Σ the method's own. A method that is one
+number per t has nothing to say by pixel: its place is taken by ρ, one number per t and coefficient.
+"""
+
+from typing import Any
+
+from ocm_core.covariance.interface import CovarianceMethod, Need, ReverseStep, StepCovariance
+from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.gaussian import Correlated, Covariance, Diagonal
+from ocm_core.errors import OcmError
+from ocm_core.rng.noise import Noise
+
+
+class Structured(CovarianceMethod):
+    """A covariance with a method's magnitude, and the correlation of a basis."""
+
+    method: CovarianceMethod
+    basis: str
+
+    @property
+    def kernels(self) -> frozenset[str] | None:  # type: ignore[override]
+        return self.method.kernels
+
+    @property
+    def has_density(self) -> bool:  # type: ignore[override]
+        return self.method.has_density
+
+    @property
+    def needs(self) -> Need:
+        return "nothing" if self.method.state_free else self.method.needs
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.method.options
+
+    def jacobian_products(self, dimension: int) -> int:
+        return self.method.jacobian_products(dimension)
+
+    def final_sigma(self, limit: float | None) -> float | None:
+        return self.method.final_sigma(limit)
+
+    def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
+        spectrum = prediction.denoiser.spectrum(self.basis)
+
+        def stationary(step: ReverseStep) -> Correlated:
+            return Correlated(spectrum.basis, step.added(spectrum.at(step.transition.t)))
+
+        if self.method.state_free:
+            return stationary
+        own = self.method.step_covariance(prediction, noise)
+        if spectrum.is_flat:
+            return own
+
+        def covariance(step: ReverseStep) -> Covariance:
+            magnitude = own(step)
+            if not isinstance(magnitude, Diagonal):
+                raise OcmError(f"method '{self.label}': '{self.method.label}' is no diagonal")
+            return stationary(step).with_diagonal(magnitude.variance)
+
+        return covariance

@@ -1,0 +1,204 @@
+"""Covariances with the correlation of a basis: closed forms, and a Gaussian of known spectrum."""
+
+from math import log, pi
+from typing import Any
+
+import pytest
+import torch
+
+from ocm_core import covariance
+from ocm_core.covariance.interface import Clip, ReverseStep
+from ocm_core.diffusion import basis as bases
+from ocm_core.diffusion import schedule as schedules
+from ocm_core.diffusion import timesteps as rules
+from ocm_core.diffusion.basis import Spectrum
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Correlated, Decoder, Diagonal, full
+from ocm_core.diffusion.kernels.ddim import Ddim
+from ocm_core.diffusion.kernels.ddpm import Ddpm
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.transition import transition
+from ocm_core.errors import OcmError
+from ocm_core.likelihood.bound import Likelihood
+from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.sampling.recipe import Recipe
+from ocm_core.schema.experiment import SpectrumParams
+from ocm_core.training.batches import InMemory
+from ocm_core.training.spectra import grid, spectrum_of, variances
+
+SHAPE, STEPS = (2, 4, 4), 100
+SCHEDULE = schedules.linear(STEPS)
+GENERATOR = torch.Generator().manual_seed(0)
+POWERS = torch.logspace(0, -3, 32, dtype=torch.float64).view(SHAPE)  # of data, by coefficient
+BASIS = bases.build("dct", torch.zeros(1, *SHAPE))
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64)
+
+
+class GaussianScore(ScoreNetwork):
+    """E[ε | x_t] of a Gaussian with these powers in a basis, by the timestep as its time."""
+
+    head_kinds = ()
+    out_channels_per_input = 1
+
+    def features(self, x: Any, time: Any, label: Any = None) -> TrunkFeatures:
+        return TrunkFeatures(x, time)
+
+    def readout(self, features: TrunkFeatures) -> Any:
+        x, time = features
+        alpha_bar, b = SCHEDULE.marginal_at(time.long(), x)
+        shrunk = BASIS.coefficients(x) * b.sqrt() / (alpha_bar * POWERS + b)
+        return BASIS.combine(shrunk)
+
+    def _build_head(self, kind: str, **sizes: int) -> Any:
+        raise NotImplementedError
+
+
+def exact(t: int) -> torch.Tensor:
+    """Var[x_0 | x_t] by coefficient."""
+    alpha_bar, b = SCHEDULE.marginal(t)
+    return b * POWERS / (alpha_bar * POWERS + b)
+
+
+def denoiser(powers: Any = exact) -> Denoiser:
+    """The true score with a spectrum at every timestep, so that nothing is interpolated."""
+    times = tuple(range(1, STEPS + 1))
+    table = torch.stack([powers(t).log() for t in times])
+    return Denoiser(GaussianScore(), SCHEDULE, spectra={"dct": Spectrum(BASIS, times, table)})
+
+
+def data(count: int) -> torch.Tensor:
+    return BASIS.combine(POWERS.sqrt() * drawn(count, *SHAPE))
+
+
+@pytest.mark.parametrize("name", bases.BASES)
+def test_a_basis_is_orthonormal_and_spreads_variances(name: str) -> None:
+    basis, x = bases.build(name, drawn(200, *SHAPE)), drawn(3, *SHAPE)
+    torch.testing.assert_close(basis.combine(basis.coefficients(x)), x)
+    size = basis.coefficients(x)[0].shape
+    vectors = basis.combine(torch.eye(32, dtype=x.dtype).view(-1, *size)).flatten(1)
+    torch.testing.assert_close(vectors @ vectors.T, torch.eye(32, dtype=x.dtype))
+    values = torch.rand(1, *size, generator=GENERATOR, dtype=x.dtype)
+    expected = (vectors.T * values.flatten()) @ vectors
+    torch.testing.assert_close(basis.spread(values).flatten(), expected.diagonal())
+
+
+def test_principal_axes_decorrelate_the_data_and_come_by_variance() -> None:
+    x = data(4000)
+    coefficients = bases.build("klt", x).coefficients(x).flatten(1)
+    covariance_of = coefficients.T.cov()
+    assert (covariance_of - covariance_of.diagonal().diag()).abs().max() < 1e-10
+    assert (covariance_of.diagonal().diff() <= 1e-12).all()
+
+
+def test_it_is_the_full_matrix_that_it_stands_for() -> None:
+    spectrum = torch.rand(1, *SHAPE, generator=GENERATOR, dtype=torch.float64) + 0.1
+    magnitude, x = drawn(3, *SHAPE).abs() + 0.2, drawn(3, *SHAPE)
+    found = Correlated(BASIS, spectrum, magnitude)
+    vectors = BASIS.combine(torch.eye(32, dtype=x.dtype).view(-1, *SHAPE)).flatten(1).T
+    scaled = magnitude.flatten(1).sqrt().unsqueeze(-1) * vectors
+    matrix = full(scaled @ spectrum.flatten().diag() @ scaled.mT)
+    for ours, theirs in ((found, matrix), (found.times(0.3), matrix.times(0.3))):
+        torch.testing.assert_close(ours.diagonal(x), theirs.diagonal(x))
+        torch.testing.assert_close(ours.divergence(0.07, x), theirs.divergence(0.07, x))
+        torch.testing.assert_close(ours.log_density(x), theirs.log_density(x))
+    root = torch.stack(
+        [
+            found.scale(e.view(1, *SHAPE).expand_as(x)).flatten(1)
+            for e in torch.eye(32, dtype=x.dtype)
+        ],
+        dim=2,
+    )
+    torch.testing.assert_close(root @ root.mT, matrix.matrix())
+    limited = found.limited(0.5).diagonal(x)
+    torch.testing.assert_close(limited, found.diagonal(x).clamp(max=0.25))
+
+
+def test_the_density_is_that_of_a_normal_distribution() -> None:
+    x, variance = drawn(5, *SHAPE), drawn(5, *SHAPE).abs() + 0.1
+    normal = torch.distributions.Normal(0.0, variance.sqrt()).log_prob(x).flatten(1).sum(1)
+    torch.testing.assert_close(Diagonal(variance).log_density(x), normal)
+
+
+@pytest.mark.parametrize("method", ["beta_tilde", "exact_diag"])
+def test_the_magnitude_is_that_of_the_method(method: str) -> None:
+    model, x = denoiser(), drawn(3, *SHAPE)
+    prediction, step = model.predict(x, 60), transition(SCHEDULE, 30, 60)
+    at = ReverseStep(step, Ddpm())
+    plain, correlated = (
+        covariance.build(name).step_covariance(prediction, None)(at)
+        for name in (method, f"{method}+dct")
+    )
+    torch.testing.assert_close(correlated.diagonal(x), plain.diagonal(x))
+    assert not torch.allclose(correlated.scale(x), plain.scale(x))
+
+
+@pytest.mark.parametrize("kernel", [Ddpm(), Ddim()])
+def test_a_flat_spectrum_changes_no_byte(kernel: Any) -> None:
+    flat = denoiser(lambda t: torch.full(SHAPE, 0.1 + t, dtype=torch.float64))
+    recipes = (
+        Recipe(rules.even(STEPS, 5), covariance.build(name), kernel)
+        for name in ("exact_diag", "exact_diag+dct")
+    )
+    one, other = (r.draw(flat, SampleNoise(1, range(2), SHAPE)).x for r in recipes)
+    assert torch.equal(one, other)
+
+
+def test_samples_of_a_gaussian_have_its_covariance_in_one_step() -> None:
+    """From x_T a jump to t = 1 has the exact covariance by coefficient; then the mean is shown."""
+    model, count = denoiser(), 4000
+    recipe = Recipe((1, STEPS), covariance.build("analytic+dct"), Ddpm(), clip=Clip())
+    x = recipe.draw(model, SampleNoise(0, range(count), SHAPE)).x
+    found = BASIS.coefficients(x.double()).square().mean(0)
+    alpha_bar, b = SCHEDULE.marginal(1)
+    shown = alpha_bar * POWERS**2 / (alpha_bar * POWERS + b)
+    assert ((found / shown).log().abs() < 5 * (2 / count) ** 0.5 + 0.01).all()
+
+
+@pytest.mark.parametrize("nfe", [2, 10, 100])
+def test_the_bound_of_a_gaussian_is_its_entropy_at_any_number_of_steps(nfe: int) -> None:
+    """And the diagonal's is not, at few: what lies in correlation is lost to it."""
+    methods, count = {name: covariance.build(name) for name in ("analytic+dct", "exact_diag")}, 2000
+    likelihood = Likelihood(denoiser(), methods, Decoder(None, variance="method"), Clip())
+    x0, use = data(count), NoiseFor.LIKELIHOOD
+
+    def noise_at(t: int) -> SampleNoise:
+        return SampleNoise(0, range(count), SHAPE, use=use, time=t, draws=1)
+
+    bounds, _ = likelihood.bounds({"even": rules.even(STEPS, nfe)}, x0, noise_at)
+    log_density = -0.5 * (BASIS.coefficients(x0) ** 2 / POWERS + (2 * pi * POWERS).log())
+    nats = log_density.flatten(1).sum(1)
+    gaps = {m: bounds["even", m].bits_per_dim.sum(0) + nats / (32 * log(2)) for m in methods}
+    error = float(gaps["analytic+dct"].std()) / count**0.5
+    assert abs(gaps["analytic+dct"].mean()) < 0.012 + 3 * error  # the decoder's pixels, the prior
+    assert gaps["exact_diag"].mean() > {2: 1.0, 10: 0.5, 100: 0.05}[nfe]
+
+
+def test_the_spectrum_of_residuals_is_the_posterior_variance() -> None:
+    settings = SpectrumParams(images=3000, batch_size=1000, points=12)
+    items, model = InMemory(data(4000)), denoiser()
+    times = grid(SCHEDULE, settings)
+    values = [variances(model, items, BASIS, t, settings) for t in times]
+    for t, found in zip(times, values, strict=True):
+        assert ((found / exact(t)).log().abs() < 5 * (2 / 3000) ** 0.5).all()
+    times = grid(SCHEDULE, SpectrumParams())
+    between = spectrum_of(BASIS, times, map(exact, times))
+    off = [(between.at(t)[0] / exact(t)).log().abs().max() for t in range(1, STEPS + 1)]
+    assert max(off) < 0.05
+    again = Spectrum.of_tensors(between.tensors())
+    assert torch.equal(again.at(37), between.at(37)) and again.times == between.times
+
+
+def test_what_has_no_diagonal_or_no_basis_is_refused() -> None:
+    model, x = denoiser(), drawn(2, *SHAPE)
+    at = ReverseStep(transition(SCHEDULE, 30, 60), Ddpm())
+    with pytest.raises(OcmError, match=r"'exact_full\+dct': 'exact_full' is no diagonal"):
+        covariance.build("exact_full+dct").step_covariance(model.predict(x, 60), None)(at)
+    with pytest.raises(OcmError, match="basis 'dtc' is unknown; did you mean 'dct'"):
+        covariance.build("ocm+dtc")
+    with pytest.raises(OcmError, match="no spectrum in the basis 'klt'"):
+        covariance.build("analytic+klt").step_covariance(model.predict(x, 60), None)
+    with pytest.raises(OcmError, match="3072 dimensions, at most 2048; use 'dct'"):
+        bases.build("klt", torch.zeros(2, 3, 32, 32))

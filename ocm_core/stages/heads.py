@@ -1,15 +1,16 @@
-"""Train the covariance heads on the frozen score network, all in one pass of it."""
+"""Fit the covariance heads to the frozen score network: all are trained, or solved, in one pass."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ocm_core.covariance import build_all
-from ocm_core.covariance.learned import CovarianceHead, LearnedMethod
+from ocm_core.covariance import build_all, class_of, split
+from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.score_network import ScoreNetwork
@@ -29,18 +30,57 @@ from ocm_core.stages._networks import (
     train,
 )
 from ocm_core.stages.moments import moments_of
+from ocm_core.stages.spectrum import load_spectrum
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.state import TrainingState, saved_at, state_file
+from ocm_core.training.solving import INTERVALS, HeadSolving, solve
+from ocm_core.training.state import TrainingState, save_curve, saved_at, state_file
+
+Fit = Literal["train", "solve"]
+FITS: tuple[Fit, ...] = ("train", "solve")
 
 
 def _work(experiment: Experiment, part: str) -> Work:
     """A pass with a graph, a product with the Jacobian per probe, and the heads themselves."""
-    settings = experiment.train.heads
-    kinds = (experiment.methods[label] for label in methods_with_heads(experiment))
-    probes = max((int(m.options.get("probes", 1)) for m in kinds if m.kind == "ocm"), default=0)
-    return Work(settings.iterations * settings.batch_size * (1.2 + 2.0 * probes))
+    settings, passes = experiment.train.heads, 0.0
+    draws = {"train": settings.iterations * settings.batch_size, "solve": settings.solve.draws}
+    for how in FITS:
+        kinds = [experiment.methods[label] for label in fitted(experiment, how)]
+        probes = max((int(m.options.get("probes", 1)) for m in kinds if m.kind == "ocm"), default=0)
+        passes += draws[how] * (1.2 + 2.0 * probes) if kinds else 0.0
+    return Work(passes)
+
+
+def fitted(experiment: Experiment, how: Fit) -> list[str]:
+    """Return the labels of the heads that are trained, or solved for; some are both.
+
+    A head that is not fitted by least squares is trained whatever the form of all heads.
+    """
+    found = []
+    for label in methods_with_heads(experiment):
+        method = experiment.methods[label]
+        is_regression = issubclass(class_of(method.kind), RegressionMethod)
+        if how in (experiment.head.form(method).fit if is_regression else "train"):
+            found.append(label)
+    return found
+
+
+def _check(experiment: Experiment) -> Iterator[str]:
+    """Yield what cannot be solved for, or not as it is said."""
+    train, solved = experiment.train, fitted(experiment, "solve")
+    for label in solved:
+        form = experiment.head.form(experiment.methods[label])
+        if form.baseline != "none" and form.link != "identity":
+            yield f"methods.{label}.head.link: {form.link!r} is not linear; use fit: train"
+    for label, method in experiment.methods.items():
+        if method.head and method.head.fit != "train" and label not in solved and not method.basis:
+            yield f"methods.{label}.head.fit: not a least-squares fit; use fit: train"
+    least = 2 * INTERVALS * train.heads.solve.batch_size
+    if solved and train.heads.solve.draws < least:
+        yield f"train.heads.solve.draws: {train.heads.solve.draws}; expected at least {least}"
+    if solved and not fitted(experiment, "train") and train.selection.kind != "last":
+        yield "train.selection: chooses among kept heads, and solving keeps none; use kind: last"
 
 
 STAGE: Stage[Params] = Stage(
@@ -50,6 +90,7 @@ STAGE: Stage[Params] = Stage(
     **evaluating("head", "train.heads", methods=methods_with_heads, heads=False),
     shared=True,
     work=_work,
+    check=_check,
 )
 
 
@@ -70,10 +111,12 @@ class Heads(Artifact):
         """Load the heads of these methods, at the end of training or after so many iterations."""
         heads = {}
         for label in labels:
-            weights = self.weights(label, after)
-            head = new_head(job.experiment, label, network, weights.get("baseline"))
-            head.load_state_dict(weights)
-            heads[label] = frozen(head, job.device)
+            name = split(label)[0]
+            weights = self.weights(name, after)
+            head = new_head(job.experiment, label, network)
+            form = job.experiment.head.form(job.experiment.methods[label])
+            head = CovarianceHead.of_state(head.net, weights, form.link, form.unit)
+            heads[name] = frozen(head, job.device)
         return heads
 
     def weights(self, label: str, iteration: int | None = None) -> dict[str, Tensor]:
@@ -85,7 +128,7 @@ class Heads(Artifact):
 
 
 def new_head(
-    experiment: Experiment, label: str, network: ScoreNetwork, baseline: Tensor | None
+    experiment: Experiment, label: str, network: ScoreNetwork, baseline: Tensor | None = None
 ) -> CovarianceHead:
     """Return the untrained head of a method."""
     head, form = experiment.head, experiment.head.form(experiment.methods[label])
@@ -94,13 +137,16 @@ def new_head(
 
 
 def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denoiser:
-    """Load the score network with the heads of `labels`, and the moments that are at hand."""
-    denoiser, heads = load_score(job, score), {}
-    if needing := [label for label in labels if job.experiment.methods[label].needs == "head"]:
+    """Load the score network with the heads and spectra of `labels`, and moments if at hand."""
+    denoiser, heads, methods = load_score(job, score), {}, job.experiment.methods
+    labels = list(labels)
+    bases = sorted({methods[label].basis for label in labels} - {""})
+    spectra = {basis: load_spectrum(job, score, basis) for basis in bases}
+    if needing := [label for label in labels if methods[label].needs == "head"]:
         selected = job.folders.get(Task("selection", score))
         artifact = Heads(selected) if selected else job.take(Heads, score)
         heads = artifact.load(job, denoiser.network, needing)
-    return replace(denoiser, heads=heads, moments=moments_of(job, score))
+    return replace(denoiser, heads=heads, spectra=spectra, moments=moments_of(job, score))
 
 
 def run(job: Job) -> None:
@@ -121,6 +167,8 @@ def run(job: Job) -> None:
     for label, baseline in _baselines(job, bare, variance).items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, network, baseline).to(job.device)
+    fitting = replace(bare, denoiser=replace(bare.denoiser, heads=heads))
+    _solve(job, fitting)
     if rank.is_first and (lost := _lost(job, saved_at(job.state) or 0)):
         job.log.warning("%s: lost or damaged since it was kept; training starts anew", lost[0])
         state_file(job.state).unlink()
@@ -134,13 +182,29 @@ def run(job: Job) -> None:
             if rank.is_first:
                 record_checksum(file)
 
-    fitting = replace(bare, denoiser=replace(bare.denoiser, heads=heads))
-    train(job, fitting, settings, f"heads on the {job.part} score", keep)
-    if rank.is_first and (lost := _lost(job, settings.iterations)):
-        raise OcmError(f"{lost[0]}: lost while heads were trained; run it again")
+    trained = {label: fitting.methods[label] for label in fitted(experiment, "train")}
+    if trained:
+        objective = replace(fitting, methods=trained)
+        train(job, objective, settings, f"heads on the {job.part} score", keep)
+        if rank.is_first and (lost := _lost(job, settings.iterations)):
+            raise OcmError(f"{lost[0]}: lost while heads were trained; run it again")
+    elif rank.is_first:
+        save_curve(job.folder, [])
     for label, head in heads.items():
         save_networks(Heads(job.folder).file(label), {"": head})
     job.note(parameters={k: sum(p.numel() for p in head.parameters()) for k, head in heads.items()})
+
+
+def _solve(job: Job, fitting: HeadFitting) -> None:
+    """Solve for the last layers of the heads that say so."""
+    settings, labels = job.experiment.train.heads, fitted(job.experiment, "solve")
+    if not labels:
+        return
+    solved = replace(fitting, methods={label: fitting.methods[label] for label in labels})
+    means = target_means(solved, settings.seed, settings.solve.batch_size, job.device)
+    progress = partial(job.progress, description=f"normal equations on the {job.part} score")
+    system = HeadSolving(solved, settings.solve, job.device)
+    solve(system, job.state, means, progress=progress, rank=current_rank())
 
 
 def _lost(job: Job, iterations: int) -> list[Path]:

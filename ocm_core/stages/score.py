@@ -17,10 +17,15 @@ from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.score_matching import ScoreMatching
 
 
-def _weights(experiment: Experiment) -> list[str]:
-    """Return the file of weights that takes the place of a training, if there is one."""
+def _files(experiment: Experiment) -> list[str]:
+    """Return the files of weights that are taken as they are, or that training starts from."""
     settings = experiment.train.score
-    return [settings.weights] if settings and settings.weights else []
+    return [file for file in (settings.weights, settings.start) if file] if settings else []
+
+
+def _work(experiment: Experiment, part: str) -> Work:
+    settings = require(experiment.train.score)
+    return Work(0.0 if settings.weights else settings.passes)
 
 
 STAGE: Stage[Params] = Stage(
@@ -30,10 +35,10 @@ STAGE: Stage[Params] = Stage(
     takes=lambda experiment, part: encode_tasks(experiment),
     reads=(*_networks.MODEL_KEYS, "train.score"),
     plugins=_networks.family_modules,
-    user_files=_weights,
+    user_files=_files,
     shared=True,
     gpu=True,
-    work=lambda e, part: Work(0.0 if _weights(e) else require(e.train.score).passes),
+    work=_work,
 )
 
 
@@ -43,14 +48,17 @@ class TrainedScore(Artifact):
 
 def run(job: Job) -> None:
     """Train the network, or copy weights that were trained before."""
-    if weights := _weights(job.experiment):
-        _copy(job, Path(*weights))
-        return
     experiment, settings = job.experiment, require(job.experiment.train.score)
+    if settings.weights:
+        _copy(job, _present("weights", settings.weights))
+        return
     items, variance = _networks.open_training_set(job, settings.batch_size)
     precision = set_precision(settings.precision)
     seed_torch(settings.seed, "score")
-    network = _networks.new_score(experiment, job.part, variance).to(job.device)
+    make = partial(_networks.new_score, experiment, job.part, variance)
+    start = settings.start and _present("start", settings.start)
+    network = networks.load(make, start) if start else make()
+    network.train().requires_grad_(True).to(job.device)
     denoiser = replace(_networks.new_denoiser(experiment, network), precision=precision)
     objective = ScoreMatching(denoiser, DroppedLabels(items, network), Decoder(experiment.levels))
     _networks.train(job, objective, settings, "score network")
@@ -60,14 +68,19 @@ def run(job: Job) -> None:
 
 def _copy(job: Job, weights: Path) -> None:
     """Copy weights that were trained before, once they are seen to fit the network."""
-    if not weights.is_file():
-        raise OcmError(
-            f"train.score.weights: {weights}: no such file; `dvc pull {weights.parent}.dvc` brings"
-            " what the repository keeps; null trains the network anew"
-        )
     network = networks.load(partial(_networks.new_score, job.experiment, job.part), weights)
     if current_rank().is_first:
         shutil.copyfile(weights, job.folder / _networks.SCORE_FILE)
         curve = weights.with_name("curve.json")
         (job.folder / curve.name).write_text(curve.read_text() if curve.exists() else "[]\n")
     job.note(parameters=sum(p.numel() for p in network.parameters()), weights=str(weights))
+
+
+def _present(key: str, name: str) -> Path:
+    """Return a file of weights that a parameter names; it must be there."""
+    if not (file := Path(name)).is_file():
+        raise OcmError(
+            f"train.score.{key}: {file}: no such file; `dvc pull {file.parent}.dvc` brings what the"
+            " repository keeps; null trains the network anew"
+        )
+    return file

@@ -1,11 +1,10 @@
 """Choose each method's head among those that training kept, by the distance of a few samples."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -22,7 +21,7 @@ from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads, score_tasks
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.fetch_vae import VAE, vae_modules
-from ocm_core.stages.heads import Heads, load_denoiser
+from ocm_core.stages.heads import Heads, fitted, load_denoiser
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 
 Candidate = tuple[str, int]  # a method, and after how many iterations its head was kept
@@ -88,13 +87,14 @@ def run(job: Job) -> None:
     named = {f"{label}-{iteration}": (label, iteration) for label, iteration in wanted}
     if states := computed(job, named, measure, f"distances of heads on the {job.part} score"):
         distances = {c: float(state.facts) for c, state in zip(wanted, states, strict=True)}
-        _save(job, distances)
+        trained = fitted(experiment, "train")
+        _save(job, distances, [m for m in methods_with_heads(experiment) if m not in trained])
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:
-    """Return every kept head of every method."""
+    """Return every kept head of every method whose head is trained."""
     every, last = require(experiment.train.heads.keep_every), experiment.train.heads.iterations
-    return [*product(methods_with_heads(experiment), range(every, last + 1, every))]
+    return [*product(fitted(experiment, "train"), range(every, last + 1, every))]
 
 
 def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
@@ -102,11 +102,13 @@ def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
     return dict(sorted(distances, key=lambda one: (distances[one], one[1]), reverse=True))
 
 
-def _save(job: Job, distances: Mapping[Candidate, float]) -> None:
-    """Save the best heads as training leaves them, and every distance beside them."""
+def _save(job: Job, distances: Mapping[Candidate, float], solved: Iterable[str] = ()) -> None:
+    """Save the best heads as training leaves them, those solved for, and every distance."""
     kept, chosen = job.take(Heads, job.part), best(distances)
     for label, iteration in chosen.items():
         save_tensors(SelectedHeads(job.folder).file(label), kept.weights(label, iteration))
+    for label in solved:
+        save_tensors(SelectedHeads(job.folder).file(label), kept.weights(label))
     by_method = {
         label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen
@@ -123,8 +125,10 @@ def _samples(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:
     params = RecipeParams(kind="ddpm", clip_final_sigma=settings.clip_final_sigma)
     steps, shape, seed = settings.nfe or denoiser.schedule.steps, experiment.shape, settings.seed
     recipe = of_experiment(experiment, params, label, steps, settings.guidance)
-    drawn, draw = [], partial(draw_rows, device=device, use=NoiseFor.SELECTION)
-    for rows in batches(settings.samples, settings.batch_size):
-        classes = class_labels(denoiser, experiment.data.classes, seed, rows, device)
-        drawn.append(draw(recipe, denoiser, shape, rows, seed, classes).x.cpu())
+    drawn, ranges = [], batches(settings.samples, settings.batch_size)
+    with job.meter(len(ranges) * steps, f"samples of {label}, network passes") as advance:
+        given: Any = {"device": device, "use": NoiseFor.SELECTION, "watch": lambda *_: advance()}
+        for rows in ranges:
+            classes = class_labels(denoiser, experiment.data.classes, seed, rows, device)
+            drawn.append(draw_rows(recipe, denoiser, shape, rows, seed, classes, **given).x.cpu())
     return torch.cat(drawn)

@@ -25,7 +25,10 @@ _TERMS = 1000  # of the bound, at which a random one has weight 1
 
 @dataclass(frozen=True)
 class ScoreMatching(Objective[NoisyDraws]):
-    """E‖ε - ε̂(x_t, t)‖², and the bound's term where the network learns its variance."""
+    """E‖ε - ε̂(x_t, t)‖², and the bound's term where the network learns its variance.
+
+    Of flow matching and EDM the error of the output, E‖v - v̂‖² and E‖F - F̂‖²; t is uniform.
+    """
 
     denoiser: Denoiser
     items: Items
@@ -41,7 +44,8 @@ class ScoreMatching(Objective[NoisyDraws]):
     def losses_on(self, drawn: NoisyDraws) -> dict[str, PerSample]:
         x = drawn.noisy(self.denoiser.schedule)
         prediction = self.denoiser.predict(x, drawn.t, drawn.label)
-        loss = sum_dims((drawn.eps - prediction.eps) ** 2)
+        unit = self.denoiser.network.loss_unit(drawn.t, x)
+        loss = sum_dims(((drawn.eps - prediction.eps) / unit) ** 2)
         if prediction.learned_variance is not None:
             batch = TrainingBatch(prediction, drawn.x0, drawn.eps, self.decoder)
             term = LearnedVariance(label="score", source="network").loss(batch) / log(2.0)

@@ -128,10 +128,12 @@ def test_chosen_heads_are_of_their_iterations_and_lie_where_trained_ones_do(tmp_
         save_file(values, trained.kept(iteration))
     task = Task("selection", "trained")
     job = job_of(None, task, tmp_path / "made", {Heads.task("trained"): trained.folder})
-    _save(job, {("ocm", 20): 5.0, ("sn", 10): 4.0})
+    trained.file("npr").parent.mkdir(parents=True)
+    save_file({"w": torch.tensor([30.0])}, trained.file("npr"))  # solved for: there is only one
+    _save(job, {("ocm", 20): 5.0, ("sn", 10): 4.0}, ["npr"])
     selected = SelectedHeads(job.folder)
-    weights = {label: load_file(selected.file(label))["w"].item() for label in ("ocm", "sn")}
-    assert weights == {"ocm": 20.0, "sn": 10.0}
+    weights = {k: load_file(selected.file(k))["w"].item() for k in ("ocm", "sn", "npr")}
+    assert weights == {"ocm": 20.0, "sn": 10.0, "npr": 30.0}
     (tmp_path / "other").touch()
     modes = {file.stat().st_mode for file in job.folder.rglob("*") if file.is_file()}
     assert modes == {(tmp_path / "other").stat().st_mode}

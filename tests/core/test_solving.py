@@ -1,0 +1,166 @@
+"""Solved heads: the optimum of the loss that training minimises, in any layout of the layer."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from ocm_core import covariance
+from ocm_core.covariance.learned import CovarianceHead, TrainingBatch, last_layer
+from ocm_core.diffusion import schedule
+from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.distributed import Rank
+from ocm_core.errors import OcmError
+from ocm_core.networks import build
+from ocm_core.schema.experiment import SolveParams
+from ocm_core.training import solving
+from ocm_core.training.batches import InMemory
+from ocm_core.training.head_fitting import HeadFitting
+from ocm_core.training.solving import HeadSolving, LastLayer, solve
+
+UNET = {"in_channels": 2, "base_channels": 32, "channel_multipliers": [1], "blocks_per_level": 1}
+DIT = {"image_size": 4, "patch_size": 2, "in_channels": 2, "width": 16, "depth": 1}
+DIT_MORE = {"attention_heads": 2, "num_classes": 3}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "simple": ("ddpm_unet", {**UNET, "attention_levels": []}),
+    "complex": ("ddpm_unet", {**UNET, "attention_levels": []}),
+    "adaln": ("dit", {**DIT, **DIT_MORE}),
+}
+LABELS = ("ocm", "npr", "sn")
+SETTINGS = SolveParams(draws=640, batch_size=16)
+
+
+@dataclass(frozen=True)
+class Kept(HeadFitting):
+    """Keeps the batches that it predicts."""
+
+    batches: list[TrainingBatch] = field(default_factory=list)
+
+    def predict(self, drawn: Any) -> TrainingBatch:
+        self.batches.append(super().predict(drawn))
+        return self.batches[-1]
+
+
+def fitting(kind: str, **head: Any) -> Kept:
+    torch.manual_seed(1)
+    family, config = CASES[kind]
+    network = build(family, config).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    heads = {label: CovarianceHead(network.make_head(kind), **head) for label in LABELS}
+    denoiser = Denoiser(network, schedule.linear(100), heads=heads)
+    x0 = torch.randn(50, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    items = InMemory(x0, torch.arange(50) % 3 if kind == "adaln" else None)
+    methods: Any = {label: covariance.build(label) for label in LABELS}
+    return Kept(denoiser, methods, items, Decoder(None))
+
+
+def summed(system: HeadSolving) -> dict[str, torch.Tensor]:
+    sums: dict[str, torch.Tensor] = {}
+    for number in system.batches:
+        system.add(sums, number)
+    return sums
+
+
+def means() -> dict[str, torch.Tensor]:
+    return dict.fromkeys(LABELS, torch.full((101,), -1.0))  # a floor of 0 that nothing reaches
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("kind", CASES)
+def test_the_gradient_of_the_loss_vanishes(
+    kind: str, relative: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the solution, over all draws; each counts as the loss over uniform t counts it."""
+    monkeypatch.setattr(solving, "RIDGES", (1e-12,))
+    case = fitting(kind, baseline=torch.linspace(1.0, 0.2, 101)) if relative else fitting(kind)
+    system = HeadSolving(case, SETTINGS)
+    sums, heads = summed(system), case.denoiser.heads
+    ends = torch.tensor(system.knots)
+
+    def gradient(label: str) -> float:
+        head = heads[label]
+        head.register_buffer("floor", None)  # which has no gradient where it is reached
+        _, layer = last_layer(head.net)
+        total = torch.zeros(())
+        for number, batch in enumerate(case.batches[: len(system.batches)]):
+            place = number % (len(ends) - 1)
+            loss = case.methods[label].loss(batch).sum()
+            total = total + loss * (ends[place + 1] - ends[place])
+        found = torch.autograd.grad(total, [layer.weight, layer.bias])
+        return float(torch.cat([g.flatten() for g in found]).norm())
+
+    before = {label: gradient(label) for label in LABELS}
+    system.finish(sums, means())
+    for label in LABELS:
+        assert gradient(label) < 2e-3 * before[label], label
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_outputs_are_in_the_layout_of_the_layer(kind: str) -> None:
+    case = fitting(kind)
+    case.predict(case.draw(solving.BatchRng(0, 0, 5)))
+    parts = case.batches[0].prediction.features
+    features = TrunkFeatures(*(part.detach() for part in parts))
+    head = case.denoiser.heads["ocm"]
+    for parameter in head.net.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    layer = LastLayer(head.net)
+    image, rows = head.net(features), layer.inputs(features)
+    weights = torch.cat([layer.layer.weight.flatten(1).T, layer.layer.bias[None]])
+    torch.testing.assert_close(rows @ weights, layer.arranged(features, image), atol=1e-4, rtol=0)
+
+
+def test_sums_do_not_depend_on_processes_or_kills(tmp_path: Any) -> None:
+    def solved(folder: Any, *turns: tuple[Rank, Any]) -> torch.Tensor:
+        case = fitting("simple")
+        for rank, progress in turns:
+            try:
+                solve(HeadSolving(case, SETTINGS), folder, means(), progress=progress, rank=rank)
+            except (KeyboardInterrupt, KeyError):
+                continue  # a part of the sums is not enough to solve
+        return torch.cat([p.detach().flatten() for p in case.denoiser.heads["ocm"].parameters()])
+
+    def die(numbers: Any) -> Any:
+        yield from list(numbers)[:7]
+        raise KeyboardInterrupt
+
+    whole = solved(tmp_path / "whole", (Rank(), iter))
+    resumed = solved(tmp_path / "killed", (Rank(), die), (Rank(), iter))
+    assert torch.equal(whole, resumed)
+    assert whole.norm() > 0.1
+
+
+def test_ranges_are_joined_without_a_step() -> None:
+    case = fitting("simple")
+    system = HeadSolving(case, replace_range(SETTINGS))
+    system.finish(summed(system), means())
+    head = case.denoiser.heads["npr"]
+    assert head.weight.shape[0] == len(system.knots) and head.knots is not None
+    x = torch.randn(1, 2, 4, 4)
+    features = case.denoiser.predict(x, 50).features
+    knot, net = system.knots[10], case.denoiser.network.make_head("simple")
+    first, *at = [head(features, torch.tensor([t])) for t in (1, knot - 1, knot, knot + 1)]
+    assert (at[0] - at[2]).abs().max() < 0.5 * (first - at[1]).abs().max()
+    again = CovarianceHead.of_state(net, head.state_dict(), "identity")
+    assert torch.equal(again(features, torch.tensor([knot])), at[1])
+
+
+def replace_range(settings: SolveParams) -> SolveParams:
+    return settings.model_copy(update={"by_range": True, "draws": 640})
+
+
+def test_what_is_not_linear_is_refused() -> None:
+    with pytest.raises(OcmError, match=r"methods.ocm: its head is no linear least-squares fit"):
+        HeadSolving(fitting("simple", baseline=torch.ones(101), link="positive"), SETTINGS)
+
+
+def test_a_solved_head_stays_above_its_floor() -> None:
+    case = fitting("simple")
+    system = HeadSolving(case, SETTINGS)
+    system.finish(summed(system), dict.fromkeys(LABELS, torch.full((101,), 50.0)))
+    c = covariance.build("ocm").c(case.denoiser.predict(torch.randn(3, 2, 4, 4), 50))
+    assert torch.equal(c.detach(), torch.full_like(c, 5.0))

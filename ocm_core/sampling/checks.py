@@ -26,6 +26,8 @@ def undefined_methods(experiment: Experiment) -> Iterator[str]:
         for label in getattr(block, "methods", ()):
             if not methods[label].defined_for("ddpm"):
                 yield f"{where}.methods: {label!r} is not defined for ddpm; leave it out"
+            elif not methods[label].has_density:
+                yield f"{where}.methods: {label!r} has no density, and so no bound; leave it out"
 
 
 def _kernels_of(where: str, sampler: Sampler) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """A scheduler of diffusers as a recipe for our networks: DPM-Solver++, UniPC, DEIS, Heun, Euler …
 
 Scheduler and loop are theirs; ours are the betas, the noise and the limit on x̂_0. Their timestep
-i = 0 … T-1 is t = i + 1. Some schedulers (Euler, Heun, LMS, KDPM2) evaluate between two timesteps:
+i = 0 … T-1 is t = i + 1. Where the schedule is a flow's, solvers that know flows take its sigmas:
+their x is on the path (1 - s) x_0 + s ε, their network says the velocity, and their first timestep,
+pure noise, is our last. Some schedulers (Euler, Heun, LMS, KDPM2) evaluate between two timesteps:
 the network gets the fraction, as in diffusers. `nfe` counts evaluations of the network: Heun makes
 2n - 1 of them in n steps, and numbers that a scheduler cannot make are refused.
 """
@@ -14,31 +16,34 @@ from inspect import signature
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from diffusers import schedulers
 from torch.overrides import TorchFunctionMode
 
 from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.denoiser import Model
+from ocm_core.diffusion.denoiser import Model, TimeConvention
 from ocm_core.diffusion.guidance import UNGUIDED, Guidance
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.errors import OcmError, unknown
+from ocm_core.networks.converted import Conversion
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
 from ocm_core.sampling.recipe import Sampled, Watcher
-from ocm_core.schema.experiment import Experiment, SolverParams
+from ocm_core.schema.experiment import Experiment, PredictionType, SolverParams
 from ocm_core.shapes import Batch, Labels
 
 SCHEDULERS = (
     *("DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler"),
     *("DPMSolverSinglestepScheduler", "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler"),
     *("HeunDiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler"),
-    *("LMSDiscreteScheduler", "PNDMScheduler", "UniPCMultistepScheduler"),
+    *("LMSDiscreteScheduler", "PNDMScheduler", "SASolverScheduler", "UniPCMultistepScheduler"),
 )
+OF_FLOWS = ("FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler")
 _BETAS = ("num_train_timesteps", "trained_betas", "beta_schedule", "beta_start", "beta_end")
 _NOT_OPTIONS = {
     **dict.fromkeys((*_BETAS, "rescale_betas_zero_snr"), "the betas come from `schedule`"),
-    **dict.fromkeys(("use_flow_sigmas", "flow_shift"), "our networks are no flow-matching models"),
-    "prediction_type": "our networks predict the noise ('epsilon')",
+    **dict.fromkeys(("use_flow_sigmas", "flow_shift", "shift"), "they come from `schedule`"),
+    "prediction_type": "our networks predict the noise ('epsilon'), or a flow's velocity",
 }
 
 
@@ -52,6 +57,7 @@ class DiffusersSolver:
     nfe: int
     x0: float | None = None
     guidance: Guidance = UNGUIDED
+    shift: float | None = None  # of a schedule of flow matching
     draws: ClassVar[int] = 1  # some schedulers draw nothing on their way
 
     @torch.no_grad()
@@ -60,14 +66,24 @@ class DiffusersSolver:
     ) -> Sampled:
         """Run diffusers' loop, with our noise wherever the scheduler draws some."""
         scheduler, guided = self._set, self.guidance.apply(model)
-        x: Batch = noise.normal() * scheduler.init_noise_sigma
+        x: Batch = noise.normal() * getattr(scheduler, "init_noise_sigma", 1.0)
+        flow = self._flow
+        told = np.zeros(0) if flow is None else flow.told.numpy()
+        flow = flow and flow.to(x.device)
         for index in scheduler.timesteps:
-            scaled, t = scheduler.scale_model_input(x, index), index.item() + 1
+            if flow is None:
+                t, scaled = index.item() + 1, scheduler.scale_model_input(x, index)
+            else:
+                t = float(np.interp(index.item(), told, np.arange(self.schedule.steps + 1)))
+                at = x.new_full((len(x),), t)
+                scaled = flow.off_path(x, at)
             if watch is not None:
                 watch(t, scaled)
-            eps = guided.predict(scaled, t, label).eps
+            said = guided.predict(scaled, t, label).eps
+            if flow is not None:
+                said = flow.output(scaled, said, at)
             with _NoiseOfStreams(noise):
-                x = scheduler.step(eps, index, x).prev_sample
+                x = scheduler.step(said, index, x).prev_sample
         return Sampled(x)
 
     def check(self, shape: tuple[int, ...]) -> None:
@@ -87,13 +103,14 @@ class DiffusersSolver:
             raise OcmError(f"grids: {what}")
 
     def _check_names(self) -> None:
-        if self.scheduler not in SCHEDULERS and hasattr(schedulers, self.scheduler):
+        known = SCHEDULERS if self.shift is None else (*SCHEDULERS, *OF_FLOWS)
+        if self.scheduler not in known and hasattr(schedulers, self.scheduler):
             raise OcmError(
                 f"scheduler: {self.scheduler} of diffusers is not for networks that predict "
-                f"the noise of a schedule of betas; use one of {', '.join(SCHEDULERS)}"
+                f"the noise of this schedule; use one of {', '.join(known)}"
             )
-        if self.scheduler not in SCHEDULERS:
-            raise OcmError(f"scheduler: {unknown(self.scheduler, SCHEDULERS)}")
+        if self.scheduler not in known:
+            raise OcmError(f"scheduler: {unknown(self.scheduler, known)}")
         for key in self.options:
             if key in _NOT_OPTIONS:
                 raise OcmError(f"options.{key}: {_NOT_OPTIONS[key]}; leave it out")
@@ -134,11 +151,28 @@ class DiffusersSolver:
             limits = {"clip_sample": clamps, "clip_sample_range": 1.0}
         elif "thresholding" in self._parameters:
             limits = {"thresholding": clamps, "sample_max_value": 1.0}
-        return getattr(schedulers, self.scheduler)(
-            num_train_timesteps=self.schedule.steps,
-            trained_betas=self.schedule.betas[1:].tolist(),
-            **{**limits, **self.options},
-        )
+        steps, made = self.schedule.steps, getattr(schedulers, self.scheduler)
+        if self._prediction == "epsilon":
+            betas = self.schedule.betas[1:].tolist()
+            path: dict[str, Any] = {"num_train_timesteps": steps, "trained_betas": betas}
+        else:
+            path = {"num_train_timesteps": steps + 1, "prediction_type": self._prediction}
+            path |= {"use_flow_sigmas": True, "flow_shift": self.shift, "shift": self.shift}
+            path = {key: value for key, value in path.items() if key in self._parameters}
+        return made(**{**path, **limits, **self.options})
+
+    @property
+    def _flow(self) -> Conversion | None:
+        """Return what turns ε̂ into a velocity on a flow's path, if the scheduler takes that."""
+        if self._prediction == "epsilon":
+            return None
+        return Conversion(self.schedule, TimeConvention(), self._prediction)
+
+    @property
+    def _prediction(self) -> PredictionType:
+        """Return what the scheduler takes: the velocity if schedule and scheduler are of a flow."""
+        knows_flows = self.scheduler in OF_FLOWS or "use_flow_sigmas" in self._parameters
+        return "flow_prediction" if self.shift is not None and knows_flows else "epsilon"
 
     @cached_property
     def _parameters(self) -> set[str]:
@@ -151,7 +185,10 @@ def of_experiment(
     """Return the solver of an experiment, with its schedule, limit and way of guidance."""
     sample, schedule = experiment.sample, schedules.of_experiment(experiment)
     how = Guidance(guidance, sample.guidance.guided_channels, sample.guidance.covariance)
-    return DiffusersSolver(sampler.scheduler, sampler.options, schedule, nfe, sample.clip.x0, how)
+    flows = experiment.schedule.kind == "flow" and experiment.network.range == 1.0
+    shift: float | None = getattr(experiment.schedule, "shift", None) if flows else None
+    given = (sampler.scheduler, sampler.options, schedule, nfe, sample.clip.x0, how, shift)
+    return DiffusersSolver(*given)
 
 
 class _NoiseOfStreams(TorchFunctionMode):

@@ -19,17 +19,21 @@ from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
 from ocm_core.sampling.checks import check_solvers, undefined_methods
 from ocm_core.sampling.presets import altered, preset_named
-from ocm_core.sampling.recipe import of_cell
+from ocm_core.sampling.recipe import Recipe, of_cell
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
+from ocm_core.sampling.start import DataGaussian, warn_of_prior
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
 from ocm_core.stages._images import decoder
 from ocm_core.stages._networks import text_of
+from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.fetch_vae import FetchedVae
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.sample import Samples, store_name
 from ocm_core.stages.timesteps import optimal_timesteps
 from ocm_core.stages.vae import TrainedVae
+
+DATA = 5000  # training items whose Gaussian samples may begin with
 
 
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
@@ -42,6 +46,15 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
         if request.prompt is not None:
             request = replace(request, label=_prompted(inputs, denoiser, request))
         sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
+        recipe = of_cell(one, cell, optimal_timesteps(inputs, cell.score))
+        if isinstance(recipe, Recipe) and request.from_data:
+            stored = open_split(inputs, "train")
+            x0 = torch.from_numpy(stored.read(range(min(len(stored), DATA))))
+            recipe = replace(recipe, start=DataGaussian.of(x0))
+        elif isinstance(recipe, Recipe):
+            warn_of_prior(denoiser.schedule, recipe.timesteps)
+        elif request.from_data:
+            raise OcmError(f"--from-data: {cell.sampler} is a solver of diffusers")
         chosen = {key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")}
         digests = {
             f"{task}/{file}": record.sha256
@@ -52,7 +65,7 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
         return SampleGenerator(
             name=f"{one.name}-{store_name(cell)}{request.suffix}",
             request=request,
-            recipe=of_cell(one, cell, optimal_timesteps(inputs, cell.score)),
+            recipe=recipe,
             denoiser=denoiser,
             device=inputs.device,
             classes=one.data.classes,
@@ -67,6 +80,7 @@ def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
                 "sampler": {"name": cell.sampler, **sampler},
                 "label": request.label,
                 "prompt": request.prompt,
+                "from_data": request.from_data,
                 "digests": digests,
             },
         )
@@ -81,6 +95,7 @@ def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
     decoders = [task for task in (TrainedVae.task(), FetchedVae.task()) if task in needed.tasks]
     torch.set_num_threads(request.threads)
     tasks = [*needed.inputs[Samples.task()], *decoders]
+    tasks += encode_tasks(one) if request.from_data else []
     yield replace(open_inputs(graph, tasks, request.device), experiment=one)
 
 

@@ -15,9 +15,9 @@ from ocm_core.latents.vae import Vae
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.pipeline.job import available_device
-from ocm_core.sampling.order import Order
 from ocm_core.sampling.presets import preset_named
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
+from ocm_core.sampling.start import warn_of_prior
 from ocm_core.schema.experiment import PresetName
 from ocm_core.stages._images import Decode, identity
 
@@ -35,6 +35,8 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         )
     if request.score is not None or request.guidance != 1.0:
         raise OcmError("--score and --guidance belong to experiments; leave them out with --model")
+    if request.from_data:
+        raise OcmError("--from-data: no images here; in Python, api.sample(…, start=images)")
     method = request.method or preset_named(request.preset).method
     torch.set_num_threads(request.threads)
     device = available_device(request.device)
@@ -47,9 +49,10 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         steps=request.steps,
         preset=cast(PresetName | None, request.preset),
         sampler=request.sampler,
-        order=cast(Order | None, request.order),
+        order=request.order,
         timesteps=request.timesteps,
     )
+    warn_of_prior(denoiser.schedule, recipe.timesteps)
     network = cast(DiffusersUNet, unconverted(denoiser.network))
     size = network.config["sample_size"]
     if size is None:

@@ -7,10 +7,11 @@ training images of `digits`, by `benchmarks/preset_search.py`. No torch here: th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from ocm_core.errors import OcmError, unknown
 from ocm_core.schema import timesteps as rules
-from ocm_core.schema.experiment import PresetName, RecipeParams
+from ocm_core.schema.experiment import Order, PresetName, RecipeParams
 
 
 def _recipe(kind: str, timesteps: rules.TimestepsParams, **changes: object) -> RecipeParams:
@@ -66,12 +67,12 @@ def preset_named(name: str | None) -> Preset:
 def altered(
     recipe: RecipeParams,
     kernel: str | None = None,
-    order: int | None = None,
+    order: Order | None = None,
     timesteps: rules.TimestepsParams | None = None,
 ) -> RecipeParams:
     """Return the recipe with another kernel, order or timesteps, where they are given."""
-    if order not in (None, 1, 2, 3):
-        raise OcmError(f"order = {order}: expected 1, 2 or 3")
+    if order not in (None, *get_args(Order)):
+        raise OcmError(f"order = {order}: expected 1, 2, 3 or ipndm")
     values = recipe.model_dump()
     if kernel is not None and kernel != recipe.kind:
         values = {key: values[key] for key in values if key not in recipe.options}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -30,7 +30,7 @@ from ocm_core.diffusion import kernels
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser, Model
-from ocm_core.diffusion.gaussian import pixel_sigma_limit
+from ocm_core.diffusion.gaussian import Covariance, pixel_sigma_limit
 from ocm_core.diffusion.guidance import UNGUIDED, Guidance
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.diffusion.schedule import Schedule
@@ -39,8 +39,9 @@ from ocm_core.diffusion.transition import transitions
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
-from ocm_core.sampling.order import Order, means_of_order
-from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
+from ocm_core.sampling.order import means_of_order
+from ocm_core.sampling.start import DataGaussian
+from ocm_core.schema.experiment import Experiment, Order, PresetParams, RecipeParams, SolverParams
 from ocm_core.shapes import Batch, Labels
 
 Watcher = Callable[[float, Batch], None]  # called with t and x_t before each network evaluation
@@ -86,10 +87,11 @@ class Recipe:
     clip: Clip = NON_NEGATIVE
     final_sigma: float | None = None  # limits σ at the step into τ_1
     guidance: Guidance = UNGUIDED
+    start: DataGaussian | None = None  # in place of N(0, I)
 
     def __post_init__(self) -> None:
         check_defined(self.method, self.kernel)
-        means_of_order(self.order)
+        means_of_order(self.order, self.kernel)
 
     @classmethod
     def from_params(
@@ -122,6 +124,12 @@ class Recipe:
     def draws(self) -> int:
         return len(self.timesteps)
 
+    def from_timestep(self, t: int) -> Recipe:
+        """Return the rest of it, from one of its timesteps on; of order 1, which has no memory."""
+        if self.order != 1:
+            raise OcmError(f"order = {self.order}: a step depends on those before; use order 1")
+        return replace(self, timesteps=tuple(s for s in self.timesteps if s <= t))
+
     @torch.no_grad()
     def draw(
         self,
@@ -131,9 +139,11 @@ class Recipe:
         watch: Watcher | None = None,
         change: Changer | None = None,
     ) -> Sampled:
-        """Draw samples: from x_T ~ N(0, I) down the timesteps."""
+        """Draw samples: from x_T ~ N(0, I), or the Gaussian of q(x_t), down the timesteps."""
         guided, stepper = self.guidance.apply(model), Stepper(self, model.schedule)
         x = noise.normal()
+        if self.start is not None:
+            x = self.start.at(x, *model.schedule.marginal(self.timesteps[-1]))
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
                 watch(t, x)
@@ -143,29 +153,48 @@ class Recipe:
         return Sampled(x, stepper.counter)
 
 
+class StepGaussian(NamedTuple):
+    """The Gaussian of x_s given x_t: the last step has its mean only, and no covariance."""
+
+    mean: Batch
+    covariance: Covariance | None
+    s: int
+
+    def draw(self, noise: Noise) -> Batch:
+        """Return x_s."""
+        if self.covariance is None:
+            return self.mean
+        return self.mean + self.covariance.scale(noise.normal())
+
+
 class Stepper:
     """The steps of a batch of samples, from the noisiest one down, and a count of the clamped."""
 
     def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
         self.recipe, self.counter = recipe, ClipCounter()
-        self._mean = means_of_order(recipe.order)
+        self._mean = means_of_order(recipe.order, recipe.kernel)
         self._left = deque(transitions(schedule, recipe.timesteps))
 
     def step(self, prediction: AnyPrediction, t: int, noise: Noise) -> Batch:
         """Return x_s of the step that begins at `t`, given the prediction at x_t."""
+        return self.gaussian(prediction, t, noise).draw(noise)
+
+    def gaussian(self, prediction: AnyPrediction, t: int, noise: Noise) -> StepGaussian:
+        """Return the Gaussian of x_s; `noise` is what the covariance method draws from, if any."""
         if not self._left or self._left[0].t != t:
             expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
             raise OcmError(f"a step from timestep {t}: the next one is {expected}")
         recipe = self.recipe
         step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
         x = self._mean(step, prediction)
-        if step.transition.s == 0:
-            return x
+        s = step.transition.s
+        if s == 0:
+            return StepGaussian(x, None, s)
         covariance = recipe.method.step_covariance(prediction, noise)(step)
         covariance = covariance.times(recipe.covariance_scale)
-        if recipe.final_sigma is not None and step.transition.s <= recipe.timesteps[0]:
+        if recipe.final_sigma is not None and s <= recipe.timesteps[0]:
             covariance = covariance.limited(recipe.final_sigma)
-        return x + covariance.scale(noise.normal())
+        return StepGaussian(x, covariance, s)
 
 
 def of_experiment(

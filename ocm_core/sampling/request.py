@@ -22,6 +22,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.checksums import remove_records
 from ocm_core.pipeline.job import Device
 from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows
+from ocm_core.schema.experiment import Order
 from ocm_core.schema.timesteps import TimestepsParams
 from ocm_core.stages._images import Decode, SampleImages
 from ocm_core.stages.sample import CellSamples
@@ -43,12 +44,13 @@ class SampleRequest:
     seed: int = 0
     sampler: str | None = None
     preset: str | None = None
-    order: int | None = None
+    order: Order | None = None
     timesteps: TimestepsParams | None = None
     score: str | None = None
     guidance: float = 1.0
     label: int | None = None
     prompt: str | None = None
+    from_data: bool = False
     device: Device = "auto"
     threads: int = 1
 
@@ -58,7 +60,7 @@ class SampleRequest:
         parts = [] if self.order is None else [f"order{self.order}"]
         if self.timesteps is not None:
             parts += _words(str([*self.timesteps.model_dump(exclude_none=True).values()]))
-        parts.append(f"seed{self.seed}")
+        parts += [f"seed{self.seed}", *["from-data"] * self.from_data]
         if self.label is not None:
             parts.append(f"label{self.label}")
         if self.prompt is not None:
@@ -145,7 +147,7 @@ def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> 
         writer.write_shards(files.samples, plan, missing, draw)
     writer.verify(files.samples, plan)
     if image_shape is not None and files.grid is not None:
-        drawn = CellSamples(open_split([folder], generator.name), first=0, count=count, clamped=0.0)
+        drawn = CellSamples(open_split([folder], generator.name))
         images = SampleImages(drawn, generator.to_images, generator.levels)
         if files.decoded is not None:
             writer.write(

@@ -1,6 +1,8 @@
 """Compute what every step between timesteps costs on training images; optimal timesteps follow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,18 +10,20 @@ import torch
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.timesteps import StepCosts, TimestepsByMethod, averaged, grid
+from ocm_core.diffusion.timesteps import StepCosts, Timesteps, TimestepsByMethod, averaged, grid
 from ocm_core.io.atomic import replacing
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
+from ocm_core.sampling.trajectories import Trajectories
+from ocm_core.schema.timesteps import GITS
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
 from ocm_core.stages.heads import load_denoiser
 
-FILE = "step_costs.npz"
+BOUNDS, TRAJECTORIES = "step_costs.npz", "trajectory_costs.npz"
 STAGE: Stage[Params] = Stage(
     __name__,
     "train",
@@ -27,21 +31,26 @@ STAGE: Stage[Params] = Stage(
     **evaluating(
         "sample.clip", "train.timesteps", methods=lambda e, part: require(e.train.timesteps).methods
     ),
-    work=lambda e, part: Work((s := require(e.train.timesteps)).images * s.points),
+    work=lambda e, part: Work(
+        ((s := require(e.train.timesteps)).images + (s.trajectories or 0)) * s.points
+    ),
 )
 
 
 class StepCostTable(Artifact):
-    """The mean term of the bound for every step of a grid, by method."""
+    """The mean cost of every step of a grid: a method's term of the bound, or a deviation."""
 
 
 def optimal_timesteps(job: Inputs, score: str) -> TimestepsByMethod:
-    """Return optimal timesteps by method; none where the job does not take any."""
+    """Return optimal timesteps by method, and of `gits`; none where the job does not take any."""
     table = job.find(StepCostTable, score)
     if table is None:
         return {}
-    with np.load(table.folder / FILE) as tables:
-        return {label: costs.optimal() for label, costs in _costs(tables).items()}
+    found: dict[str, dict[int, Timesteps]] = {}
+    for file in filter(Path.exists, (table.folder / BOUNDS, table.folder / TRAJECTORIES)):
+        with np.load(file) as tables:
+            found |= {label: costs.optimal() for label, costs in _costs(tables).items()}
+    return found
 
 
 def _tables(costs: Mapping[str, StepCosts]) -> dict[str, np.ndarray]:
@@ -61,37 +70,47 @@ def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
 
 
 def run(job: Job) -> None:
-    """Average the costs over batches of training images."""
-    settings, stored = require(job.experiment.train.timesteps), open_split(job, "train")
+    """Average the costs over batches of training images, and over trajectories if any are asked."""
+    experiment, settings = job.experiment, require(job.experiment.train.timesteps)
+    stored, limits = open_split(job, "train"), experiment.sample.clip
     drawn = stream(Stream.TIMESTEPS_ITEMS, settings.seed).permutation(len(stored))
-    rows = np.sort(drawn[: settings.images])
-    experiment, device, limits = job.experiment, job.device, job.experiment.sample.clip
     denoiser = load_denoiser(job, job.part, experiment.methods)
-    likelihood = Likelihood(
-        denoiser,
-        build_all(experiment.methods),
-        Decoder(experiment.levels, settings.cdf, settings.decoder_variance),
-        Clip(x0=limits.x0, c_max=limits.covariance),
-    )
+    clip = Clip(x0=limits.x0, c_max=limits.covariance)
+    decoder = Decoder(experiment.levels, settings.cdf, settings.decoder_variance)
+    likelihood = Likelihood(denoiser, build_all(experiment.methods), decoder, clip)
+    times = grid(settings.grid, denoiser.schedule, settings.points)
 
-    def compute(batch: np.ndarray) -> PartialResult:
+    def compute(source: Likelihood | Trajectories, batch: np.ndarray) -> PartialResult:
         x0, label = read_rows(job, "train", batch, denoiser.network.conditional)
-        whose = (settings.seed, batch.tolist(), experiment.shape, device)
-        costs = likelihood.step_costs(
-            grid(settings.grid, denoiser.schedule, settings.points),
+        whose = (settings.seed, batch.tolist(), experiment.shape, job.device)
+        costs = source.step_costs(
+            times,
             x0,
             lambda t: SampleNoise(*whose, NoiseFor.TIMESTEPS, draws=1),
             label,
-            progress=lambda times: job.progress(times, "terms of the bound"),
+            progress=lambda times: job.progress(times, "terms"),
         )
         return {name: torch.from_numpy(table) for name, table in _tables(costs).items()}, len(batch)
 
-    ranges = batches(len(rows), settings.batch_size)
-    cut = {f"batch-{batch.start}": rows[batch.start : batch.stop] for batch in ranges}
-    states = computed(job, cut, compute, "step costs")
+    rows = np.sort(drawn[: settings.images])
+    _average(job, BOUNDS, rows, partial(compute, likelihood))
+    if settings.trajectories:
+        seen = np.sort(drawn[: settings.trajectories])
+        _average(job, TRAJECTORIES, seen, partial(compute, Trajectories(denoiser, clip)))
+        job.note(trajectories=len(seen))
+    job.note(images=len(rows), timesteps=len(times))
+
+
+def _average(
+    job: Job, file: str, rows: np.ndarray, compute: Callable[[np.ndarray], PartialResult]
+) -> None:
+    """Write the mean costs over the items of these rows."""
+    ranges = batches(len(rows), require(job.experiment.train.timesteps).batch_size)
+    name = file.partition(".")[0]
+    cut = {f"{name}-{batch.start}": rows[batch.start : batch.stop] for batch in ranges}
+    states = computed(job, cut, compute, name.replace("_", " "))
     costs = [_costs({name: t.numpy() for name, t in state.tensors.items()}) for state in states]
-    weights = [state.facts for state in states]
-    mean = {k: averaged([part[k] for part in costs], weights) for k in experiment.methods}
-    with replacing(job.folder / FILE) as temporary, temporary.open("wb") as opened:
+    weights, labels = [state.facts for state in states], [*job.experiment.methods, GITS]
+    mean = {k: averaged([c[k] for c in costs], weights) for k in labels if k in costs[0]}
+    with replacing(job.folder / file) as temporary, temporary.open("wb") as opened:
         np.savez(opened, **_tables(mean))  # type: ignore[arg-type]
-    job.note(images=len(rows), timesteps=len(mean[settings.methods[0]].timesteps) - 1)

@@ -163,7 +163,7 @@ def test_steps_one_by_one_are_those_of_draw() -> None:
 
 def test_samplers_name_the_modules_that_they_choose_and_kernels_are_named_like_theirs() -> None:
     found = {kind: kernels.build(kind).name for kind in kernels.available()}
-    assert found == {"ddim": "ddim", "ddpm": "ddpm"}
+    assert found == {kind: kind for kind in ("cps", "ddim", "ddpm", "flow_grpo", "precise")}
     samplers = compose("digits").sample.samplers
     kernel, sampling = "ocm_core.diffusion.kernels", "ocm_core.sampling"
     assert modules_of(samplers["ddpm"]) == [f"{kernel}.ddpm"]

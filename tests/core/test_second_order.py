@@ -1,4 +1,4 @@
-"""Second order: DPM-Solver++ 2M and SDE-DPM-Solver++ 2M as diffusers has them, and with a C."""
+"""Means of several predictions: DPM-Solver++ 2M, UniPC and iPNDM as diffusers has them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers import DPMSolverMultistepScheduler, UniPCMultistepScheduler
+from diffusers import DPMSolverMultistepScheduler, IPNDMScheduler, UniPCMultistepScheduler
 from torch import Tensor
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import Clip
+from ocm_core.covariance.interface import Clip, ReverseStep
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
@@ -20,7 +20,11 @@ from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.diffusion.transition import transition, transitions
+from ocm_core.errors import OcmError
+from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
+from ocm_core.sampling.order import means_of_order
+from ocm_core.sampling.recipe import Recipe
 from tests.core.doubles import Ddim, Ddpm, WaveNetwork, ancestral, ddim, ddpm, exact
 
 SCHEDULES = {"linear": schedules.linear(1000), "cosine": schedules.cosine(1000)}
@@ -59,7 +63,7 @@ def clipped_images(schedule: Schedule) -> Case:
     return Case(Denoiser(WaveNetwork(), schedule), (3, 4, 4), clip, {"thresholding": True})
 
 
-def ours(case: Case, timesteps: Timesteps, solver: str, order: int = 2) -> Tensor:
+def ours(case: Case, timesteps: Timesteps, solver: str, order: Any = 2) -> Tensor:
     kernel, method = SOLVERS[solver]
     given = case.denoiser, covariance.build(method), timesteps, case.noise()
     return ancestral(*given, kernel=kernel, order=order, clip=case.clip).x
@@ -119,6 +123,61 @@ def test_corrected_it_is_unipc_of_diffusers(make: Any, schedule: str, timesteps:
     assert len(chain) <= 2 or (third - second).abs().max() > 1e-4
 
 
+class Ipndm(IPNDMScheduler):
+    """diffusers' own sum and step, on our timesteps and from ε̂; it knows v alone."""
+
+    def __init__(self, schedule: Schedule, timesteps: Timesteps) -> None:
+        super().__init__()
+        marginals = [schedule.marginal(t) for t in reversed(timesteps)]
+        self.set_timesteps(len(timesteps))
+        self.timesteps = torch.tensor([t - 1 for t in reversed(timesteps)])
+        self.alphas = torch.tensor([*(sqrt(alpha_bar) for alpha_bar, _ in marginals), 1.0])
+        self.betas = torch.tensor([*(sqrt(b) for _, b in marginals), 0.0])
+
+    def step(self, model_output: Tensor, timestep: Any, sample: Tensor) -> Any:
+        i = self.index_for_timestep(timestep)
+        v = (model_output - self.betas[i] * sample) / self.alphas[i]
+        return super().step(v, timestep, sample)
+
+
+@pytest.mark.parametrize("timesteps", CHAINS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_ipndm_is_that_of_diffusers(schedule: str, timesteps: str) -> None:
+    case, chain = points(SCHEDULES[schedule]), CHAINS[timesteps]
+    found = ours(case, chain, "dpmsolver++", "ipndm")
+    expected = looped(Ipndm(case.denoiser.schedule, chain), case, lambda noise: {})
+    # at cosine's T x̂_0 has a thousand times the error of ε̂
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    first = ours(case, chain, "dpmsolver++", 1)
+    assert len(chain) == 1 or (found - first).abs().max() > 1e-3
+
+
+def test_ipndm_clamps_each_x0_before_the_sum() -> None:
+    """With x̂_0 at its limit everywhere, ε̂ is derived from it, and the sum of one is DDIM's."""
+    schedule, clip = SCHEDULES["linear"], Clip(x0=0.3)
+    model = Denoiser(WaveNetwork(), schedule)
+    x = 5 * torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    steps = [ReverseStep(t, Ddim(), clip) for t in transitions(schedule, (10, 300, 700))]
+    mean, known = means_of_order("ipndm", Ddim()), []
+    sums = (1.0,), (3 / 2, -1 / 2), (23 / 12, -16 / 12, 5 / 12)
+    for step, weights in zip(steps, sums, strict=True):
+        at, seen = step.transition, model.predict(x, step.transition.t)
+        x0 = ((x - sqrt(at.b_t) * seen.eps) / sqrt(at.alpha_bar_t)).clamp(-0.3, 0.3)
+        known.insert(0, (x - sqrt(at.alpha_bar_t) * x0) / sqrt(at.b_t))
+        eps = sum(w * e for w, e in zip(weights, known, strict=True))
+        clean = (x - sqrt(at.b_t) * eps) / sqrt(at.alpha_bar_t)
+        x = mean(step, seen)
+        torch.testing.assert_close(x, sqrt(at.alpha_bar_s) * clean + sqrt(at.b_s) * eps)
+
+
+def test_ipndm_is_for_ddim() -> None:
+    rule = covariance.build("beta_tilde")
+    with pytest.raises(OcmError, match="order = ipndm is for ddim; for ddpm use 1, 2 or 3"):
+        Recipe(CHAINS["even"], rule, Ddpm(), order="ipndm")
+    with pytest.raises(OcmError, match=r"ddpm.order: 'ipndm' is for ddim; for ddpm use 1, 2 or 3"):
+        compose("digits", ["+sample.samplers.ddpm.order=ipndm"])
+
+
 def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> None:
     """DDIM with C = 0 follows an ODE: halving the steps divides the error by 2 or by 4."""
     schedule = SCHEDULES["linear"]
@@ -135,9 +194,11 @@ def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> No
         return seen[timesteps[0]]
 
     truth = end(400, 2)
-    first, second = (
-        [(end(length, order) - truth).abs().mean() for length in (10, 20)] for order in (1, 2)
+    first, second, fourth = (
+        [(end(length, order) - truth).abs().mean() for length in (10, 20)]
+        for order in (1, 2, "ipndm")
     )
+    assert fourth[1] < first[1]
     assert 1.5 < first[0] / first[1] < 2.5
     assert second[0] / second[1] > 3.0
     assert second[0] < first[0] / 2

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ocm_core.cells import Cell, cells
-from ocm_core.diffusion.denoiser import Denoiser, forward
-from ocm_core.diffusion.schedule import linear
+from ocm_core.diffusion.denoiser import Denoiser, TimeConvention, forward
+from ocm_core.diffusion.schedule import flow, linear
+from ocm_core.networks.converted import denoiser_of
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
@@ -124,6 +125,41 @@ def _length(scheduler: Any, steps: int) -> int:
     except ValueError:
         return 0
     return len(scheduler.timesteps)
+
+
+OF_A_FLOW: dict[str, tuple[str, dict[str, Any]]] = {
+    "euler": ("FlowMatchEulerDiscreteScheduler", {}),
+    "heun": ("FlowMatchHeunDiscreteScheduler", {}),
+    **{name: (f"{name}MultistepScheduler", {}) for name in ("UniPC", "DPMSolver", "DEIS")},
+    "sa": ("SASolverScheduler", {}),
+    "sde": ("DPMSolverMultistepScheduler", SDE),
+}
+
+
+@pytest.mark.parametrize("label", OF_A_FLOW)
+def test_with_flow_sigmas_it_is_the_loop_of_diffusers(
+    label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a network for the velocity, on the path; pure noise is told as our last timestep."""
+    (scheduler, options), shift, network = OF_A_FLOW[label], 2.0, WaveNetwork()
+    schedule = flow(999, shift)
+    normals = torch.randn(12, 2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    solver = DiffusersSolver(scheduler, options, schedule, 5, shift=shift)
+    model = denoiser_of(network, schedule, TimeConvention(), "flow_prediction")
+    noise, again = Replay(normals), Replay(normals)
+    ours = solver.draw(model, noise).x
+
+    cls = getattr(schedulers, scheduler)
+    keys = {"use_flow_sigmas": True, "flow_shift": shift, "prediction_type": "flow_prediction"}
+    theirs = cls(**({"shift": shift} if "FlowMatch" in scheduler else keys), **options)
+    theirs.set_timesteps(3 if label == "heun" else 5)
+    monkeypatch.setattr(torch, "randn", lambda *_, **__: again.normal())
+    x, last = again.normal(), 1000 * shift * 0.999 / (1 + (shift - 1) * 0.999)
+    for t in theirs.timesteps:
+        velocity = network(x, t.expand(2).clamp(max=last))
+        x = theirs.step(velocity, t, x).prev_sample
+    torch.testing.assert_close(ours, x, atol=2e-4, rtol=1e-4)
+    assert len([*noise.normals]) == len([*again.normals])
 
 
 @pytest.mark.parametrize("scheduler", ["UniPCMultistepScheduler", "DDIMScheduler"])

@@ -8,12 +8,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import exp, prod
 from pathlib import Path
 from re import search
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from safetensors import safe_open
 
 from ocm_core.errors import OcmError
@@ -22,7 +22,7 @@ from ocm_core.io.reading import read_json_object, reading
 from ocm_core.networks.config import Blocks, Channels, DiffusersSizes, read_known
 from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
-from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, SchedulerSchedule
+from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, PredictionType, ScheduleParams
 
 CONFIG, SCHEDULER_CONFIG = "config.json", "scheduler_config.json"
 MODEL_WEIGHTS, TEXT_WEIGHTS = "diffusion_pytorch_model", "model"  # as diffusers and transformers
@@ -30,6 +30,27 @@ SAVE_AGAIN = "save it again with save_pretrained(folder, safe_serialization=True
 PARTS = ("unet", "transformer", "model", "")  # where the model may be
 ENCODER, TOKENIZER = "text_encoder", "tokenizer"
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
+OF_EDM = ("EDMEuler", "EDMDPMSolver", "Covariance")
+DISTILLED = (
+    "LCM",
+    "TCD",
+    "SCM",
+    "CMStoch",
+    "FlowMatchLCM",
+    "FlowMap",
+    "PiFlow",
+)  # few steps
+NEEDED = {  # of classes without an adapter: what it would take
+    "SD3Transformer2DModel": "a store of three encoders' tokens and a pooled vector of each prompt",
+    "FluxTransformer2DModel": "packed latents with positions, and a store of two encoders' texts",
+    "PixArtTransformer2DModel": "a store of T5's tokens with a mask of each prompt",
+    "SanaTransformer2DModel": "an AutoencoderDC, and a store of a language model's tokens",
+    "WanTransformer3DModel": "data sets of videos",
+}
+NOT_FLOW = {  # what changes the path of a flow-matching model, but for its shift
+    "shift_terminal": "the path is stretched to end before pure noise",
+    "invert_sigmas": "time runs from noise to data",
+}
 TEXT_MODEL, TEXT_CLASS = "UNet2DConditionModel", "CLIPTextModel"
 
 
@@ -74,9 +95,9 @@ class ModelDescription:
     classes: int | None
     null_class: int | None
     learns_variance: bool
-    prediction: str
+    prediction: PredictionType
     scheduler_file: Path
-    scheduler: Mapping[str, Any]  # its configuration
+    scheduler: Mapping[str, Any]  # its configuration, with the shift of the model's resolution
     schedule: Mapping[str, Any]  # `schedule` of an experiment
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
@@ -99,13 +120,17 @@ def describe(folder: str | Path) -> ModelDescription:
     place = _first(folder, PARTS, CONFIG)
     config = read_json_object(place / CONFIG, SAVE_AGAIN)
     kind = str(config.get("_class_name"))
+    if config.get("guidance_embeds"):
+        reason = "guidance_embeds: a distilled model, which is told a guidance scale"
+        raise OcmError(f"{place / CONFIG}: {reason}, is no posterior mean; expected one without")
     if kind not in DIFFUSERS_ADAPTERS:
+        needs = f", which needs {NEEDED[kind]}" if kind in NEEDED else ""
         expected = f"expected one of {', '.join(DIFFUSERS_ADAPTERS)}"
-        raise OcmError(f"{place / CONFIG}: describes a {kind}; {expected}")
+        raise OcmError(f"{place / CONFIG}: describes a {kind}{needs}; {expected}")
     sizes = read_known(DiffusersSizes, config, place / CONFIG)
     scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
-    scheduler = read_json_object(scheduler_file, SAVE_AGAIN)
-    check_scheduler(scheduler, scheduler_file)
+    own = read_json_object(scheduler_file, SAVE_AGAIN)
+    scheduler = resolved(own, config, scheduler_file)
     null_class = config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
@@ -127,7 +152,7 @@ def describe(folder: str | Path) -> ModelDescription:
         classes=config.get("num_class_embeds", null_class),
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
-        prediction=scheduler.get("prediction_type", "epsilon"),
+        prediction=prediction_of(scheduler),
         scheduler_file=scheduler_file,
         scheduler=scheduler,
         schedule=schedule_keys(scheduler),
@@ -151,17 +176,55 @@ def _first(folder: Path, parts: Iterable[str], file: str) -> Path:
     )
 
 
-def check_scheduler(config: Mapping[str, Any], where: object) -> None:
-    """Refuse a scheduler without betas, or of a prediction or variance that is not supported."""
-    name, predicted = config.get("_class_name"), config.get("prediction_type", "epsilon")
-    flows = "FlowMatch" in str(name) or config.get("use_flow_sigmas")
-    if flows or "beta_schedule" not in config:
-        found = ": a flow-matching model, and" if flows else " has no beta_schedule:"
-        expected = "the scheduler of a model with discrete timesteps, such as DDPMScheduler"
-        needed = "a noise schedule of betas is needed"
-        raise OcmError(f"{where}: {name}{found} {needed}; expected {expected}")
-    if predicted not in PREDICTIONS:
-        expected = f"expected one of {', '.join(PREDICTIONS)}"
+def resolved(config: Mapping[str, Any], model: Mapping[str, Any], where: object) -> dict[str, Any]:
+    """Return a checked configuration of a scheduler; a dynamic shift becomes that of the model.
+
+    Refuse a scheduler without a noise schedule, of a prediction or variance that is not supported,
+    or of a distilled model.
+    """
+    name, config = str(config.get("_class_name")), dict(config)
+    if name.startswith(DISTILLED):
+        reason = "a distilled model, which is no posterior mean, nor its Jacobian a covariance"
+        raise OcmError(f"{where}: {name}: {reason}; expected the one that it was distilled from")
+    if "FlowMatch" in name:
+        config |= {"use_flow_sigmas": True, "flow_shift": config.get("shift", 1.0)}
+        config |= {"prediction_type": "flow_prediction"}
+    if config.get("use_flow_sigmas") and config.get("use_dynamic_shifting"):
+        config |= {"flow_shift": _shift(config, model, where), "use_dynamic_shifting": False}
+    _check_scheduler(name, config, where)
+    kind = schedule_keys(config)["kind"]
+    if kind != "scheduler" and model.get("time_embedding_type") == "learned":
+        found = f"its time is a number of the noise level ({kind})"
+        raise OcmError(f"{where}: {name}: {found}, and the model has a table of whole timesteps")
+    return config
+
+
+def _shift(config: Mapping[str, Any], model: Mapping[str, Any], where: object) -> float:
+    """Return the shift of the model's resolution: μ is linear in the number of its tokens."""
+    size, patch = model.get("sample_size"), model.get("patch_size") or 1
+    if size is None:
+        found = "use_dynamic_shifting, and the model has no sample_size to tell the shift by"
+        raise OcmError(f"{where}: {found}; write the shift into the scheduler's configuration")
+    rows, columns = (size, size) if isinstance(size, int) else size
+    base, most = config.get("base_image_seq_len", 256), config.get("max_image_seq_len", 4096)
+    low, high = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
+    tokens = (rows // patch) * (columns // patch)
+    mu = low + (high - low) * (tokens - base) / (most - base)
+    return float(mu if config.get("time_shift_type") == "linear" else exp(mu))
+
+
+def _check_scheduler(name: str, config: Mapping[str, Any], where: object) -> None:
+    predicted, flows = config.get("prediction_type", "epsilon"), config.get("use_flow_sigmas")
+    for key in NOT_FLOW.keys() & {key for key, value in config.items() if value} if flows else ():
+        raise OcmError(f"{where}: {key}: {config[key]!r}: {NOT_FLOW[key]}; expected none")
+    is_edm = config.get("sigma_data") is not None
+    if not flows and "beta_schedule" not in config and not (is_edm and name.startswith(OF_EDM)):
+        needed = "a noise schedule of betas, of a flow, or of EDM is needed"
+        expected = "the scheduler that the model was trained with, such as DDPMScheduler"
+        raise OcmError(f"{where}: {name} has no beta_schedule: {needed}; expected {expected}")
+    allowed = ("flow_prediction",) if flows else ("epsilon",) if is_edm else PREDICTIONS
+    if predicted not in allowed:
+        expected = f"expected one of {', '.join(allowed)}"
         raise OcmError(f"{where}: prediction_type: {predicted!r}; {expected}")
     if (variance := config.get("variance_type")) == "learned":
         raise OcmError(f"{where}: variance_type: {variance!r}; expected 'learned_range' or fixed")
@@ -169,23 +232,55 @@ def check_scheduler(config: Mapping[str, Any], where: object) -> None:
     if not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
         expected = f"expected a number from 1 to {MOST_STEPS}"
         raise OcmError(f"{where}: num_train_timesteps: {steps!r}; {expected}")
-    with reading(where, "the betas of a noise schedule", SAVE_AGAIN):
-        SchedulerSchedule.model_validate(schedule_keys(config))
+    with reading(where, "a noise schedule", SAVE_AGAIN):
+        TypeAdapter(ScheduleParams).validate_python(schedule_keys(config))
+
+
+def prediction_of(scheduler: Mapping[str, Any]) -> PredictionType:
+    """Return `network.prediction` of an experiment, given a scheduler's configuration."""
+    if scheduler.get("sigma_data") is not None:
+        return "edm"
+    predicted: PredictionType = scheduler.get("prediction_type", "epsilon")
+    return predicted
+
+
+def range_of(scheduler: Mapping[str, Any]) -> float:
+    """Return `network.range` of an experiment: EDM has data in units of their deviation."""
+    return 1.0 / float(scheduler.get("sigma_data") or 1.0)
 
 
 def schedule_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `schedule` of an experiment, with diffusers' defaults for what is left out."""
+    steps = config.get("num_train_timesteps", 1000)
+    if config.get("use_flow_sigmas"):  # s = 1 holds no data
+        return {"kind": "flow", "steps": steps - 1, "shift": float(config.get("flow_shift", 1.0))}
+    if config.get("sigma_data") is not None:
+        rho = None if config.get("sigma_schedule") == "exponential" else config.get("rho", 7.0)
+        sigmas = {key: float(config[key]) for key in ("sigma_min", "sigma_max", "sigma_data")}
+        return {"kind": "edm", "steps": steps, **sigmas, "rho": rho}
     rescaled = bool(config.get("rescale_betas_zero_snr", False))
     trained = config.get("trained_betas")
     return {
         "kind": "scheduler",
-        "steps": config.get("num_train_timesteps", 1000) - rescaled,
+        "steps": steps - rescaled,
         "beta_schedule": config["beta_schedule"],
         "beta_start": float(config.get("beta_start", 1e-4)),
         "beta_end": float(config.get("beta_end", 0.02)),
         "trained_betas": None if trained is None else [float(beta) for beta in trained],
         "rescale_betas_zero_snr": rescaled,
     }
+
+
+def scheduler_keys(schedule: Mapping[str, Any], prediction: PredictionType) -> dict[str, Any]:
+    """Invert `schedule_keys` and `prediction_of`: what a scheduler is configured with."""
+    keys, kind = {key: value for key, value in schedule.items() if key != "kind"}, schedule["kind"]
+    steps = keys.pop("steps") + (kind == "flow" or keys.get("rescale_betas_zero_snr", False))
+    if kind == "flow":
+        keys = {"use_flow_sigmas": True, "flow_shift": keys["shift"]}
+    if kind == "edm":
+        prediction = "epsilon"
+        keys |= {"sigma_schedule": "exponential" if keys["rho"] is None else "karras"}
+    return {"num_train_timesteps": steps, "prediction_type": prediction, **keys}
 
 
 def _licence(folder: Path) -> str | None:

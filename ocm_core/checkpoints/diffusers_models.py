@@ -4,13 +4,14 @@ diffusers and transformers replace missing weights by random ones; here a folder
 not fit its configuration is refused. Half precision is read into float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import safe_open
 from torch import Tensor
 
@@ -18,13 +19,14 @@ from ocm_core.checkpoints import diffusers_folder as folders
 from ocm_core.checkpoints.diffusers_folder import SAVE_AGAIN, ModelDescription
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.diffusers import PromptEmbeddings, new_model, wrapped
 from ocm_core.networks.keys import refuse_larger, refuse_not_finite
-from ocm_core.schema.experiment import SchedulerSchedule
+from ocm_core.schema.experiment import ScheduleParams
 
 TIME = TimeConvention(shift=1)  # theirs begins at 0
 
@@ -43,8 +45,19 @@ def read_network(described: ModelDescription, null_class: int | None = None) -> 
 
 def denoiser_of_folder(network: ScoreNetwork, described: ModelDescription) -> Denoiser:
     """Return a denoiser with the schedule and the prediction of the folder's scheduler."""
-    schedule = schedules.of_params(SchedulerSchedule.model_validate(described.schedule))
-    return denoiser_of(network, schedule, TIME, described.prediction)  # type: ignore[arg-type]
+    return trained_with(network, described.scheduler)
+
+
+def trained_with(network: ScoreNetwork, scheduler: Mapping[str, Any]) -> Denoiser:
+    """Return a denoiser, given the resolved configuration of the scheduler of its training."""
+    prediction, data_range = folders.prediction_of(scheduler), folders.range_of(scheduler)
+    return denoiser_of(network, schedule_of(scheduler), TIME, prediction, data_range)
+
+
+def schedule_of(scheduler: Mapping[str, Any]) -> Schedule:
+    """Return the schedule of a scheduler's resolved configuration."""
+    keys = folders.schedule_keys(scheduler)
+    return schedules.of_params(TypeAdapter(ScheduleParams).validate_python(keys))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def complete_from_folder(tree: ParamTree, network: ParamTree) -> None:
     captions = block_at(tree, "data").get("classes") if described.text else None
     known = {
         "prediction": described.prediction,
+        "range": diffusers_folder.range_of(described.scheduler),
         "classes": captions or described.classes,
         "null_class": captions or described.null_class,
     }
@@ -87,12 +88,13 @@ def complete_published(tree: ParamTree, network: ParamTree, choice: ParamTree) -
 
 def _generate(tree: ParamTree, classes: int, form: Small | None) -> None:
     """Replace a published autoencoder and its images by random ones that fit the network."""
-    side = form.side if form else TypeAdapter(Data).validate_python(tree["data"]).shape[-1]
+    sizes = {key: tree["data"][key] for key in ("train_size", "test_size") if key in tree["data"]}
+    real = {key: value for key, value in tree["data"].items() if key not in sizes}
+    side = form.side if form else TypeAdapter(Data).validate_python(real).shape[-1]
     vae = block_at(tree, "encode", "latent", "vae")
     if vae and vae.get("origin", "published") == "published":
         vae["origin"] = "generated"
         if form:
             vae["config"] = {**vae["config"], **_SMALL_VAE}
             side *= 2 ** (len(vae["config"]["block_out_channels"]) - 1)
-    sizes = {key: tree["data"][key] for key in ("train_size", "test_size") if key in tree["data"]}
     tree["data"] = {"kind": "generated", "side": side, "classes": classes, **sizes}

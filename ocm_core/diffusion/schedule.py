@@ -22,7 +22,7 @@ from ocm_core.io.reading import reading
 from ocm_core.shapes import Batch, Times, TimeTable
 
 if TYPE_CHECKING:
-    from ocm_core.schema.experiment import Experiment, FormulaSchedule, SchedulerSchedule
+    from ocm_core.schema.experiment import Experiment, ScheduleParams
 
 Factor = TypeVar("Factor", float, Tensor)
 
@@ -122,6 +122,36 @@ def cosine(steps: int, offset: float = 0.008, largest: float = 0.999) -> Schedul
     return Schedule(np.append(0.0, np.minimum(1.0 - f[1:] / f[:-1], largest)))
 
 
+def of_levels(levels: TimeTable) -> Schedule:
+    """The schedule of a path α x_0 + σ ε with these σ / α, from 0 on: ᾱ = 1 / (1 + (σ / α)²).
+
+    As q(x_t | x_0) of (α x_0 + σ ε) / √(α² + σ²).
+    """
+    ratio = np.asarray(levels, np.float64) ** 2
+    return Schedule(np.append(0.0, np.diff(ratio) / (1.0 + ratio[1:])))
+
+
+def flow(steps: int, shift: float = 1.0) -> Schedule:
+    """x_t = (1 - s) x_0 + s ε with s = k u / (1 + (k - 1) u), u = t / (T + 1), k the shift.
+
+    So σ / α = s / (1 - s) = k u / (1 - u); pure noise, u = 1, stays outside.
+    """
+    u = np.arange(steps + 1) / (steps + 1)
+    return of_levels(shift * u / (1.0 - u))
+
+
+def edm(
+    steps: int, sigma_min: float, sigma_max: float, sigma_data: float, rho: float | None
+) -> Schedule:
+    """x_t = x_0 + σ ε with σ^(1/ρ) even, or log σ without ρ; for data in units of `sigma_data`."""
+    ramp = np.linspace(0.0, 1.0, steps)
+    if rho is None:
+        sigma = sigma_min ** (1 - ramp) * sigma_max**ramp
+    else:
+        sigma = ((1 - ramp) * sigma_min ** (1 / rho) + ramp * sigma_max ** (1 / rho)) ** rho
+    return of_levels(np.append(0.0, sigma / sigma_data))
+
+
 SCHEDULES = {"linear": linear, "cosine": cosine}
 
 
@@ -130,8 +160,12 @@ def of_experiment(experiment: Experiment) -> Schedule:
     return of_params(experiment.schedule).for_range(experiment.network.range)
 
 
-def of_params(params: FormulaSchedule | SchedulerSchedule) -> Schedule:
+def of_params(params: ScheduleParams) -> Schedule:
     """Return the schedule of parameters; diffusers' own end before a timestep of pure noise."""
+    if params.kind == "flow":
+        return flow(params.steps, params.shift)
+    if params.kind == "edm":
+        return edm(**params.model_dump(exclude={"kind"}))
     if params.kind != "scheduler":
         return build(params.kind, params.steps)
     from diffusers.schedulers.scheduling_ddpm import DDPMScheduler

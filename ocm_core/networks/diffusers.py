@@ -72,6 +72,8 @@ def new_model(config: Mapping[str, Any]) -> nn.Module:
 def wrapped(model: nn.Module, null_class: int | None = None) -> ScoreNetwork:
     """Wrap the model as a score network; its parameters are shared."""
     network = _adapter(type(model).__name__)(model)
+    if null_class is not None and not network.conditional:
+        raise OcmError(f"null_class = {null_class}: the model takes no classes; leave it out")
     if null_class is not None:
         network.null_label = null_class
     return network

@@ -19,6 +19,7 @@ from ocm_core.networks._layers import zeroed
 from ocm_core.networks._unet import OutputLayer
 from ocm_core.networks.diffusers import DiffusersNetwork
 from ocm_core.shapes import Images, Labels, NetworkTimes
+from ocm_core.text import plural
 
 
 class DiffusersUNet(DiffusersNetwork):
@@ -44,7 +45,7 @@ class DiffusersUNet(DiffusersNetwork):
         if x.shape[1] != self.in_channels or x.shape[-2] % factor or x.shape[-1] % factor:
             raise OcmError(
                 f"images of shape {tuple(x.shape[1:])}: this {self.model_kind.__name__} takes"
-                f" {self.in_channels} channels and sides that are multiples of {factor}"
+                f" {plural(self.in_channels, 'channel')} and sides that are multiples of {factor}"
             )
         if self.config["time_embedding_type"] == "learned":
             time = time.long()  # a table over the timesteps

@@ -189,11 +189,31 @@ def test_weights_that_are_damaged_missing_or_not_finite_are_named(name: str, fol
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        ("scheduler/scheduler_config", {"_class_name": "FlowMatchHeun"}, "a flow-matching model"),
-        ("scheduler/scheduler_config", {"use_flow_sigmas": True}, "a flow-matching model"),
+        ("scheduler/scheduler_config", {"_class_name": "LCMScheduler"}, "a distilled model, which"),
+        (
+            "scheduler/scheduler_config",
+            {"use_flow_sigmas": True},
+            "expected one of flow_prediction",
+        ),
+        (
+            "scheduler/scheduler_config",
+            {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift_terminal": 0.1},
+            "shift_terminal: 0.1: the path is stretched",
+        ),
+        (
+            "scheduler/scheduler_config",
+            {"sigma_data": 0.5, "sigma_min": 0.1, "sigma_max": 9.0, "prediction_type": "sample"},
+            "'sample'; expected one of epsilon",
+        ),
         ("scheduler/scheduler_config", {"prediction_type": "o"}, "'o'; expected one of epsilon"),
         ("scheduler/scheduler_config", {"variance_type": "learned"}, "expected 'learned_range'"),
         ("scheduler/scheduler_config", {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
+        (
+            "unet/config",
+            {"_class_name": "SD3Transformer2DModel"},
+            "needs a store of three",
+        ),
+        ("unet/config", {"guidance_embeds": True}, "guidance_embeds: a distilled model, which"),
         ("unet/config", {"_class_name": "Flux"}, "describes a Flux; expected one of UNet2D"),
         ("unet/config", {"sample_size": [8, 8, 8]}, "unet/config.json: sample_size"),
         ("unet/config", {"addition_embed_type": "text_time"}, "a Stable-Diffusion XL pipe"),

@@ -1,5 +1,6 @@
 """What is composed from files, presets and overrides, and what it says when it is dumped."""
 
+import re
 from itertools import product
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import yaml
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
-from ocm_core.params.compose import choices, compose, dump, experiment_names, preset_names, validate
+from ocm_core.params.compose import choices, compose, dump, validate
 from ocm_core.params.edits import matching
+from ocm_core.project import experiment_names, preset_names
 from ocm_core.schema.experiment import TrunkNetworkParams
 
 SUITED = [(n, p) for n, p in product(experiment_names(), preset_names()) if p != "paper"]
@@ -48,7 +50,8 @@ def test_every_line_of_a_preset_changes_some_experiment() -> None:
     files = {name: Path("params/preset", f"{name}.yaml").read_text() for name in preset_names()}
     keys = {(preset, key) for preset, text in files.items() for key in yaml.safe_load(text)}
     changed = set()
-    for preset, name in product(preset_names(), ["toy_mog9", "cifar10_cs", "cifar10_small"]):
+    names = ["toy_mog9", "cifar10_cs", "cifar10_small", "digits_flow"]
+    for preset, name in product(preset_names(), names):
         full = compose(name).model_dump(mode="json")
         changed |= {k for k in keys if k[0] == preset and matching(full, k[1])}
     assert keys - changed == {("paper", "only")}
@@ -131,3 +134,21 @@ def test_a_rehearsal_has_few_images_and_the_full_network() -> None:
     assert isinstance(rehearsal.network, TrunkNetworkParams) and rehearsal.encode.latent
     assert rehearsal.network.config["depth"] == 28 and rehearsal.encode.latent.vae.downsampling == 8
     assert (rehearsal.data.shape, rehearsal.data.classes) == ((3, 256, 256), 1000)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ocm+dct: { kind: ocm }", "methods.ocm+dct: a basis is named by the label METHOD+BASIS"),
+        ("bar: { kind: ocm+dct }", "methods.bar: a basis is named by the label METHOD+BASIS"),
+        ("ocn+dct:", "methods.ocn+dct: 'ocn' is unknown; did you mean 'ocm'"),
+        ("ocm+dtc:", "basis 'dtc' is unknown; did you mean 'dct'"),
+    ],
+)
+def test_a_basis_belongs_to_a_method_of_the_experiment(
+    line: str, message: str, project: Path
+) -> None:
+    overlay = f"# @package _global_\ndefaults: [digits]\nmethods:\n  {line}\n"
+    (project / "experiment/other.yaml").write_text(overlay)
+    with pytest.raises(OcmError, match=re.escape(message)):
+        compose("other")

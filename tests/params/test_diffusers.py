@@ -85,7 +85,7 @@ def solver(scheduler: str, options: str = "", nfe: str = "5") -> str:
         (("FlowMatchEulerDiscreteScheduler",), "is not for networks that predict the noise"),
         (("ScoreSdeVeScheduler",), "is not for networks that predict the noise"),
         (("DDIMScheduler", "prediction_type: v_prediction"), "networks predict the noise"),
-        (("UniPCMultistepScheduler", "use_flow_sigmas: true"), "no flow-matching models"),
+        (("UniPCMultistepScheduler", "use_flow_sigmas: true"), "they come from `schedule`"),
         (("DDIMScheduler", "beta_start: 0.1"), "the betas come from `schedule`; leave it out"),
         (("DDIMScheduler", "clip_smple: true"), "'clip_smple' is unknown; did you mean 'clip_s"),
         (("UniPCMultistepScheduler", "solver_type: bh3"), "fails with them: bh3 is not impl"),
@@ -132,6 +132,6 @@ def test_the_baselines_of_the_document_can_be_composed(project: Path) -> None:
     (project / "experiment/baselines.yaml").write_text(block)
     samplers = compose("baselines").sample.samplers
     baselines = ["unipc", "heun", "dpmpp_2m_sde"]
-    assert [*samplers] == ["ddpm", "ddim", *baselines, "quality"]
+    assert [*samplers] == ["ddpm", "ddim", *baselines, "quality", "ipndm"]
     assert {samplers[label].kind for label in baselines} == {"diffusers"}
-    assert all(samplers[label].nfe == [5, 9] for label in [*baselines, "quality"])
+    assert all(samplers[label].nfe == [5, 9] for label in [*baselines, "quality", "ipndm"])

@@ -40,10 +40,15 @@ def sync(names: Sequence[str]) -> str:
     if pulled := [name for name in chosen if Path("reports", name, "results.csv").exists()]:
         _call("ocm", "report", *pulled)  # neither DVC nor Git has the pages
     _commit(chosen)
-    pages = [f"reports/{name}.html" for name in chosen]
+    touch(chosen)
+    return f"{', '.join(chosen)}: up to date; recorded in DVC and in Snakemake"
+
+
+def touch(names: Sequence[str]) -> None:
+    """Let Snakemake take what is there for its own work."""
+    pages = [f"reports/{name}.html" for name in names]
     quiet = ["--no-hooks", "--quiet", "all", "--cores", "1", "--touch", "--forceall"]
     _call("snakemake", *quiet, "--", *pages)
-    return f"{', '.join(chosen)}: up to date; recorded in DVC and in Snakemake"
 
 
 def record() -> str:

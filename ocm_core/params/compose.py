@@ -26,29 +26,12 @@ from ocm_core.networks import configuration
 from ocm_core.params.document import Tree, validated
 from ocm_core.params.edits import Edit, flat, parse, preset_edits
 from ocm_core.pipeline.stage import stages
-from ocm_core.project import located, shipped
+from ocm_core.project import PARAMS, PRESETS, located, overlay, shipped, split_name
 from ocm_core.sampling.checks import undefined_methods
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, SamplerParams
 
-PARAMS = Path("params")
-ACTIVE, PRESETS = PARAMS / "active.yaml", PARAMS / "preset"
-
-
-def overlay(name: str) -> Path:
-    """Return the file of an experiment."""
-    return PARAMS / "experiment" / f"{name}.yaml"
-
-
-def experiment_names() -> list[str]:
-    """Return the experiments that have a file; each can take presets besides."""
-    return sorted(file.stem for file in overlay("any").parent.glob("*.yaml"))
-
-
-def preset_names() -> list[str]:
-    """Return the presets that any experiment can take."""
-    folders = (PRESETS, shipped() / PRESETS)
-    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+ACTIVE = PARAMS / "active.yaml"
 
 
 def active_names() -> list[str]:
@@ -57,23 +40,6 @@ def active_names() -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OcmError(f"{ACTIVE}: active: expected a list of experiments, found {names!r}")
     return names
-
-
-def split_name(name: str) -> tuple[str, list[str]]:
-    """Return the experiment that has a file, and the presets that its name ends in."""
-    known, endings = experiment_names(), preset_names()
-    experiment, presets = name, list[str]()
-    while experiment not in known:
-        experiment, _, preset = experiment.rpartition("_")
-        if preset not in endings:
-            twins = [f"{each}_{ending}" for each in known for ending in endings]
-            near = unknown(name, [*known, *twins]).partition("valid: ")[0]
-            raise OcmError(
-                f"{overlay(name)}: experiment {near}valid: {', '.join(known)}; each may end in "
-                f"a preset: {', '.join(endings)}"
-            )
-        presets.insert(0, preset)
-    return experiment, presets
 
 
 def choices(name: str) -> list[str]:
@@ -182,7 +148,18 @@ class _Draft:
 def _complete(tree: Tree) -> Iterator[str]:
     """Fill in what methods, kernels, networks and checkpoints know; yield what they refuse."""
     methods = block_at(tree, "methods")
-    for label, given in methods.items():
+    for label, given in sorted(methods.items(), key=lambda item: "+" in item[0]):
+        base, basis = covariance.split(label)
+        kind = given.get("kind", label) if isinstance(given, dict) else label
+        if given and (basis or covariance.split(str(kind))[1]):
+            yield f"methods.{label}: a basis is named by the label METHOD+BASIS alone, without keys"
+            continue
+        if basis and given is None:
+            if not isinstance(own := methods.get(base), dict):
+                yield f"methods.{label}: {unknown(base, methods)}; add it to `methods`"
+                continue
+            given = {**own, "kind": f"{own['kind']}+{basis}"}
+            given.pop("needs")
         if isinstance(given, dict | None):  # the schema refuses others
             options = {"kind": label, **(given or {})}
             own = {key: options.pop(key, None) for key in ("kind", "head", "init")}

@@ -1,11 +1,12 @@
 """An experiment's graph: its tasks, what each takes and reads, and the code it is made of."""
 
 from collections.abc import Collection
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
+from ocm_core import covariance
 from ocm_core.errors import OcmError, unknown
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.sources import sources
@@ -55,6 +56,16 @@ class Graph:
         """Return the tasks that run first although this one reads nothing of theirs."""
         return [node for node in self.tasks if node.stage in self.stage(task).after]
 
+    @cached_property
+    def urgency(self) -> dict[Task, float]:
+        """Return the network passes of the longest path from each task to the end of the run."""
+        ahead = dict.fromkeys(self.tasks, 0.0)
+        for task in reversed(self.tasks):
+            ahead[task] += self.stage(task).work(self.experiment, task.part).passes
+            for node in (*self.inputs[task], *self.before(task)):
+                ahead[node] = max(ahead[node], ahead[task])
+        return ahead
+
     def keys(self, task: Task) -> list[str]:
         return self.stage(task).keys(self.experiment, task.part)
 
@@ -66,7 +77,8 @@ class Graph:
     def modules(self, task: Task) -> list[str]:
         """Return where a task's code begins: its own file, and what its parameters choose."""
         stage, experiment = self.stage(task), self.experiment
-        kinds = {experiment.methods[label].kind for label in stage.methods(experiment, task.part)}
+        labels = stage.methods(experiment, task.part)
+        kinds = {covariance.split(experiment.methods[label].kind)[0] for label in labels}
         methods = [f"ocm_core.covariance.{kind}" for kind in sorted(kinds)]
         return [stage.module, *methods, *stage.plugins(experiment, task.part)]
 

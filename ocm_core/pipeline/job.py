@@ -1,12 +1,13 @@
 """The job of a stage: what goes in, where it writes, and how one is run and recorded."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -15,13 +16,22 @@ from ocm_core.errors import OcmError
 from ocm_core.io.atomic import room_for
 from ocm_core.launch import await_first
 from ocm_core.pipeline import artifacts
-from ocm_core.pipeline.artifacts import View, checked_folder, folder_of, manifest_of, text_digest
+from ocm_core.pipeline.artifacts import (
+    Manifest,
+    View,
+    checked_folder,
+    folder_of,
+    manifest_if_whole,
+    manifest_of,
+    text_digest,
+)
 from ocm_core.pipeline.graph import Graph, graph_of, restrict
 from ocm_core.pipeline.sources import check_loaded, digest, loaded, sources
-from ocm_core.pipeline.stage import Task
+from ocm_core.pipeline.stage import ALL, PHASES, Task
 from ocm_core.pipeline.staging import StagingFolder, making, take_over
 from ocm_core.pipeline.state import UP_TO_DATE, key_of, states
-from ocm_core.progress import Item, track
+from ocm_core.progress import Item, meter, track
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -34,6 +44,18 @@ def available_device(requested: Device) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+class MadeOf(NamedTuple):
+    """What a piece of an artifact depends on: where its code begins, and all else as JSON."""
+
+    modules: Collection[str]
+    facts: Mapping[str, Any]
+
+
+@cache
+def _code(modules: frozenset[str]) -> str:
+    return digest(sources(modules))
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,11 @@ class Inputs:
         """Return an artifact, or None if this experiment does not have it."""
         folder = self.folders.get(kind.task(part))
         return None if folder is None else kind(folder)
+
+    def contents(self, task: Task, wanted: Callable[[str], bool] = bool) -> dict[str, str]:
+        """Return the sha256 of an input's files with `wanted` names: facts for `Job.reuse`."""
+        files = artifacts.read_manifest(self.folders[task]).files
+        return {f"{task}/{name}": files[name].sha256 for name in files if wanted(name)}
 
     def all(self, kind: type[View]) -> dict[str, View]:
         """Return every part of a stage that is among the inputs."""
@@ -87,20 +114,33 @@ class Job(Inputs):
         """Add JSON values to the manifest: shapes, counts, provenance, never times or hosts."""
         self.notes.update(values)
 
-    def reuse(self, piece: str, modules: Iterable[str], **facts: Any) -> bool:
-        """Take over a file or folder that the artifact before this one made from the same facts.
+    def reuse(self, piece: str, files: Collection[str], made_of: MadeOf) -> bool:
+        """Take over the files of a piece that the artifact before this one made of the same.
 
-        `modules` are where the code of the piece begins, and `facts` all else that it depends on.
-        The manifest records a digest of them, so that a change elsewhere does not make it again.
+        The manifest records a digest of modules and facts for every piece, so that a change
+        elsewhere does not make it again.
         """
-        self.pieces[piece] = text_digest({"sources": digest(sources(modules)), **facts})
-        if self.earlier is None or (self.folder / piece).exists():
+        key = {"sources": _code(frozenset(made_of.modules)), "facts": made_of.facts}
+        self.pieces[piece] = text_digest(key)
+        before = self._before
+        if before is None or before.pieces.get(piece) != self.pieces[piece]:
             return False
-        return take_over(self.earlier, piece, self.pieces[piece], self.folder)
+        if not before.files.keys() >= set(files):
+            return False
+        recorded = {name: before.files[name] for name in files}
+        return take_over(require(self.earlier), recorded, self.folder)
+
+    @cached_property
+    def _before(self) -> Manifest | None:
+        return None if self.earlier is None else manifest_if_whole(self.earlier)
 
     def progress(self, items: Collection[Item], description: str) -> Iterator[Item]:
         """Iterate with a bar, or with sparse lines in the log."""
         return track(items, description, self.log)
+
+    def meter(self, total: int, description: str) -> AbstractContextManager[Callable[[], None]]:
+        """Show the progress of steps that something else takes; yields what it calls for each."""
+        return meter(total, description, self.log)
 
 
 def open_inputs(graph: Graph, needed: Collection[Task], device: Device = "auto") -> Inputs:
@@ -125,10 +165,11 @@ def checked_folders(graph: Graph, needed: Collection[Task]) -> dict[Task, Path]:
 
 
 def run_phase(name: str, phase: str, device: Device, threads: int) -> None:
-    """Run every task of a phase that is not up to date, in this process."""
+    """Run every task of a phase, or of all, that is not up to date, in this process."""
     graph = graph_of(name)
-    (artifacts.ROOT / name / phase).mkdir(parents=True, exist_ok=True)  # DVC expects it
-    for task in graph.of_phase(phase):
+    for each in PHASES if phase == ALL else (phase,):
+        (artifacts.ROOT / name / each).mkdir(parents=True, exist_ok=True)  # DVC expects it
+    for task in graph.tasks if phase == ALL else graph.of_phase(phase):
         if states(graph, [task])[task] != UP_TO_DATE:
             run_task(name, task.stage, task.part, device, threads)
 

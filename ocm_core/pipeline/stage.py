@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Phase = Literal["fetch", "encode", "train", "sample", "evaluate", "report"]
 PHASES: tuple[Phase, ...] = ("fetch", "encode", "train", "sample", "evaluate", "report")
+ALL = "all"  # of them
 PACKAGE = "ocm_core.stages"
 CPUS_PER_GPU = 2  # one thread computes, one draws noise or reads the next batch
 
@@ -35,10 +36,13 @@ class Task(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Passes of one item through a network; a step of training is three, a Jacobian product two."""
+    """Passes of one item through a network; a step of training is three, a Jacobian product two.
+
+    `autoencoder` is encoder and decoder; `spaces` of features, `decoded` a decoder before them.
+    """
 
     passes: float = 0.0
-    network: Literal["score", "vae", "features"] = "score"
+    network: Literal["score", "encoder", "autoencoder", "spaces", "decoded"] = "score"
 
 
 Names = Callable[["Experiment", str], Iterable[str]]

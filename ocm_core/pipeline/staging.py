@@ -23,7 +23,7 @@ from typing import Any
 
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import replacing, room_for, write_text
-from ocm_core.io.checksums import remove_records, remove_unfinished
+from ocm_core.io.checksums import FileRecord, remove_records, remove_unfinished
 from ocm_core.pipeline import artifacts
 from ocm_core.pipeline.artifacts import MANIFEST, Key, Manifest, manifest_if_whole, versions
 from ocm_core.pipeline.stage import Task
@@ -54,16 +54,11 @@ def making(folder: Path) -> Iterator[bool]:
         yield waited
 
 
-def take_over(earlier: Path, piece: str, key: str, target: Path) -> bool:
-    """Link a file or folder of an earlier artifact, if it was made from the same and is whole."""
-    manifest = manifest_if_whole(earlier)
-    if manifest is None or manifest.pieces.get(piece) != key:
+def take_over(earlier: Path, files: Mapping[str, FileRecord], target: Path) -> bool:
+    """Link files of an earlier artifact, if all of them are as its manifest has them."""
+    if any(artifacts.changes({earlier / name: record for name, record in files.items()})):
         return False
-    names = [name for name in manifest.files if name == piece or name.startswith(f"{piece}/")]
-    recorded = {earlier / name: manifest.files[name] for name in names}
-    if not names or any(artifacts.changes(recorded)):
-        return False
-    for name in names:
+    for name in files:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).unlink(missing_ok=True)
         try:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ocm_core import networks
+from ocm_core.covariance import split
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.score_network import ScoreNetwork
@@ -75,8 +76,34 @@ def denoiser_tasks(
     for score in scores:
         tasks += score_tasks(experiment, score)
         tasks += [Task("moments", score)] if needs_moments(experiment, labels) else []
+        bases = {experiment.methods[label].basis for label in labels} - {""}
+        tasks += [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
         tasks += [Task("selection" if selected else "heads", score)] if learned else []
     return tasks
+
+
+def denoiser_facts(job: Inputs, score: str, label: str) -> dict[str, Any]:
+    """Return what the predictions for one method depend on, and nothing of other methods."""
+    experiment, method = job.experiment, job.experiment.methods[label]
+    latent, own = experiment.encode.latent, f"heads/{split(label)[0]}.safetensors"
+    inputs = dict[str, str]()
+    for task in denoiser_tasks(experiment, [label], [score]):
+        several = task.stage in ("heads", "selection")  # one file per method, and curves
+        if task in job.folders:
+            inputs |= job.contents(task, own.__eq__ if several else _is_no_curve)
+    return {
+        "data": experiment.data.model_dump(mode="json"),
+        "latent": latent and latent.model_dump(mode="json"),
+        "schedule": experiment.schedule.model_dump(mode="json"),
+        "network": experiment.network.model_dump(mode="json", exclude={"scores"}),
+        "method": method.model_dump(mode="json"),
+        "head": experiment.head.form(method).model_dump(mode="json"),
+        "inputs": inputs,
+    }
+
+
+def _is_no_curve(name: str) -> bool:
+    return not name.startswith("curve")
 
 
 def evaluating(
@@ -110,8 +137,9 @@ def evaluating(
 
 
 def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
-    """Return the labels of the methods that learn a head."""
-    return [label for label, method in experiment.methods.items() if method.needs == "head"]
+    """Return the labels of the methods that learn a head; one with a basis uses another's."""
+    methods = experiment.methods.items()
+    return [label for label, method in methods if method.needs == "head" and not method.basis]
 
 
 def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:

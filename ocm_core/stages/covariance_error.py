@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from ocm_core.covariance import build_all
+from ocm_core.covariance import build_all, class_of
 from ocm_core.covariance.interface import NON_NEGATIVE, ReverseStep
 from ocm_core.datasets.mixture import MixtureData
 from ocm_core.diffusion.kernels.ddpm import Ddpm
@@ -34,9 +34,10 @@ class CovarianceErrorParams(Params):
 
 
 def ddpm_methods(experiment: Experiment, part: str) -> list[str]:
-    """Return the methods that DDPM samplers use."""
+    """Return the methods that DDPM samplers use, if they have a diagonal."""
     samplers = (s for s in experiment.sample.samplers.values() if s.kind == "ddpm")
-    return list(dict.fromkeys(label for sampler in samplers for label in sampler.methods))
+    used = dict.fromkeys(label for sampler in samplers for label in sampler.methods)
+    return [label for label in used if class_of(experiment.methods[label].kind).has_density]
 
 
 STAGE: Stage[CovarianceErrorParams] = Stage(

@@ -1,10 +1,11 @@
 """Measure how far the images of each cell are from the training set, in named feature spaces."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from ocm_core.cells import Cell, cells_of, parts
@@ -14,12 +15,19 @@ from ocm_core.metrics.jackknife import MEASURES, left_out
 from ocm_core.metrics.kernel_distance import kernel_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.results.table import Results, Row
-from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
+from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader, shown_pixels
-from ocm_core.stages._results import PartialResult, ResultsTable, computed, machine_class
+from ocm_core.stages._results import (
+    PIECES,
+    PartialResult,
+    ResultsTable,
+    computed,
+    load_pieces,
+    machine_class,
+)
 from ocm_core.stages.fetch_vae import VAE, vae_modules
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
-from ocm_core.stages.sample import Samples
+from ocm_core.stages.sample import Samples, folder_name
 
 INCEPTION_NAMES = {"frechet": "fid", "kernel_distance": "kid"}
 SHOWN = 12  # images of a cell that a page may show
@@ -58,22 +66,18 @@ STAGE = Stage(
     reads=("data", "encode.latent", "network.scores", "sample", "features"),
     plugins=lambda e, part: [*(f"ocm_core.features.{s}" for s in e.spaces), *vae_modules(e)],
     gpu=True,
-    work=lambda e, part: Work(len(cells_of(e, part)) * e.sample.count, "features"),
+    work=lambda e, part: Work(len(cells_of(e, part)) * e.sample.count, "decoded"),
     check=_check,
 )
 
 
 class Distances(ResultsTable):
-    """Rows of distances, precision and recall, and a few images of the first seed's cells."""
+    """Rows of distances, precision and recall, and a few images of every cell."""
 
-    def file(self, cell: Cell) -> Path:
-        """Return where the first images of a cell lie, as pages show them."""
-        return self.folder / f"{cell_name(cell)}.npy"
-
-
-def cell_name(cell: Cell) -> str:
-    """Name the file of a cell's images."""
-    return "-".join(map(str, vars(cell).values()))
+    def shown(self, cell: Cell) -> np.ndarray:
+        """Return the first images of a cell, as pages show them."""
+        (piece,) = load_pieces(self.folder / PIECES, [folder_name(cell)])
+        return piece.tensors["shown"].numpy()
 
 
 def run(job: Job) -> None:
@@ -90,22 +94,38 @@ def run(job: Job) -> None:
         drawn = samples.read(cell)
         values = [["clamped", "", drawn.clamped]]
         for name, known in spaces.items():
-            found = _distances(experiment, images_of(drawn), known)
+            found = _distances(job, images_of(drawn), known)
             values += [[_key(experiment, name, key), block, value] for key, block, value in found]
-        return {}, values
+        shown = torch.from_numpy(shown_pixels(images_of(drawn)[:SHOWN]))
+        return {"shown": shown}, values
 
-    states = computed(job, {cell_name(cell): cell for cell in cells}, measure, "distances")
+    named = {folder_name(cell): cell for cell in cells}
+    states = computed(job, named, measure, "distances", partial(_made_of, job))
     rows = []
     for cell, state in zip(cells, states, strict=True):
         for key, block, value in state.facts:
             replicate = f"{cell.place['replicate']}{block}"
             rows.append(Row(key, value, **{**cell.place, "replicate": replicate}))
-        if cell.seed == experiment.sample.seeds[0]:
-            shown = images_of(samples.read(cell))[:SHOWN]
-            np.save(Distances(job.folder).file(cell), shown_pixels(shown))
     Distances(job.folder).save(Results(rows))
     count = experiment.sample.count
     job.note(spaces=experiment.spaces, samples_per_cell=count, machine=machine_class(job))
+
+
+def _made_of(job: Job, cell: Cell) -> MadeOf:
+    """Return all that the distances of a cell depend on, and nothing of other cells."""
+    experiment, samples = job.experiment, Samples.task(job.part)
+    latent, features = experiment.encode.latent, require(experiment.features)
+    inputs = job.contents(samples, lambda name: name.startswith(f"{folder_name(cell)}/"))
+    for task in job.folders.keys() - {samples}:
+        inputs |= job.contents(task)
+    facts = {
+        "data": experiment.data.model_dump(mode="json"),
+        "latent": latent and latent.model_dump(mode="json"),
+        "features": features.model_dump(mode="json"),
+        "blocks": STAGE.settings(experiment).blocks,
+        "inputs": inputs,
+    }
+    return MadeOf([__name__, *STAGE.plugins(experiment, job.part)], facts)
 
 
 def _key(experiment: Experiment, space: str, measure: str) -> str:
@@ -115,12 +135,13 @@ def _key(experiment: Experiment, space: str, measure: str) -> str:
 
 
 def _distances(
-    experiment: Experiment, images: ImageSet, known: tuple[FeatureSpace, Statistics, Manifold]
+    job: Job, images: ImageSet, known: tuple[FeatureSpace, Statistics, Manifold]
 ) -> Iterator[tuple[str, str, float]]:
     """Yield (measure, block left out, value); the whole set first."""
-    settings, blocks = require(experiment.features), STAGE.settings(experiment).blocks
+    settings, blocks = require(job.experiment.features), STAGE.settings(job.experiment).blocks
     space, statistics, manifold = known
-    features = extract(space, images, settings.batch_size).to(statistics.mean.device)
+    shown = partial(job.progress, description=f"features, {space.name}")
+    features = extract(space, images, settings.batch_size, shown).to(statistics.mean.device)
     few, neighbours = settings.manifold_images, settings.neighbours
     frechet = frechet_distance(real=statistics, generated=features)
     kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed).value

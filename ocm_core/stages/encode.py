@@ -41,7 +41,7 @@ STAGE: Stage[Params] = Stage(
     plugins=lambda e, part: [*data_modules(e), *vae_modules(e), *text_modules(e)],
     gpu=lambda experiment: experiment.encode.latent is not None,
     work=lambda e, part: Work(
-        sum(e.data.count_items().values()) / e.encode.jobs if e.encode.latent else 0.0, "vae"
+        sum(e.data.count_items().values()) / e.encode.jobs if e.encode.latent else 0.0, "encoder"
     ),
 )
 

@@ -1,6 +1,6 @@
 """Bound the likelihood of test images: all methods, timesteps and nfe in one pass per timestep."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
 from math import sqrt
@@ -10,22 +10,25 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ocm_core.covariance import build_all
+from ocm_core.covariance import build_all, split
 from ocm_core.covariance.interface import Clip
+from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.timesteps import TimestepsByMethod, build
 from ocm_core.distributed import current_rank
 from ocm_core.errors import unknown
 from ocm_core.likelihood.bound import Likelihood, Methods
+from ocm_core.pipeline.artifacts import text_digest
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Work, _results
-from ocm_core.stages._networks import evaluating
-from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, _results
+from ocm_core.stages._networks import denoiser_facts, evaluating, score_modules
+from ocm_core.stages._results import PIECES, load_pieces, save_piece, unfinished
+from ocm_core.stages.encode import Encoded, open_split, read_rows
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
 
@@ -108,21 +111,60 @@ class BoundCell(NamedTuple):
 def run(job: Job) -> None:
     """Compute the bounds batch by batch, and write their means over images."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    methods, stored = build_all(experiment.methods), len(open_split(job, "test"))
+    methods, rank, folder = build_all(experiment.methods), current_rank(), job.folder / PIECES
+    stored = len(open_split(job, "test"))
     count = min(settings.images or stored, stored)
     rows: list[Row] = []
     for score in experiment.network.scores:
         optimal = optimal_timesteps(job, score)
-        cells = list(_cells(settings, methods, optimal))
-        denoiser = load_denoiser(job, score, methods)
-        named = {f"bits-{score}-{b.start}": b for b in _results.batches(count, settings.batch_size)}
-        compute = partial(_bits, job, denoiser, optimal, cells)
-        if states := _results.computed(job, named, compute, f"bound with the {score} score"):
-            bits = np.concatenate([state.tensors["bits"].numpy() for state in states], axis=-1)
-            rows += _rows(score, next(iter(settings.timesteps)), cells, bits)
-    if current_rank().is_first:
+        cells = {f"{score}-{'-'.join(map(str, c))}": c for c in _cells(settings, methods, optimal)}
+        made_of = partial(_made_of, job, score, optimal)
+        if missing := rank.agreed(partial(unfinished, job, folder, cells, made_of)):
+            _compute(job, score, optimal, {name: cells[name] for name in missing}, count)
+        if rank.is_first:
+            bits = [state.tensors["bits"].numpy() for state in load_pieces(folder, cells)]
+            first = next(iter(settings.timesteps))
+            rows += _rows(score, first, dict(zip(cells.values(), bits, strict=True)))
+    if rank.is_first:
         Bounds(job.folder).save(Results(rows))
     job.note(images=count, machine=_results.machine_class(job))
+
+
+def _made_of(job: Job, score: str, optimal: TimestepsByMethod, cell: BoundCell) -> MadeOf:
+    """Return all that a bound depends on, and nothing of others but probes drawn before its own."""
+    experiment, settings = job.experiment, STAGE.settings(job.experiment)
+    label, schedule = cell.method, schedules.of_experiment(experiment)
+    (group,) = (labels for labels in settings.groups().values() if label in labels)
+    before = [experiment.methods[other].products for other in group[: group.index(label)]]
+    rule = settings.timesteps[cell.rule]
+    own = {"images", "batch_size", "seed", "cdf", "decoder_variance"}
+    facts = {
+        **denoiser_facts(job, score, label),
+        "timesteps": build(rule, schedule, cell.nfe, label, optimal),
+        "settings": settings.model_dump(mode="json", include=own),
+        "clip": experiment.sample.clip.model_dump(mode="json"),
+        "probes before": sum(before) if experiment.methods[label].products else 0,
+        "images": [job.contents(task) for task in job.folders if task.stage == Encoded.stage],
+    }
+    method = f"ocm_core.covariance.{split(experiment.methods[label].kind)[0]}"
+    return MadeOf([__name__, method, *score_modules(experiment, [score])], facts)
+
+
+def _compute(
+    job: Job, score: str, optimal: TimestepsByMethod, cells: Mapping[str, BoundCell], count: int
+) -> None:
+    """Compute bounds on batches of images, and save one piece of all images for each."""
+    settings, wanted = STAGE.settings(job.experiment), list(cells.values())
+    denoiser = load_denoiser(job, score, job.experiment.methods)
+    run = text_digest(list(cells))[:8]  # batches of other bounds are others
+    ranges = _results.batches(count, settings.batch_size)
+    named = {f"bits-{run}-{batch.start}": batch for batch in ranges}
+    compute = partial(_bits, job, denoiser, optimal, wanted)
+    if states := _results.computed(job, named, compute, f"bound with the {score} score"):
+        bits = torch.cat([state.tensors["bits"] for state in states], dim=-1)
+        for name, values in zip(cells, bits, strict=True):
+            save_piece(job.folder / PIECES / f"{name}.safetensors", {"bits": values}, None)
+    current_rank().wait()
 
 
 def _cells(
@@ -147,13 +189,17 @@ def _bits(
     x0, label = read_rows(job, "test", batch, denoiser.network.conditional)
     whose = (settings.seed, batch, experiment.shape, job.device)
     bits = np.full((len(cells), len(TERMS), len(batch)), np.nan)
-    for nfe, labels in settings.groups().items():
-        likelihood = Likelihood(denoiser, {k: methods[k] for k in labels}, decoder, clip)
+    for labels in settings.groups().values():
         names = {
             (f"{cell.rule} with {cell.nfe} steps", cell.method): cell
             for cell in cells
-            if cell.method in labels and cell.nfe in nfe
+            if cell.method in labels
         }
+        asked = {method for _, method in names}
+        probes = {label for label in labels if experiment.methods[label].products}
+        asked |= probes if asked & probes else set()  # they draw their probes in turn
+        chosen = {label: methods[label] for label in labels if label in asked}
+        likelihood = Likelihood(denoiser, chosen, decoder, clip)
         cases = {
             name: build(settings.timesteps[c.rule], denoiser.schedule, c.nfe, c.method, optimal)
             for name, c in names.items()
@@ -163,17 +209,17 @@ def _bits(
             x0,
             lambda t: SampleNoise(*whose, NoiseFor.LIKELIHOOD, t, draws=1),
             label,
-            progress=partial(job.progress, description=f"bound for {', '.join(labels)}"),
+            progress=partial(job.progress, description=f"bound for {', '.join(chosen)}"),
         )
         for name, bound in bounds.items():
             bits[cells.index(names[name])] = bound.bits_per_dim.cpu().numpy()
     return {"bits": torch.from_numpy(bits)}, None
 
 
-def _rows(score: str, first: str, cells: list[BoundCell], bits: np.ndarray) -> Iterator[Row]:
+def _rows(score: str, first: str, bits: Mapping[BoundCell, np.ndarray]) -> Iterator[Row]:
     """Yield means over images: of the sum, its terms, and in pairs less that of `first`."""
-    total = dict(zip(cells, bits.sum(axis=1), strict=True))
-    for cell, terms in zip(cells, bits, strict=True):
+    total = {cell: terms.sum(axis=0) for cell, terms in bits.items()}
+    for cell, terms in bits.items():
         place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}
         place, values = place | {"nfe": cell.nfe}, total[cell]
         yield Row("bits_per_dim", *_mean(values), **place)

@@ -41,7 +41,7 @@ STAGE: Stage[Params] = Stage(
     plugins=_plugins,
     gpu=True,
     work=lambda e, part: Work(
-        require(e.features).reference_images or sum(e.data.count_items().values()), "features"
+        require(e.features).reference_images or sum(e.data.count_items().values()), "spaces"
     ),
 )
 

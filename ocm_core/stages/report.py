@@ -100,7 +100,7 @@ def _samples(job: Inputs, wanted: list[SampleKey]) -> dict[SampleKey, np.ndarray
         if experiment.data.levels is None:
             shown[key] = job.take(Samples, part_of[cell]).read(cell)[:].numpy()
         elif (distances := job.find(Distances, part_of[cell])) is not None:
-            shown[key] = np.load(distances.file(cell))
+            shown[key] = distances.shown(cell)
     return shown
 
 

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ import numpy as np
 import torch
 
 from ocm_core.cells import Cell, cells_of, parts
+from ocm_core.covariance import split
 from ocm_core.diffusion.denoiser import executed
+from ocm_core.diffusion.timesteps import TimestepsByMethod
 from ocm_core.distributed import current_rank
 from ocm_core.io.atomic import write_text
 from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.sampling import modules_of
-from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
+from ocm_core.sampling.recipe import Recipe, class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import PresetParams, Sampler, SamplerParams
-from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work
-from ocm_core.stages._networks import MODEL_KEYS, denoiser_tasks, score_modules
+from ocm_core.stages import Artifact, Experiment, Inputs, Job, MadeOf, Params, Stage, Task, Work
+from ocm_core.stages._networks import MODEL_KEYS, denoiser_facts, denoiser_tasks, score_modules
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.store import writer
@@ -64,7 +66,7 @@ def _modules(experiment: Experiment, cell: Cell) -> list[str]:
     """Return where the code of one cell begins."""
     return [
         __name__,
-        f"ocm_core.covariance.{experiment.methods[cell.method].kind}",
+        f"ocm_core.covariance.{split(experiment.methods[cell.method].kind)[0]}",
         *score_modules(experiment, [cell.score]),
         *modules_of(experiment.sample.samplers[cell.sampler]),
     ]
@@ -87,6 +89,7 @@ STAGE: Stage[Params] = Stage(
     reads=_reads,
     methods=lambda experiment, part: sorted(_along(experiment, part, "method")),
     plugins=lambda e, part: {m for cell in cells_of(e, part) for m in _modules(e, cell)},
+    after=("fetch_data",),  # so that damaged images are named first
     shared=True,
     gpu=True,
     work=_work,
@@ -99,9 +102,14 @@ def sample_tasks(experiment: Experiment) -> list[Task]:
 
 
 def store_name(cell: Cell) -> str:
-    """Name the store of all cells that differ in their seed alone."""
+    """Name the samples of all cells that differ in their seed alone."""
     guidance = "" if cell.guidance == 1.0 else f"-cfg{cell.guidance}"
     return f"{cell.score}-{cell.sampler}-{cell.method}-nfe{cell.nfe}{guidance}"
+
+
+def folder_name(cell: Cell) -> str:
+    """Name the folder of a cell's samples."""
+    return f"{store_name(cell)}-seed{cell.seed}"
 
 
 @dataclass(frozen=True)
@@ -109,125 +117,122 @@ class CellSamples:
     """The samples of one cell, and the share of covariance entries that were clamped."""
 
     stored: StoredSplit
-    first: int
-    count: int
-    clamped: float
+    clamped: float = 0.0
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.stored)
 
     def __getitem__(self, rows: slice) -> torch.Tensor:
-        start, stop, _ = rows.indices(self.count)
-        return torch.from_numpy(self.stored.read(range(self.first + start, self.first + stop)))
+        start, stop, _ = rows.indices(len(self))
+        return torch.from_numpy(self.stored.read(range(start, stop)))
 
 
 class Samples(Artifact):
-    """A Zarr store for all cells that differ in their seed alone, and counts of clamped entries."""
+    """A Zarr store for every cell, and counts of clamped entries."""
 
     def read(self, cell: Cell) -> CellSamples:
-        name = store_name(cell)
-        stored = open_split([self.folder / name], "samples")
-        seeds = stored.attrs["seeds"]
-        count, place = len(stored) // len(seeds), seeds.index(cell.seed)
+        folder = self.folder / folder_name(cell)
         counts = Counter[str]()
-        for file in (self.folder / name / "clamped").glob("*.json"):
-            counts.update(json.loads(file.read_text()).get(str(cell.seed), {}))
+        for file in (folder / "clamped").glob("*.json"):
+            counts.update(json.loads(file.read_text()))
         clamped = (counts["below"] + counts["above"]) / max(1, counts["entries"])
-        return CellSamples(stored, place * count, count, clamped)
+        return CellSamples(open_split([folder], "samples"), clamped)
 
 
 def run(job: Job) -> None:
-    """Draw what is missing, and take over the stores whose cells depend on nothing new."""
-    experiment = job.experiment
-    cells = cells_of(experiment, job.part)
-    groups = [list(group) for _, group in groupby(cells, key=store_name)]
+    """Draw what is missing, and take over the batches that depend on nothing new."""
+    experiment, rank, cells = job.experiment, current_rank(), cells_of(job.experiment, job.part)
+    optimal = {score: optimal_timesteps(job, score) for score in {cell.score for cell in cells}}
 
-    def is_reused(group: list[Cell]) -> bool:
-        modules = _modules(experiment, group[0])
-        return job.reuse(store_name(group[0]), modules, **_facts(job, group))
+    def begin(cell: Cell) -> list[range]:
+        return begin_store(job, cell, made_of(job, cell, optimal[cell.score]))
 
-    missing = current_rank().agreed(lambda: [g for g in groups if not is_reused(g)])
-    scores = dict.fromkeys(cell.score for group in missing for cell in group)
+    missing = [(cell, batch) for cell in cells for batch in rank.agreed(partial(begin, cell))]
+    wanted: dict[Cell, list[range]] = {}
+    for cell, batch in rank.mine(missing):
+        wanted.setdefault(cell, []).append(batch)
     models = {
         score: executed(
-            load_denoiser(job, score, sorted({c.method for c in cells if c.score == score})),
+            load_denoiser(job, score, sorted({c.method for c in wanted if c.score == score})),
             **experiment.sample.execution.model_dump(),
         )
-        for score in scores
+        for score in dict.fromkeys(cell.score for cell in wanted)
     }
-    optimal = {score: optimal_timesteps(job, score) for score in scores}
+    passes = sum(cell.nfe * len(batches) for cell, batches in wanted.items())
+    with job.meter(passes, "sampling, network passes") as advance:
 
-    def draw(cell: Cell, rows: range) -> tuple[np.ndarray, Mapping[str, int]]:
-        model, device = models[cell.score], job.device
-        recipe = of_cell(experiment, cell, optimal[cell.score])
-        label = class_labels(model, experiment.data.classes, cell.seed, rows, device)
-        drawn = draw_rows(recipe, model, experiment.shape, rows, cell.seed, label, device=device)
-        return drawn.x.cpu().numpy(), drawn.clipped
+        def draw(cell: Cell, rows: range) -> tuple[np.ndarray, Mapping[str, int]]:
+            model, device = models[cell.score], job.device
+            recipe = of_cell(experiment, cell, optimal[cell.score])
+            label = class_labels(model, experiment.data.classes, cell.seed, rows, device)
+            given: Any = {"device": device, "watch": lambda *_: advance()}
+            drawn = draw_rows(recipe, model, experiment.shape, rows, cell.seed, label, **given)
+            return drawn.x.cpu().numpy(), drawn.clipped
 
-    for group in job.progress(missing, "sampling"):
-        write_store(job, group, draw)
+        for cell, batches in wanted.items():
+            write_batches(job, cell, batches, draw)
+    rank.wait()
+    for cell in cells if rank.is_first else []:
+        writer.verify(_store(job, cell), _layout(experiment))
     job.note(cells=len(cells), samples_per_cell=experiment.sample.count)
 
 
-def _facts(job: Inputs, group: list[Cell]) -> dict[str, Any]:
-    """Return all that the samples of these cells depend on, and nothing of other cells."""
-    experiment, cell = job.experiment, group[0]
-    sample, method = experiment.sample, experiment.methods[cell.method]
-    sampler, latent = sample.samplers[cell.sampler], experiment.encode.latent
-    head = f"heads/{cell.method}.safetensors"
-    return {
-        "cells": [vars(cell) for cell in group],
-        "data": experiment.data.model_dump(mode="json"),
-        "latent": latent and latent.model_dump(mode="json"),
-        "schedule": experiment.schedule.model_dump(mode="json"),
-        "network": experiment.network.model_dump(mode="json", exclude={"scores"}),
+def made_of(job: Inputs, cell: Cell, optimal: TimestepsByMethod) -> MadeOf:
+    """Return all that the samples of a cell depend on, and nothing of other cells."""
+    experiment, sample = job.experiment, job.experiment.sample
+    sampler = sample.samplers[cell.sampler]
+    visited = _is_optimal(sampler) and of_cell(experiment, cell, optimal)
+    facts = {
+        **denoiser_facts(job, cell.score, cell.method),
+        "cell": vars(cell),
         "recipe": sampler.model_dump(mode="json", exclude={"grids", "methods"}),
-        "sample": sample.model_dump(mode="json", exclude={"samplers", "seeds", "split"}),
-        "method": method.model_dump(mode="json"),
-        "head": experiment.head.form(method).model_dump(mode="json"),
-        "inputs": {
-            f"{task}/{name}": record.sha256
-            for task in _taken(experiment, [cell])
-            if task in job.folders
-            for name, record in Artifact(job.folders[task]).manifest.files.items()
-            if not name.startswith(("heads/", "curve")) or name == head
-        },
+        "timesteps": visited.timesteps if isinstance(visited, Recipe) else None,
+        "sample": sample.model_dump(mode="json", include={"clip", "guidance", "execution"}),
     }
+    return MadeOf(_modules(experiment, cell), facts)
 
 
-def write_store(job: Job, cells: list[Cell], draw: Draw) -> None:
-    """Draw what is missing in the store of `cells`: a batch is a shard, which has one writer."""
-    experiment, count, rank = job.experiment, job.experiment.sample.count, current_rank()
-    total, shape = count * len(cells), experiment.shape
-    size = min(experiment.sample.batch_size, total)
-    plan = writer.StoreLayout(
-        items=range(total), shape=shape, dtype="float32", chunk=size, shard=size
-    )
-    folder = job.folder / store_name(cells[0])
-    path = store_path(folder, "samples")
+def _layout(experiment: Experiment) -> writer.StoreLayout:
+    """Return the layout of a cell's store: a batch is a shard, which has one writer."""
+    count = experiment.sample.count
+    size = min(experiment.sample.batch_size, count)
+    shape, items = experiment.shape, range(count)
+    return writer.StoreLayout(items=items, shape=shape, dtype="float32", chunk=size, shard=size)
 
-    def clamped_file(batch: range) -> Path:
-        return folder / "clamped" / f"{batch.start}.json"
 
-    def missing() -> list[range]:
-        lacking = writer.missing(path, plan)
-        return [b for b in plan.shards if b in lacking or not is_intact(clamped_file(b))]
+def _store(job: Job, cell: Cell) -> Path:
+    return store_path(job.folder / folder_name(cell), "samples")
+
+
+def _clamped_file(job: Job, cell: Cell, batch: range) -> Path:
+    return job.folder / folder_name(cell) / "clamped" / f"{batch.start}.json"
+
+
+def begin_store(job: Job, cell: Cell, made_of: MadeOf) -> list[range]:
+    """Make the store of a cell, take over batches, and return those that are still to be drawn."""
+    path, plan, (modules, facts) = _store(job, cell), _layout(job.experiment), made_of
+    writer.begin(path, plan, {"seed": cell.seed})
+    lacking = writer.missing(path, plan)
+
+    def is_there(batch: range) -> bool:
+        clamped = _clamped_file(job, cell, batch)
+        files = [clamped, *(writer.shard_file(path, plan, name, batch) for name in plan.variables)]
+        names = [file.relative_to(job.folder).as_posix() for file in files]
+        rows = {"rows": [batch.start, batch.stop], "shard": plan.shard}
+        reused = job.reuse(names[1], names, MadeOf(modules, {**facts, **rows}))
+        return reused or (batch not in lacking and is_intact(clamped))
+
+    return [batch for batch in plan.shards if not is_there(batch)]
+
+
+def write_batches(job: Job, cell: Cell, batches: Sequence[range], draw: Draw) -> None:
+    """Draw batches into the store of a cell."""
 
     def draw_batch(batch: range) -> dict[str, np.ndarray]:
-        drawn, clamped = [], {}
-        for place, cell in enumerate(cells):
-            first = place * count
-            if rows := range(max(batch.start - first, 0), min(batch.stop - first, count)):
-                samples, counts = draw(cell, rows)
-                drawn.append(samples)
-                clamped[cell.seed] = dict(sorted(counts.items()))
-        write_text(clamped_file(batch), json.dumps(clamped) + "\n")
-        record_checksum(clamped_file(batch))
-        return {"x": np.concatenate(drawn)}
+        samples, counts = draw(cell, batch)
+        file = _clamped_file(job, cell, batch)
+        write_text(file, json.dumps(dict(sorted(counts.items()))) + "\n")
+        record_checksum(file)
+        return {"x": samples}
 
-    if rank.is_first:
-        writer.begin(path, plan, {"seeds": [cell.seed for cell in cells]})
-    writer.write_shards(path, plan, rank.mine(rank.agreed(missing)), draw_batch)
-    rank.wait()
-    if rank.is_first:
-        writer.verify(path, plan)
+    writer.write_shards(_store(job, cell), _layout(job.experiment), batches, draw_batch)

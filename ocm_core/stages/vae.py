@@ -17,7 +17,7 @@ STAGE: Stage[Params] = Stage(
     plugins=data_modules,
     shared=True,
     gpu=True,
-    work=lambda e, part: Work(require(e.train.vae).passes, "vae"),
+    work=lambda e, part: Work(require(e.train.vae).passes, "autoencoder"),
 )
 
 

@@ -191,6 +191,10 @@ def test_a_deleted_artifact_whose_page_is_there_is_not_forgotten(project: Projec
     shutil.rmtree(project.folder("heads/trained"))
     assert project.states()["heads/trained"] == "missing"
     assert project.states()["sample/all"].startswith("stale: heads/trained is missing")
+    assert "Nothing to be done" in project.run("snakemake", "--dry-run", f"reports/{NAME}.html")
+    said = project.run("ocm", "status").splitlines()[-1]
+    manifest = project.folder("heads").relative_to(project.root) / "trained/manifest.json"
+    assert said == f"`snakemake --cores all {manifest}` makes what is missing behind a page"
     assert project.changed_in_dvc() >= {"train"}
     refused = project.run("ocm", "sync", fails=True)
     assert "heads/trained: missing" in refused and "run `snakemake --cores all" in refused

@@ -9,10 +9,11 @@ import yaml
 
 from ocm_core.cells import cells, parts
 from ocm_core.errors import OcmError
-from ocm_core.params.compose import active_names, compose, experiment_names
+from ocm_core.params.compose import active_names, compose
 from ocm_core.pipeline import sources
 from ocm_core.pipeline.graph import Graph, graph_of, restrict
 from ocm_core.pipeline.stage import PHASES, Task, stages
+from ocm_core.project import experiment_names
 from tests.pipeline.conftest import ROOT
 
 BARE = (
@@ -155,3 +156,23 @@ def test_a_stage_sees_what_it_declares_and_nothing_else() -> None:
     found = Graph(experiment).values(["train.heads.seed", "data.std"])
     expected = experiment.data.model_dump()["std"], experiment.train.heads.seed
     assert found == dict(zip(("data.std", "train.heads.seed"), expected, strict=True))
+
+
+def test_what_most_work_waits_for_comes_first() -> None:
+    graph = graph_of("imagenet256")
+    urgency = graph.urgency
+    samples = [task for task in graph.tasks if task.stage == "sample"]
+    headless = [task for task in samples if "ocm" not in task.part.split("-")]
+    assert headless and headless != samples
+    for first in [task for task in graph.tasks if task.stage in ("encode", "heads", "selection")]:
+        assert urgency[first] > max(urgency[task] for task in headless), first
+    ahead = sorted(headless, key=urgency.__getitem__)
+    assert "nfe250" in ahead[-1].part and "nfe10" in ahead[0].part, "long ones before short ones"
+    encode, heads = urgency[Task("encode", "1of8")], urgency[Task("heads", "pretrained")]
+    assert urgency[Task("fetch_data")] >= encode > heads
+
+
+def test_data_are_looked_at_before_anything_is_sampled() -> None:
+    graph = graph_of("cifar10_ls")
+    tasks = [task for task in graph.tasks if task.stage == "sample"]
+    assert tasks and all(graph.before(task) == [Task("fetch_data")] for task in tasks)

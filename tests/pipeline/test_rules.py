@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from ocm_core.doctor.machine import host_memory
 from ocm_core.launch import VISIBLE
-from ocm_core.params.compose import experiment_names
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import Task, stages
+from ocm_core.project import experiment_names
 from tests.pipeline.conftest import NAME, ROOT, WIDER, Project
 
 JOB = re.compile(r"\nrule (\w+):\n((?:    .*\n)+)")
@@ -28,6 +29,7 @@ from snakemake.settings.types import ResourceSettings
 with SnakemakeApi() as api:
     flow = api.workflow(resource_settings=ResourceSettings(), snakefile=Path("workflow/Snakefile"))
     flow.list_rules()
+    print("memory:", flow._workflow.global_resources["mem_mb"].value)
     print("local:", *flow._workflow._localrules)
 """
 
@@ -99,6 +101,7 @@ def test_every_stage_has_one_rule_and_few_run_where_snakemake_does(empty: Projec
     said = empty.run(sys.executable, "-c", LOCAL)
     local = {stage.name for stage in stages().values() if stage.local}
     assert set(said.partition("local: ")[2].split()) == local
+    assert f"memory: {host_memory() // 10**6}\n" in said, "jobs side by side have to share it"
     assert local == {name for name in stages() if name.startswith("fetch_")} | {"report"}
     for place in ("train/nonsense/all", "evaluate/heads/trained"):
         target = f"artifacts/{NAME}/{place}/manifest.json"
@@ -132,7 +135,9 @@ def test_a_run_says_how_long_it_takes_and_which_page_to_open(project: Project) -
     project.edit(WIDER)
     said = project.run("snakemake", "--cores", "1")
     assert "\n2 jobs, about " in said
-    assert "resources:" not in said and "jobid: " in said  # where a job ends, not where it begins
+    assert (
+        "\n    resources:" not in said and "jobid: " in said
+    )  # where a job ends, not where it begins
     assert said.splitlines()[-1].startswith("done in ")
     assert said.splitlines()[-1].endswith(f"; open reports/{NAME}.html")
 

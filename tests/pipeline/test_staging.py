@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -17,8 +17,9 @@ from ocm_core.errors import OcmError
 from ocm_core.io.checksums import record_checksum
 from ocm_core.pipeline import artifacts, staging
 from ocm_core.pipeline.artifacts import Key
+from ocm_core.pipeline.job import Job, MadeOf
 from ocm_core.pipeline.stage import Task
-from ocm_core.pipeline.staging import StagingFolder, making, take_over
+from ocm_core.pipeline.staging import StagingFolder, making
 from tests.pipeline.conftest import ROOT
 
 TASK, REPORT = Task("encode"), Task("report")
@@ -33,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def make(staged: StagingFolder, *outputs: str) -> Path:
+def make(staged: StagingFolder, *outputs: str, pieces: Mapping[str, str] | None = None) -> Path:
     """Do what a job does, from the beginning to the end."""
     assert staged.prepare()
     key = staged.key.parameters
@@ -44,7 +45,7 @@ def make(staged: StagingFolder, *outputs: str) -> Path:
         file = staged.outputs / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{name} of {key}")
-    staged.finish({"items": 3, "share": 0.1}, {"file": key})
+    staged.finish({"items": 3, "share": 0.1}, pieces or {})
     return staged.place
 
 
@@ -189,12 +190,18 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_whole_piece_of_the_same_is_taken_over(damage: str, tmp_path: Path) -> None:
-    DAMAGE[damage](make(OLD))
+    def taken(piece: str, fact: str) -> bool:
+        job = Job(experiment, {}, folder=tmp_path / "new", earlier=OLD.place)
+        return job.reuse(piece, [piece], MadeOf([], {"fact": fact}))
+
+    experiment: Any = None
+    recorder = Job(experiment, {})
+    assert not recorder.reuse("file", ["file"], MadeOf([], {"fact": "old"}))
+    DAMAGE[damage](make(OLD, pieces=recorder.pieces))
     (OLD.place / "extra").touch()
-    assert take_over(OLD.place, "file", "old", tmp_path / "new") is (damage == "none")
+    assert taken("file", "old") is (damage == "none")
     assert (tmp_path / "new/file").exists() is (damage == "none")
-    assert not take_over(OLD.place, "file", "other", tmp_path / "new")
-    assert not take_over(OLD.place, "absent", "old", tmp_path / "new")
+    assert not taken("file", "other") and not taken("absent", "old")
     make(OLD)  # whatever lies there
     assert content() == "of old"
 

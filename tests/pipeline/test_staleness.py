@@ -13,23 +13,53 @@ from ocm_core.params.compose import compose
 from ocm_core.pipeline import state
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.state import number_digests, results_state
-from tests.pipeline.conftest import NAME, WIDER, Project
+from tests.docs.test_tour import rows
+from tests.pipeline.conftest import GRID, HEADED, NAME, WIDER, Project
 
 SAMPLES_ON = {"sample/all", "mmd/all", "report/all"}
 HEADS = {"heads/trained"}
 HEADS_ON = {*HEADS, "covariance_error/all", *SAMPLES_ON}
 PROBES = {"rademacher_10": {"kind": "rademacher", "probes": 20}}
-UNUSED = ("covariance/sn", "networks/dit", "pipeline/stage", "commands/run")
+UNUSED = ("covariance/sn", "networks/dit")
+PLUMBING = ("pipeline/stage", "params/edits", "schema/block", "commands/run")
+SAMPLED = (SAMPLES_ON, {"sample", "evaluate", "report"})
+METHOD = {"methods": {"sn_relative": {"kind": "sn", "head": {"baseline": "gaussian"}}}}
+BETTER = {"sample": {"samplers": {"ddpm": {"methods": ["beta", HEADED, "sn_relative"]}}}}
 Edit = tuple[dict[str, Any] | tuple[str, ...], set[str], set[str]]
-EDITS: dict[str, Edit] = {  # of parameters or sources: what is stale, phases of DVC
-    "a method": ({"methods": PROBES}, HEADS_ON - HEADS, {"sample", "evaluate", "report"}),
-    "training": ({"train": {"heads": {"learning_rate": 0.002}}}, HEADS_ON, {"train", "report"}),
-    "an evaluation": (WIDER, {"mmd/all", "report/all"}, {"evaluate", "report"}),
-    "ocm": (("covariance/ocm",), HEADS_ON, {"train", "sample", "evaluate", "report"}),
-    "sampling": (("sampling/order",), SAMPLES_ON, {"sample"}),
-    "report": (("stages/report",), {"report/all"}, {"report"}),
-    "nobody's": (UNUSED, set(), set()),
+EDITS: dict[str, Edit] = {  # by rows of the tour: an edit, what is stale, phases of DVC
+    "a parameter": (
+        {"train": {"heads": {"learning_rate": 0.002}}, **WIDER},
+        HEADS_ON,
+        {"train", "evaluate", "report"},
+    ),
+    "a parameter of a method": (
+        {"methods": PROBES},
+        HEADS_ON - HEADS,
+        {"sample", "evaluate", "report"},
+    ),
+    "one more or fewer `nfe`, sampler, guidance scale or seed": (
+        {"sample": {"seeds": [1], "samplers": {"ddim": {"grids": [{**GRID, "nfe": [3, 5]}]}}}},
+        HEADS_ON - HEADS,  # the error is that of the samplers' methods
+        {"sample", "evaluate", "report"},
+    ),
+    "more samples (`count`)": ({"sample": {"count": 24}}, *SAMPLED),
+    "one more method with a head": (
+        {**METHOD, **BETTER},
+        HEADS_ON,
+        {"train", "sample", "evaluate", "report"},
+    ),
+    "a source file": (("covariance/ocm",), HEADS_ON, {"train", "sample", "evaluate", "report"}),
+    "a source file of sampling": (("sampling/order",), SAMPLES_ON, {"sample"}),
+    "a source file that is not used": (UNUSED, set(), set()),
+    "`pipeline/`, `params/`, `schema/`, `commands/`": (PLUMBING, set(), set()),
+    "`report.title`, or code of the page": (("stages/report",), {"report/all"}, {"report"}),
+    "a new measure in an existing stage": (
+        ("stages/mmd",),
+        {"mmd/all", "report/all"},
+        {"evaluate"},
+    ),
 }
+ELSEWHERE = {"one more or fewer method, rule or `nfe` of the likelihood"}  # tests/stages
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -42,6 +72,10 @@ def test_an_edit_makes_its_readers_and_what_follows_stale(project: Project, edit
             project.append(f"ocm_core/{name}.py", "\n# edited\n")
     assert project.stale_in_snakemake() == project.stale_in_status() == stale
     assert project.changed_phases() == phases
+
+
+def test_the_tour_s_table_is_that_of_the_edits() -> None:
+    assert {row[0] for row in rows("What an edit reruns")} - EDITS.keys() == ELSEWHERE
 
 
 def test_an_artifact_that_was_made_again_makes_its_readers_stale(project: Project) -> None:

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.params.compose import compose
+from ocm_core.pipeline.artifacts import Key
+from ocm_core.pipeline.graph import restrict
 from ocm_core.pipeline.job import Job
-from ocm_core.pipeline.stage import Task
+from ocm_core.pipeline.stage import Task, stages
+from ocm_core.pipeline.staging import StagingFolder
 from ocm_core.schema.experiment import Experiment
 
 
@@ -14,6 +17,11 @@ def experiment_with(name: str, overrides: Sequence[str], methods: Sequence[str])
     """Return an experiment that defines these methods and no others."""
     whole = compose(name, overrides)
     return whole.model_copy(update={"methods": {label: whole.methods[label] for label in methods}})
+
+
+def visible(experiment: Experiment, task: Task) -> Experiment:
+    """Return what the stage of a task declares, as the runner gives it; the rest cannot be read."""
+    return restrict(experiment, stages()[task.stage].keys(experiment, task.part), task.stage)
 
 
 def job_of(
@@ -31,3 +39,11 @@ def job_of(
         state=place / "state",
         outputs=place / "outputs",
     )
+
+
+def finished(job: Job) -> Path:
+    """Put the artifact of a job in place, as the runner does, and return where it lies."""
+    staged = StagingFolder("toy", job.task, Key(parameters="", sources=""))
+    staged.place, staged.artifact = job.folder.with_name("finished"), job.folder
+    staged.finish(job.notes, job.pieces)
+    return staged.place

@@ -1,7 +1,7 @@
 """Evaluations on test images: shared among processes, and of a score that is known."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,14 @@ from ocm_core.diffusion import schedule
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.distributed import Rank
-from ocm_core.errors import OcmError
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Task
-from ocm_core.stages import _results, likelihood, score_loss
+from ocm_core.stages import _results, jacobian, likelihood, score_loss
 from tests.networks.test_converted import GaussianScore
-from tests.stages.jobs import experiment_with, job_of
+from tests.stages.jobs import experiment_with, finished, job_of, visible
 
 
 @pytest.fixture
@@ -57,49 +56,95 @@ CHOSEN = [
 class InTurn(Rank):
     """One of several processes that run one after another, the first one last."""
 
-    decided: Any = None
+    decided: Any = None  # in turn: the bounds that are missing, then their batches
 
     def agreed(self, decide: Callable[[], Any]) -> Any:
-        return self.decided
+        decide()
+        return next(self.decided)
 
     def wait(self) -> None:
         pass
 
 
 @pytest.fixture
-def run(stored: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Rank], Job]:
-    experiment = experiment_with("toy_mog9", CHOSEN, METHODS)
-    levels = schedule.of_experiment(experiment)
-    denoiser = Denoiser(MixtureScore(mixture(experiment.data), levels).eval(), levels)
-    stored(likelihood, torch.linspace(-1, 1, 2 * IMAGES).view(IMAGES, 2), denoiser)
+def run(stored: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    levels = schedule.of_experiment(compose("toy_mog9"))
 
-    def run(place: Path, rank: Rank) -> Job:
+    def run(place: Path, rank: Rank, more: Sequence[str] = (), earlier: Path | None = None) -> Job:
+        chosen = [*CHOSEN, *more]
+        asked = likelihood.STAGE.settings(compose("toy_mog9", chosen)).methods
+        experiment = experiment_with("toy_mog9", chosen, asked)
+        denoiser = Denoiser(MixtureScore(mixture(experiment.data), levels).eval(), levels)
+        stored(likelihood, torch.linspace(-1, 1, 2 * IMAGES).view(IMAGES, 2), denoiser)
         for module in (likelihood, _results):
             monkeypatch.setattr(module, "current_rank", lambda: rank)
-        job = job_of(experiment, Task("likelihood"), place)
+        seen = visible(experiment, Task("likelihood"))
+        job = replace(job_of(seen, Task("likelihood"), place), earlier=earlier)
         likelihood.run(job)
         return job
 
     return run
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.safetensors"))
+
+
 @pytest.mark.parametrize("processes", [2, 3, 7])
 def test_several_compute_what_one_computes(processes: int, run: Any, tmp_path: Path) -> None:
     alone = run(tmp_path / "alone", Rank())
-    batches = [f"bits-exact-{first}" for first in range(0, IMAGES, 5)]
+    bounds, batches = names(alone.folder / "pieces"), names(alone.state)
     for index in reversed(range(processes)):
-        shared = run(tmp_path / "shared", InTurn(index, processes, batches))
+        decided = iter([[f"exact-even-{m}-{n}" for m in METHODS for n in (2, 5)], batches])
+        shared = run(tmp_path / "shared", InTurn(index, processes, decided))
     one, several = (likelihood.Bounds(job.folder).load() for job in (alone, shared))
     assert [*one] == [*several]
     assert {row.measure for row in one} >= {"bits_per_dim", "bits_per_dim_prior"}
     assert all(row.value == row.value for row in one), "no NaN"
-    assert len([*shared.state.iterdir()]) == len(batches)
+    assert names(shared.state) == batches and names(shared.folder / "pieces") == bounds
 
 
 def test_what_is_lost_meanwhile_is_said(run: Any, tmp_path: Path) -> None:
-    batches = ["bits-exact-0", "bits-exact-5"]
-    with pytest.raises(OcmError, match=r"bits-exact-5.*lost while others were computed"):
-        run(tmp_path / "one", InTurn(0, 2, batches))
+    decided = iter([["exact-even-beta-2"], ["bits-of-another"]])
+    with pytest.raises(KeyError, match="bits-of-another"):
+        run(tmp_path / "one", InTurn(0, 2, decided))
+
+
+QUADRATIC = "{even: {kind: even}, quadratic: {kind: quadratic}}"
+ONE_MORE = {
+    "nfe": (["evaluate.likelihood.nfe=[2,5,9]"], {"even-beta-9", "even-exact_diag-9"}),
+    "a method less": (["evaluate.likelihood.methods=[beta]"], set()),
+    "rule": (
+        [f"evaluate.likelihood.timesteps={QUADRATIC}"],
+        {f"quadratic-{m}-{n}" for m in METHODS for n in (2, 5)},
+    ),
+    "fewer of one method": (["evaluate.likelihood.nfe_by_method={beta: [2]}"], set()),
+    "another seed": (
+        ["evaluate.likelihood.seed=77"],
+        {f"even-{m}-{n}" for m in METHODS for n in (2, 5)},
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", ONE_MORE)
+def test_one_more_bound_reads_what_is_there(
+    edit: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more, computed = ONE_MORE[edit]
+    earlier = finished(run(tmp_path / "before", Rank()))
+    found: list[str] = []
+    compute = likelihood._compute
+
+    def counted(job: Any, score: Any, optimal: Any, cells: Any, count: int) -> None:
+        found.extend(name.removeprefix("exact-") for name in cells)
+        compute(job, score, optimal, cells, count)
+
+    monkeypatch.setattr(likelihood, "_compute", counted)
+    grown = run(tmp_path / "grown", Rank(), more, earlier)
+    assert set(found) == computed
+    fresh = run(tmp_path / "fresh", Rank(), more)
+    one, other = (likelihood.Bounds(job.folder).load() for job in (grown, fresh))
+    assert [*one] == [*other]
 
 
 @pytest.mark.parametrize("stage", [likelihood, score_loss])
@@ -152,3 +197,16 @@ def test_of_gaussian_data_it_is_known(images: int | None, loss: Any) -> None:
 
 def test_batches_do_not_matter(loss: Any) -> None:
     assert loss(300, 7) == pytest.approx(loss(300, 300), rel=1e-6)
+
+
+def test_the_score_of_gaussian_data_is_a_posterior_mean(stored: Any, tmp_path: Path) -> None:
+    data = VARIANCE**0.5 * torch.randn(ITEMS, *SHAPE, generator=torch.Generator().manual_seed(0))
+    network, time = GaussianScore(LEVELS, VARIANCE, "epsilon"), TimeConvention(0, 1 / 1000)
+    stored(jacobian, data, denoiser_of(network.eval(), LEVELS, time, "epsilon", 1.0))
+    job = job_of(
+        compose("digits", ["++evaluate.jacobian={images: 64}"]), Task("jacobian"), tmp_path
+    )
+    jacobian.run(job)
+    found = {row.measure: row.value for row in jacobian.JacobianTable(job.folder).load()}
+    assert found.pop("jacobian_ratio") == pytest.approx(1.0, abs=0.1)
+    assert found == pytest.approx({"jacobian_asymmetry": 0.0, "jacobian_negative": 0.0}, abs=1e-4)

@@ -30,6 +30,7 @@ from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
 from ocm_core.sampling.recipe import Recipe
+from ocm_core.sampling.trajectories import Trajectories
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 
@@ -43,6 +44,7 @@ RECIPES = [  # every method with every kernel that it is defined for; order, gui
     for kernel in filter(covariance.build(kind).defined_for, KERNELS)
     for order, scale in ((1, 1.0), (2, 1.5))
 ]
+RECIPES += [("delta", "ddim", "ipndm", 1.5)]
 # puts numbers of its own on the device at every step: with it a GPU waits
 WAITING = {"UniPCMultistepScheduler"}
 EVALUATIONS = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}  # others: 20
@@ -114,7 +116,8 @@ def test_the_bound_and_the_costs_of_steps() -> None:
         counted = 2 * 3  # below and above, of the three methods that estimate c
         assert len(waits.found) == counted
     with Synchronisations(on_host=True) as waits:
-        bound.step_costs([5, 20, 50, 90], x0, at(NoiseFor.TIMESTEPS), label)
+        for source in (bound, Trajectories(bound.model, CLIP)):
+            source.step_costs([5, 20, 50, 90], x0, at(NoiseFor.TIMESTEPS), label)
     assert waits.found == []
 
 

@@ -5,6 +5,7 @@ import re
 
 from ocm_core import launch, sync
 from ocm_core.doctor import cost
+from ocm_core.doctor.machine import host_memory
 from ocm_core.params import compose
 from ocm_core.pipeline import state
 from ocm_core.pipeline.artifacts import manifest_of
@@ -16,6 +17,8 @@ GPUS = len(launch.seen(os.environ))  # in turns, one per job, without a profile
 GPUS_PER_JOB = int(config.get("gpus_per_job", min(1, GPUS)))
 if GPUS and "gpus_per_job" not in config:
     workflow.global_resources.setdefault("gpu", GPUS)
+if workflow.local_exec:  # what all jobs of this machine have together
+    workflow.global_resources.setdefault("mem_mb", host_memory() // 10**6)
 workflow.localrules(*(stage.name for stage in stages().values() if stage.local))
 
 
@@ -65,9 +68,9 @@ def parameters(wildcards):
 
 
 def priority(wildcards):
-    """What takes longest first, so that short jobs fill the gaps."""
+    """What the most work waits for comes first; short jobs fill the gaps."""
     graph, task = task_of(wildcards)
-    return int(graph.stage(task).work(graph.experiment, task.part).passes)
+    return int(graph.urgency[task])
 
 
 def gpu_count(wildcards):
@@ -76,8 +79,8 @@ def gpu_count(wildcards):
 
 
 def memory(wildcards, attempt):
-    graph, task = task_of(wildcards)
-    return cost.job_memory(graph.experiment, task, attempt)
+    """What a cluster is asked for; here what a job takes, so that all of them fit."""
+    return cost.memory(*task_of(wildcards), attempt, here=workflow.local_exec)
 
 
 def asked(wildcards, rulename):

@@ -1,7 +1,5 @@
 """`ocm run STAGE EXPERIMENT PART` makes one artifact from others: one rule a stage."""
 
-# Outputs are `update`d, not deleted first: the old one stays until the new one is whole.
-
 for stage in stages().values():
     folder = f"artifacts/{{experiment}}/{stage.phase}/{{stage,{stage.name}}}/{{part}}"
     made, log = [f"{folder}/manifest.json"], "logs/{experiment}/{stage}/{part}"
@@ -16,7 +14,7 @@ for stage in stages().values():
         input:
             inputs,
         output:
-            *map(update, made),
+            *map(update, made),  # the old one stays until the new one is whole
         log:
             f"{log}.log",
         benchmark:
@@ -27,9 +25,7 @@ for stage in stages().values():
             runtime=minutes,
             gpu=gpu_count,
             nodes=1,
-            cpus_per_gpu=lambda wildcards: (
-                CPUS_PER_GPU if gpu_count(wildcards) else None
-            ),
+            cpus_per_gpu=lambda job: CPUS_PER_GPU if gpu_count(job) else None,
             mpi=on_nodes(lambda count, nodes: "srun"),
             tasks=on_nodes(lambda count, nodes: nodes),
             tasks_per_gpu=on_nodes(lambda count, nodes: 0),

@@ -69,7 +69,7 @@ def main() -> None:
     model, pipeline = given.folder / "model", given.folder / "pipeline"
     train(images[:-300], given.iterations, model)
     denoiser = api.load(model)
-    denoiser = api.train_head(denoiser, images[:-300], "ocm", iterations=given.iterations // 2)
+    denoiser = api.fit_head(denoiser, images[:-300], "ocm", draws=20 * given.iterations)
     for method in ("beta_tilde", "ocm"):
         print(method, api.evaluate(denoiser, images[-64:], method, steps=10))
     api.save_pipeline(denoiser, model, pipeline, "ocm", trained_on="scikit-learn's digits")

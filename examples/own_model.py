@@ -27,7 +27,7 @@ STEPS = 10
 def improve(denoiser: Denoiser, images: torch.Tensor, iterations: int, folder: Path) -> None:
     """All that is needed with a model and its images at hand."""
     train, test = images[:-100], images[-100:]
-    denoiser = api.train_head(denoiser, train, "ocm", iterations=iterations)
+    denoiser = api.fit_head(denoiser, train, "ocm", draws=20 * iterations)
     api.save_heads(denoiser, folder / "heads.safetensors")
     for method in ("beta_tilde", "ocm"):
         bits = api.bits_per_dim(denoiser, test, method, even(denoiser.schedule.steps, STEPS))

@@ -1,11 +1,10 @@
 """An experiment on a model of diffusers, written as a pipeline that diffusers opens."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 from ocm_core.cells import Cell, cells
-from ocm_core.covariance.learned import CovarianceHead
+from ocm_core.checkpoints.diffusers_folder import scheduler_keys
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.export.pipeline import Card, save_pipeline
@@ -20,7 +19,13 @@ from ocm_core.results.replicates import replicates
 from ocm_core.results.table import Results
 from ocm_core.sampling.from_experiment import prepared
 from ocm_core.sampling.request import SampleRequest
-from ocm_core.schema.experiment import DiffusersNetworkParams, RecipeParams, SamplerParams
+from ocm_core.schema.experiment import (
+    DiffusersNetworkParams,
+    FormulaSchedule,
+    RecipeParams,
+    SamplerParams,
+    SolverParams,
+)
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
 from ocm_core.stages._networks import text_of
 from ocm_core.stages.fetch_score import FetchedScore
@@ -32,9 +37,11 @@ from ocm_core.stages.timesteps import optimal_timesteps
 def export(name: str, folder: Path, request: SampleRequest) -> Path:
     """Write the experiment's model with the requested recipe, and the heads of its method."""
     network = compose(name).network
-    if not isinstance(network, DiffusersNetworkParams) or network.range != 1.0:
+    known_range = network.range == 1.0 or compose(name).schedule.kind == "edm"
+    if not isinstance(network, DiffusersNetworkParams) or not known_range:
         expected = "expected a model of diffusers, of data in [-1, 1]"
         raise OcmError(f"{name}: network.family is {network.family!r}; {expected}")
+    request, choice = chosen(name, request)
     with prepared(name, request) as inputs:
         experiment = inputs.experiment
         (cell,) = cells(experiment)
@@ -47,12 +54,43 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
         trained_on = f"the data set `{experiment.data.kind}` of the experiment `{name}`"
         about = (Path(network.path).name, provenance.get("licence"), trained_on)
         numbers = _numbers(experiment.name, cell)
-        card = Card(experiment.report.title, *about, cell.method, cell.nfe, numbers=numbers)
-        heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
+        card = Card(experiment.report.title, *about, cell.method, cell.nfe, choice, numbers)
         vae = None if experiment.encode.latent is None else load_vae(inputs).model
         encoder = None if text is None else open_encoder(text, "cpu")
         scheduler = _scheduler(inputs, cell, network)
-        return save_pipeline(folder, model.eval(), scheduler, heads, card, vae, encoder)
+        return save_pipeline(folder, model.eval(), scheduler, denoiser, card, vae, encoder)
+
+
+def chosen(name: str, request: SampleRequest) -> tuple[SampleRequest, str]:
+    """Return the request with the best measured sampler and method, and how they were chosen."""
+    if request.method or request.preset or request.sampler:
+        return request, "The way to sample was asked for."
+    sample, methods = compose(name).sample, compose(name).methods
+    file, steps = Path("reports", name, "results.csv"), request.steps
+    rows = Results.read(file) if file.is_file() else Results()
+    measure = next((m for m in ("fid", "frechet") if rows.select(measure=m)), "")
+    rows = rows.select(measure=measure, nfe=steps, guidance=(None, request.guidance))
+    found = {
+        key: replicates(group).estimate.mean
+        for key, group in rows.groups("sampler", "method").items()
+        if key[0] in sample.samplers and key[1] in methods
+    }
+    ours = {
+        key: value
+        for key, value in found.items()
+        if not isinstance(sample.samplers[key[0]], SolverParams)
+        and methods[key[1]].needs != "moments"
+    }
+    if not ours:
+        said = f"Nothing was measured with {steps} evaluations: `ocm` with its first sampler."
+        return replace(request, method="ocm"), said
+    best = min(ours, key=lambda key: ours[key])
+    said = f"`{best[0]}` with `{best[1]}` had the least {measure} with {steps} evaluations"
+    said += f", {ours[best]:.4g}, of {len(ours)} ways that a pipeline can hold."
+    if min(found.values()) < ours[best]:
+        other = min(found, key=lambda key: found[key])
+        said += f" `{other[0]}` with `{other[1]}`, which it cannot, had {found[other]:.4g}."
+    return replace(request, sampler=best[0], method=best[1]), said
 
 
 def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> CovarianceScheduler:
@@ -60,21 +98,17 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
     method, sample = experiment.methods[cell.method], experiment.sample
     if not isinstance(sampler := sample.samplers[cell.sampler], SamplerParams):
         raise OcmError(f"--sampler {cell.sampler}: a solver of diffusers needs no export")
-    if schedule.kind == "scheduler":
-        betas: dict[str, Any] = schedule.model_dump(exclude={"kind", "steps"})
-        steps = schedule.steps + schedule.rescale_betas_zero_snr
-    else:
-        betas = {"trained_betas": schedules.of_params(schedule).betas[1:].tolist()}
-        steps = len(betas["trained_betas"])
+    trained = schedule.model_dump()
+    if isinstance(schedule, FormulaSchedule):
+        trained |= {"trained_betas": schedules.of_params(schedule).betas[1:].tolist()}
+        trained |= {"kind": "scheduler"}
     recipe = RecipeParams.model_validate(sampler.model_dump(exclude={"grids", "methods"}))
     if isinstance(recipe.timesteps, OptimalTimesteps):  # listed: a pipeline has no images
         by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
         listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
         recipe = recipe.model_copy(update={"timesteps": listed})
     scheduler: CovarianceScheduler = CovarianceScheduler(
-        num_train_timesteps=steps,
-        **betas,
-        prediction_type=network.prediction,
+        **scheduler_keys(trained, network.prediction),
         method=cell.method,
         method_kind=method.kind,
         method_options=method.options,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from diffusers.configuration_utils import ConfigMixin, register_to_config
@@ -12,50 +12,93 @@ from torch import Tensor, nn
 from ocm_core.checkpoints.diffusers_folder import TEXT_MODEL
 from ocm_core.checkpoints.head_file import kind_of, weights_digest
 from ocm_core.covariance.learned import LINKS, CovarianceHead
+from ocm_core.diffusion.basis import Spectrum
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 from ocm_core.networks.diffusers import build, wrapped
-from ocm_core.shapes import Images, Labels, NetworkTimes
+from ocm_core.networks.keys import refuse_not_finite
+from ocm_core.shapes import Images, Labels, NetworkTimes, Times
+
+Shapes = dict[str, list[int]]  # of tensors, by name
+
+AGAIN = "export it again"
 
 
 class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
-    """`heads` says of each label the kind, the link and the length of the baseline's table.
+    """`heads` says of each label the kind, the link and the shapes of tables over t.
 
     `base` is the configuration of the model whose features they read, `model` the digest of its
-    weights.
+    weights; `spectra` says of each basis the shapes of its tensors.
     """
 
     @register_to_config  # type: ignore[untyped-decorator]
-    def __init__(self, base: dict[str, Any], heads: dict[str, dict[str, Any]], model: str) -> None:
+    def __init__(
+        self,
+        base: dict[str, Any],
+        heads: dict[str, dict[str, Any]],
+        model: str,
+        spectra: dict[str, Shapes] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         with torch.device("meta"):
             network = build(base)
         self.by_label = nn.ModuleDict()
         for label, form in heads.items():
-            baseline = None if form["table"] is None else torch.ones(form["table"])
-            net = network.make_head(form["kind"])
-            self.by_label[label] = CovarianceHead(net, baseline, form["link"])
+            if form["link"] not in LINKS:
+                raise OcmError(f"heads.{label}.link: {unknown(form['link'], LINKS)}")
+            net, shapes = network.make_head(form["kind"]), form["tables"]
+            tables: Any = {name: torch.ones(shape) for name, shape in shapes.items()}
+            self.by_label[label] = CovarianceHead(net, link=form["link"], **tables)
+        self.tables = nn.ModuleDict()
+        for basis, shapes in (spectra or {}).items():
+            self.tables[basis] = nn.Module()
+            for name, shape in shapes.items():
+                self.tables[basis].register_buffer(name, torch.ones(shape, dtype=torch.float64))
 
     @classmethod
-    def of(cls, model: Any, heads: Mapping[str, CovarianceHead]) -> Self:
-        """Copy heads that were trained on a model of diffusers."""
+    def from_pretrained(cls, *given: Any, output_loading_info: bool = False, **options: Any) -> Any:
+        """Open heads as exported; diffusers alone would draw the weights that are missing."""
+        opened: Any = super().from_pretrained(*given, output_loading_info=True, **options)
+        made, info = opened
+        for problem in ("missing", "unexpected", "mismatched"):
+            if keys := sorted(map(str, info[f"{problem}_keys"])):
+                raise OcmError(f"heads: {', '.join(keys)} {problem}; {AGAIN}")
+        refuse_not_finite(made.state_dict(), "heads", AGAIN)
+        return (made, info) if output_loading_info else made
+
+    @classmethod
+    def of(cls, model: Any, denoiser: Denoiser) -> Self:
+        """Copy heads and spectra that were made for a model of diffusers."""
         network, links = wrapped(model), {link: name for name, link in LINKS.items()}
+        heads = cast(Mapping[str, CovarianceHead], denoiser.heads)
+        spectra = {basis: spectrum.tensors() for basis, spectrum in denoiser.spectra.items()}
         forms = {}
         for label, head in heads.items():
-            table = None if head.baseline is None else len(head.baseline)
+            tables = {k: list(v.shape) for k, v in head.state_dict().items() if k in head.tables}
             kind = kind_of(network, head.net.state_dict())
-            forms[label] = {"kind": kind, "link": links[head.link], "table": table}
+            forms[label] = {"kind": kind, "link": links[head.link], "tables": tables}
+        shapes = {b: {k: list(v.shape) for k, v in held.items()} for b, held in spectra.items()}
         own = {key: value for key, value in model.config.items() if not key.startswith("_")}
         base = {"_class_name": type(model).__name__, **own}
-        made: Self = cls(base=base, heads=forms, model=weights_digest(network))
+        digest = weights_digest(network)
+        made: Self = cls(base=base, heads=forms, model=digest, spectra=shapes)
         for label, head in heads.items():
             made.by_label[label].load_state_dict(head.state_dict())
+        for basis, held in spectra.items():
+            made.tables[basis].load_state_dict(held)
         made.eval().requires_grad_(False)
         return made
 
-    def forward(self, features: TrunkFeatures, label: str) -> Tensor:
+    def spectra(self, device: Any) -> dict[str, Spectrum]:
+        """Return the spectra by the name of their basis."""
+        tables = self.tables.items()
+        return {basis: Spectrum.of_tensors(held.state_dict(), device) for basis, held in tables}
+
+    def forward(self, features: TrunkFeatures, t: Times, label: str) -> Tensor:
         dtype = next(self.parameters()).dtype
-        output: Tensor = self.by_label[label](TrunkFeatures(*(part.to(dtype) for part in features)))
+        parts = TrunkFeatures(*(part.to(dtype) for part in features))
+        output: Tensor = self.by_label[label](parts, t)
         return output
 
 
@@ -65,8 +108,8 @@ class AttachedHead:
     def __init__(self, heads: CovarianceHeads, label: str) -> None:
         self._heads, self._label = heads, label
 
-    def __call__(self, features: TrunkFeatures) -> Tensor:
-        output: Tensor = self._heads(features, self._label)
+    def __call__(self, features: TrunkFeatures, t: Times) -> Tensor:
+        output: Tensor = self._heads(features, t, self._label)
         return output
 
     def __getattr__(self, name: str) -> Any:  # baseline and link

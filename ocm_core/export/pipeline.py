@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -12,15 +13,16 @@ from diffusers.image_processor import VaeImageProcessor
 from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput
 from torch import Tensor, nn
 
-from ocm_core.checkpoints.diffusers_models import TIME, TextEncoder
+from ocm_core.checkpoints.diffusers_models import TextEncoder, trained_with
 from ocm_core.checkpoints.head_file import weights_digest
-from ocm_core.covariance.learned import CovarianceHead
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
 from ocm_core.export.heads import AttachedHead, CovarianceHeads, HookedModel
 from ocm_core.export.scheduler import CovarianceScheduler, GeneratorNoise, Generators
 from ocm_core.io.atomic import room_for
-from ocm_core.networks.converted import denoiser_of
+from ocm_core.networks.converted import Converted
 from ocm_core.networks.diffusers import Prompts
+from ocm_core.sampling.recipe import Changer
 from ocm_core.shapes import Batch, Labels
 
 CODE = '''"""Opened by DiffusionPipeline.from_pretrained(FOLDER, custom_pipeline=FOLDER)."""
@@ -79,7 +81,7 @@ class CovariancePipeline(DiffusionPipeline):
         parts = {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}
         text = {"text_encoder": text_encoder, "tokenizer": tokenizer}
         self.register_modules(**parts, **text)  # type: ignore[no-untyped-call]
-        self.network = HookedModel(model, scheduler.config["null_class"])
+        self.network = HookedModel(model, getattr(scheduler.config, "null_class", None))
         if heads is None:
             return
         expected, found = heads.config["model"], weights_digest(self.network.adapter)
@@ -114,14 +116,18 @@ class CovariancePipeline(DiffusionPipeline):
         noise = GeneratorNoise((count, channels, *sides), generator, device, latents)
         with self.progress_bar(total=num_inference_steps) as bar:
 
-            def step_end(number: int, t: int, x: Batch) -> Batch:
+            def step_end(number: int, _: object, x: Batch) -> Batch:
                 bar.update()
                 if callback_on_step_end is None:
                     return x
-                changed = callback_on_step_end(self, number, t - 1, {"latents": x})
+                t = self.scheduler.timesteps[number].item()
+                changed = callback_on_step_end(self, number, t, {"latents": x})
                 return cast(Tensor, changed.pop("latents", x))
 
-            x = self.draw(noise, num_inference_steps, guidance_scale, label, step_end)
+            if isinstance(self.scheduler, CovarianceScheduler):
+                x = self.draw(noise, num_inference_steps, guidance_scale, label, step_end)
+            else:
+                x = self.draw_without_heads(noise, guidance_scale, label, step_end)
         images: Any = x if output_type == "latent" else self._images(x, output_type)
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
@@ -151,13 +157,33 @@ class CovariancePipeline(DiffusionPipeline):
     ) -> Batch:
         """Draw samples as the model has them, from any source of noise, at a guidance scale."""
         scheduler: CovarianceScheduler = self.scheduler
-        recipe, prediction = scheduler.recipe(steps, scale), scheduler.config["prediction_type"]
-        bare = denoiser_of(self.network, scheduler.schedule, TIME, prediction)
-        for table in bare.network.buffers(recurse=False):  # the model is where offloading has it
-            table.data = table.data.to(self._execution_device)
+        recipe, bare = scheduler.recipe(steps, scale), trained_with(self.network, scheduler.config)
+        if isinstance(bare.network, Converted):  # the model is where offloading has it
+            bare.network.conversion.to(self._execution_device)
         labels = [] if self.heads is None else self.heads.by_label
         heads = {label: cast(nn.Module, AttachedHead(self.heads, label)) for label in labels}
-        return recipe.draw(replace(bare, heads=heads), noise, label, change=change).x
+        spectra = {} if self.heads is None else self.heads.spectra(self._execution_device)
+        return recipe.draw(
+            replace(bare, heads=heads, spectra=spectra), noise, label, change=change
+        ).x
+
+    def draw_without_heads(
+        self, noise: GeneratorNoise, scale: float, label: Labels, change: Changer
+    ) -> Batch:
+        """Draw samples by another scheduler of diffusers, whose timesteps are set."""
+        scheduler, given = self.scheduler, dict[str, Any]()
+        if "generator" in signature(scheduler.step).parameters:
+            given = {"generator": noise.generator}
+        x = noise.normal() * getattr(scheduler, "init_noise_sigma", 1.0)
+        for number, t in enumerate(scheduler.timesteps):
+            entering, time = scheduler.scale_model_input(x, t), t.to(x.device).expand(len(x))
+            output = self.network.evaluate(entering, time, label)[1]
+            if scale != 1.0:
+                blank = self.network.evaluate(entering, time, None)[1]
+                output = blank + scale * (output - blank)
+            predicted = output[:, : x.shape[1]]  # without a learned variance
+            x = change(number, number, scheduler.step(predicted, t, x, **given).prev_sample)
+        return x
 
     def _images(self, x: Batch, output_type: str) -> Any:
         if self.vae is not None:
@@ -176,13 +202,15 @@ class Card:
     trained_on: str
     method: str
     steps: int = 10
+    choice: str = ""  # how the way to sample was chosen
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def text(self, call: str) -> str:
         """Return the card as Markdown with its header; `call` is what its example asks for."""
         rows = [f"| {name} | {value:.4g} |\n" for name, value in self.numbers.items()]
         table = ["\n| measure | value |\n| --- | --- |\n", *rows] if rows else []
-        given = {"licence": self.licence or "unknown", "numbers": "".join(table), "call": call}
+        numbers = "".join([f"\n{self.choice}\n" if self.choice else "", *table])
+        given = {"licence": self.licence or "unknown", "numbers": numbers, "call": call}
         return CARD.format(**(vars(self) | given))
 
 
@@ -190,16 +218,17 @@ def save_pipeline(
     folder: str | Path,
     model: Any,
     scheduler: CovarianceScheduler,
-    heads: Mapping[str, CovarianceHead],
+    denoiser: Denoiser,
     card: Card,
     vae: Any = None,
     text: TextEncoder | None = None,
 ) -> Path:
-    """Write a new folder, which appears when it is complete."""
+    """Write a new folder with the heads and spectra of a denoiser; it appears when complete."""
     target = Path(folder)
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise OcmError(f"{target}: there already; name a new folder, or remove it first")
-    component = CovarianceHeads.of(model, heads) if heads else None
+    fitted = denoiser.heads or denoiser.spectra
+    component = CovarianceHeads.of(model, denoiser) if fitted else None
     words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
     pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -209,6 +238,8 @@ def save_pipeline(
         pipeline.save_pretrained(made, safe_serialization=True)
         (made / "pipeline.py").write_text(CODE)
         (made / "README.md").write_text(card.text('prompt="…"' if text else "batch_size=4"))
+        for file in made.rglob("*.safetensors"):  # which only their owner can read otherwise
+            file.chmod((made / "README.md").stat().st_mode)
         if target.exists():
             target.rmdir()
         shutil.move(made, target)

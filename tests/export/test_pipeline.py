@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import log, pi
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from accelerate.hooks import CpuOffload
-from diffusers import DDPMPipeline, DDPMScheduler, DiffusionPipeline
+from diffusers import (
+    DDPMPipeline,
+    DDPMScheduler,
+    DiffusionPipeline,
+    EDMEulerScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    UniPCMultistepScheduler,
+)
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import full
 from ocm_core.errors import OcmError
 from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.rng.noise import SampleNoise
+from ocm_core.sampling.recipe import StepGaussian
 from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
 from tests.test_api import images
 
 SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
-HEADS = {"iterations": 3, "batch_size": 4, "learning_rate": 0.1}
+HEADS = {"fit": "train", "iterations": 3, "batch_size": 4, "learning_rate": 0.1}
 ALONE = """
 import sys, torch
 from diffusers import DiffusionPipeline
@@ -43,11 +54,12 @@ print(len(images), images[0].size, len(seen), seen[0], seen[-1])
 
 
 def exported(folder: Path, name: str = "plain", **scheduler: Any) -> tuple[Denoiser, Path]:
-    own, trained = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **scheduler})
+    own, kind = model(CONFIGS[name]), scheduler.pop("kind", None)
+    trained = kind(**scheduler) if kind else DDPMScheduler(**{**SHORT, **scheduler})
     denoiser = api.wrap(own, trained)
     labels = torch.arange(8) % 5 if name == "classes" else None
     given: Any = {**HEADS, "relative": name == "attention", "labels": labels}
-    denoiser = api.train_head(denoiser, images(), **given)
+    denoiser = api.fit_head(denoiser, images(), **given)
     given = {"scheduler": trained, "licence": "mit"}
     return denoiser, api.save_pipeline(denoiser, own, folder / "pipeline", **given)
 
@@ -66,6 +78,8 @@ def opened(folder: Path, **options: Any) -> Any:
         ("plain", {}),
         ("attention", {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True}),
         ("classes", {"beta_schedule": "squaredcos_cap_v2"}),
+        ("classes", {"kind": FlowMatchEulerDiscreteScheduler, "shift": 2.0}),
+        ("plain", {"kind": EDMEulerScheduler, "sigma_max": 20.0, "num_train_timesteps": 40}),
     ],
 )
 def test_samples_are_ours_for_the_same_noise(
@@ -81,6 +95,18 @@ def test_samples_are_ours_for_the_same_noise(
     assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
 
 
+def test_a_correlated_covariance_goes_along(tmp_path: Path) -> None:
+    own, base, denoiser = wrapped()
+    denoiser = api.fit_head(denoiser, images(), "ocm+dct", draws=60, batch_size=3)
+    given: Any = {"method": "ocm+dct", "scheduler": base}
+    pipe = opened(api.save_pipeline(denoiser, own, tmp_path / "pipeline", **given))
+    theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 5)
+    ours = api.sample(denoiser, SHAPE, "ocm+dct", steps=5, count=2, seed=3)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+    alone = loop(own, api.scheduler(denoiser, base, "ocm+dct", model=own), SHAPE, 5)
+    torch.testing.assert_close(alone, ours, atol=1e-5, rtol=0)
+
+
 def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
     _, folder = exported(tmp_path)
     command = [sys.executable, "-c", ALONE, str(folder)]
@@ -89,6 +115,8 @@ def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
     card = (folder / "README.md").read_text()
     assert "license: mit" in card and "trust_remote_code=True" in card
     assert describe(folder).licence == "mit"
+    modes = {file.stat().st_mode & 0o777 for file in folder.rglob("*") if file.is_file()}
+    assert len(modes) == 1  # the weights are for whoever may read the card
 
 
 def test_a_call_is_that_of_any_pipeline(tmp_path: Path) -> None:
@@ -148,6 +176,38 @@ def test_heads_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
     save_file({key: value + 0.1 for key, value in load_file(file).items()}, file)
     with pytest.raises(OcmError, match="heads: they were trained on the weights"):
         opened(folder)
+
+
+def test_damaged_heads_are_refused_where_they_are_opened(tmp_path: Path) -> None:
+    denoiser, folder = exported(tmp_path)
+    (file,) = (folder / "heads").glob("*.safetensors")
+    weights, config = load_file(file), folder / "heads/config.json"
+    name = next(key for key in weights if key.endswith("weight"))
+    whole = config.read_text()
+
+    def refused(expected: str) -> None:
+        with pytest.raises(OcmError, match=expected):
+            opened(folder)
+
+    save_file({key: weight for key, weight in weights.items() if key != name}, file)
+    refused(f"heads: .*{name}.* missing; export it again")
+    save_file(weights | {"by_label.ocm.net.stray": torch.ones(1)}, file)
+    refused("heads: by_label.ocm.net.stray unexpected; export it again")
+    save_file(weights | {name: weights[name] * torch.nan}, file)
+    refused(f"heads: {name} has values that are not finite")
+    save_file(weights, file)
+    config.write_text(whole.replace('"link": "', '"link": "un'))
+    refused("heads.ocm.link: 'un.*' is unknown")
+    config.write_text(whole)
+    opened(folder)
+    saved = tmp_path / "heads.safetensors"
+    api.save_heads(denoiser, saved)
+    key = next(iter(load_file(saved)))
+    with safe_open(saved, "pt") as held:
+        metadata = held.metadata()
+    save_file(load_file(saved) | {key: load_file(saved)[key] * torch.inf}, saved, metadata)
+    with pytest.raises(OcmError, match=f"heads.safetensors: {key} has values that are not finite"):
+        api.load_heads(denoiser, saved)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
@@ -217,7 +277,7 @@ def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     denoiser = api.load(base, prompts=["a cat", "a dog"])
     shape, label = (4, 8, 8), torch.tensor([1, 0])
     latents = torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
-    denoiser = api.train_head(denoiser, latents, labels=torch.arange(8) % 2, **HEADS)
+    denoiser = api.fit_head(denoiser, latents, labels=torch.arange(8) % 2, **HEADS)
     pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline"))
     assert 'pipe(prompt="…"' in (tmp_path / "pipeline/README.md").read_text()
     for scale in (1.0, 3.0):
@@ -258,8 +318,9 @@ def loop(network: Any, scheduler: Any, shape: tuple[int, ...], steps: int, **giv
     return x
 
 
-def wrapped(name: str = "plain", **changes: Any) -> tuple[Any, DDPMScheduler, Denoiser]:
-    own, base = model(CONFIGS[name]), DDPMScheduler(**{**SHORT, **changes})
+def wrapped(name: str = "plain", **changes: Any) -> tuple[Any, Any, Denoiser]:
+    own, kind = model(CONFIGS[name]), changes.pop("kind", None)
+    base = kind(**changes) if kind else DDPMScheduler(**{**SHORT, **changes})
     return own, base, api.wrap(own, base)
 
 
@@ -280,13 +341,15 @@ def test_samples_of_fixed_variances(sampler: str, method: str, order: Any) -> No
         ("plain", {}, {"timesteps": (3, 10, 30, 40)}),
         ("attention", {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True}, {}),
         ("classes", {"prediction_type": "sample"}, {"preset": "diverse"}),
+        ("plain", {"kind": FlowMatchEulerDiscreteScheduler, "shift": 3.0}, {}),
+        ("plain", {"kind": EDMEulerScheduler, "sigma_max": 20.0}, {}),
     ],
 )
 def test_samples_with_a_head(name: str, changes: dict[str, Any], how: Any) -> None:
     """It reads the features of the model's own forward pass."""
     own, base, denoiser = wrapped(name, **changes)
     labels = torch.arange(8) % 5 if name == "classes" else None
-    denoiser = api.train_head(denoiser, images(), labels=labels, **HEADS)
+    denoiser = api.fit_head(denoiser, images(), labels=labels, **HEADS)
     label = torch.tensor([1, 4]) if name == "classes" else None
     given = {} if label is None else {"class_labels": label}
     scheduler = api.scheduler(denoiser, base, "ocm", model=own, steps=4, **how)
@@ -302,7 +365,7 @@ def test_a_pipeline_of_diffusers_takes_it() -> None:
     own, base, denoiser = wrapped()
     pipe = DDPMPipeline(own, base)
     pipe.set_progress_bar_config(disable=True)
-    denoiser = api.train_head(denoiser, images(), **HEADS)
+    denoiser = api.fit_head(denoiser, images(), **HEADS)
     pipe.scheduler = api.scheduler(denoiser, base, "ocm", model=pipe.unet)
     draw: Any = {"num_inference_steps": 5, "output_type": "np"}
     once, again, other = (
@@ -335,7 +398,7 @@ def test_what_a_step_cannot_do_is_refused() -> None:
     scheduler.set_timesteps(4)
     with pytest.raises(OcmError, match="evaluates the network itself"):
         scheduler.step(x, t, x)
-    headed = api.train_head(denoiser, images(), **HEADS)
+    headed = api.fit_head(denoiser, images(), **HEADS)
     with pytest.raises(OcmError, match="needs the pipeline's `model`"):
         api.scheduler(headed, base, "ocm")
     scheduler = api.scheduler(headed, base, "ocm", model=own)
@@ -346,3 +409,100 @@ def test_what_a_step_cannot_do_is_refused() -> None:
     scheduler = api.scheduler(denoiser, base, "beta", timesteps=(3, 10, 40))
     with pytest.raises(OcmError, match="num_inference_steps = 4: this scheduler has"):
         scheduler.set_timesteps(4)
+
+
+PATHS: dict[str, Any] = {
+    "betas": {"num_train_timesteps": 1000, "beta_end": 0.02},
+    "flow": {"kind": FlowMatchEulerDiscreteScheduler, "shift": 3.0},
+    "edm": {"kind": EDMEulerScheduler, "sigma_max": 20.0},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["beta_tilde", "exact_full"])
+def test_the_log_probability_is_that_of_the_gaussian_that_was_drawn(path: str, method: str) -> None:
+    """From its noise: x = μ + √Σ z, on the path α x_0 + σ ε, so that log p needs z and det Σ."""
+    own, base, _ = wrapped(**PATHS[path])
+    denoiser = api.wrap(own, base, latent=True)  # where x̂_0 is clamped there is no gradient
+    scheduler, noise = api.scheduler(denoiser, base, "beta_tilde"), SampleNoise(3, range(2), SHAPE)
+    scheduler.set_timesteps(4)
+    x, z = noise.normal(), noise.normal()
+    t, s = (int(t) for t in scheduler.recipe(4).timesteps[:1:-1])
+    at = scheduler.timesteps[0]
+    with torch.no_grad():
+        output = own(scheduler.scale_model_input(x, at), at.expand(2)).sample
+    if method == "exact_full":  # a structured covariance, in the place of the method's
+        normal = torch.randn(192, 192, generator=torch.Generator().manual_seed(0))
+        root = 0.3 * torch.eye(192) + 0.01 * normal
+        covariance = full((root @ root.T).expand(2, 192, 192))
+        scheduler._stepper.gaussian = lambda *_: StepGaussian(x, covariance, s)
+        log_det, mean = float(torch.logdet(root.double() @ root.double().T)), x
+        moved = covariance.scale(z)
+    else:
+        schedule = scheduler.schedule
+        log_det, moved = 192 * log(schedule.beta_tilde(s, t)), None
+    drawn = scheduler.step(output, at, x, variance_noise=z, return_log_prob=True)
+    scale = 1.0
+    if path == "flow":
+        noise_share = 3 * (s / 1000) / (1 + 2 * (s / 1000))
+        scale = ((1 - noise_share) ** 2 + noise_share**2) ** 0.5
+    if moved is not None:
+        torch.testing.assert_close(drawn.prev_sample / scale, mean + moved)
+    expected = -0.5 * (z.square().flatten(1).sum(1) + log_det + 192 * log(2 * pi))
+    expected = expected - 192 * log(scale)
+    torch.testing.assert_close(drawn.log_prob, expected, atol=0.02, rtol=1e-4)
+    if moved is None:  # weighed again, with a gradient, as reinforcement learning has it
+        output.requires_grad_(True)
+        again = scheduler.step(output, at, x, return_log_prob=True, prev_sample=drawn.prev_sample)
+        torch.testing.assert_close(again.log_prob, drawn.log_prob, atol=0.02, rtol=1e-4)
+        (slope,) = torch.autograd.grad(again.log_prob.sum(), output)
+        assert slope.isfinite().all() and slope.abs().max() > 0
+
+
+@pytest.mark.parametrize("path", ["flow", "edm"])
+def test_without_a_covariance_a_step_is_diffusers_own(path: str) -> None:
+    own, base, _ = wrapped(**PATHS[path], num_train_timesteps=9 + (path == "flow"))
+    denoiser = api.wrap(own, base, latent=True)  # not clamped
+    scheduler = api.scheduler(denoiser, base, "delta", sampler="ddim", timesteps=(1, 3, 5, 7, 9))
+    scheduler.set_timesteps(5)
+    if path == "flow":
+        base.set_timesteps(sigmas=[0.9, 0.7, 0.5, 0.3, 0.1])
+    else:
+        base.set_timesteps(5)
+    torch.testing.assert_close(scheduler.timesteps, base.timesteps)
+    x = torch.randn(2, *SHAPE)
+    for number, t in enumerate(base.timesteps):
+        output = torch.randn(2, *SHAPE)
+        theirs = base.step(output, t, x).prev_sample
+        here, there = (
+            (1.0, 1.0)
+            if path == "flow"
+            else ((float(base.sigmas[k]) ** 2 + 1) ** 0.5 for k in (number, number + 1))
+        )
+        ours = scheduler.step(output, t, x / here, return_log_prob=True)
+        assert ours.log_prob is None  # no Gaussian
+        torch.testing.assert_close(ours.prev_sample * there, theirs, atol=1e-4, rtol=1e-4)
+        x = theirs
+
+
+@pytest.mark.parametrize("path", ["betas", "flow"])
+def test_another_scheduler_can_be_put_back(path: str, tmp_path: Path) -> None:
+    """UniPC of one's own loop, the same model and noise: and it survives saving, too."""
+    _, folder = exported(tmp_path, **PATHS[path])
+    pipe, (kind, config) = opened(folder), (UniPCMultistepScheduler, CONFIGS["plain"])
+    ours = pipe(2, generator=torch.Generator().manual_seed(0), output_type="latent").images
+    pipe.scheduler = kind.from_config(pipe.scheduler.config)
+    draw: Any = {"num_inference_steps": 5, "output_type": "latent"}
+    drawn = pipe(2, generator=torch.Generator().manual_seed(0), **draw).images
+    scheduler = kind.from_config(pipe.scheduler.config)
+    scheduler.set_timesteps(5)
+    x, own = torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(0)), model(config)
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            x = scheduler.step(own(x, t.expand(2)).sample, t, x).prev_sample
+    torch.testing.assert_close(drawn, x)
+    pipe.save_pretrained(tmp_path / "again")
+    (tmp_path / "again/pipeline.py").write_text((folder / "pipeline.py").read_text())
+    again = opened(tmp_path / "again")
+    assert type(again.scheduler) is kind and not torch.equal(ours, drawn)
+    torch.testing.assert_close(again(2, latents=x, **draw).images.shape, x.shape)

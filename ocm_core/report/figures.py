@@ -25,6 +25,7 @@ _FRONTIER = (
     *("measure", "nfe", "guidance", "best of this work", "mean", "best solver", "mean"),
     *("difference", "its standard error"),
 )
+_FEWEST = 4  # points at the end of a curve, from which a line tells something
 _START, _LEVEL = 0.8, 0.02  # where the end of training begins, and a change that is a fall
 
 
@@ -197,15 +198,16 @@ def frontier_figure(study: Study) -> Figure | None:
             both = [value for best in sides for value in (best, at.mean(best) if best else None)]
             rows.append((measure.name, nfe, scale, *both, *gaps.get(nfe, (None, None))))
     features = study.space_name(first.measure)
-    caption = f"{verdict(first)} Features of {features};" if features else verdict(first)
+    told = verdict(study, first)
+    caption = f"{told} Features of {features};" if features else told
     table = DataTable("frontier", _FRONTIER, tuple(rows))
     return _figure(study, "frontier", panes, NFE, caption, table)
 
 
-def verdict(frontier: Frontier) -> str:
+def verdict(study: Study, frontier: Frontier) -> str:
     """Say at which nfe which side is ahead."""
     gaps = frontier.gaps()
-    if not gaps:
+    if not gaps or not study.is_conclusive:
         return "The best ways to spend network evaluations."
     sides: dict[str, list[str]] = {}
     for nfe, gap in gaps.items():
@@ -285,7 +287,9 @@ def levelled(curves: Curves) -> str:
     changes: dict[str, float] = {}  # of networks of one name, the last
     for (_, name), curve in curves.items():
         values = np.array([loss for _, loss in curve])[int(_START * len(curve)) :]
-        slope = np.polyfit(np.arange(len(values)), values, 1)[0] if len(values) > 1 else 0.0
+        if len(values) < _FEWEST:
+            return "The curves have too few points to tell whether training has levelled off."
+        slope = np.polyfit(np.arange(len(values)), values, 1)[0]
         changes[name] = slope * (len(values) - 1) / max(abs(values.mean()), 1e-12)
     falling = [f"{name} ({change:+.0%})" for name, change in changes.items() if change < -_LEVEL]
     share = f"the last {1 - _START:.0%} of its iterations"

@@ -13,20 +13,19 @@ from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
 from ocm_core.results.compare import COLUMNS, Revisions
 from ocm_core.results.measures import Measure, Registry, measures
-from ocm_core.results.study import Study
+from ocm_core.results.study import SMOKE, Study
 from ocm_core.text import listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
 INDEX = REPORTS / "index.html"
-SMOKE = "_smoke"  # how the names of experiments end that show that all stages run
 _THUMBNAILS = 3
 
 
 def page(folder: ReportFolder, registry: Registry | None = None) -> Page:
     """Build the page from the folder alone."""
     study = Study(folder.results, folder.params, registry or measures())
-    checked = tuple(claims.check(study))
+    checked = tuple(claims.check(study)) if study.is_conclusive else ()
     compared = paper.compare(study, paper.published(study))
     relative = [m.label for m in study.methods.values() if m.is_relative]
     told = doc.Claims(checked, relative) if checked else None
@@ -264,7 +263,9 @@ def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[s
         "page": f"{folder.name}.html" if has_page else None,
         "table": tables.headline(study),
         "best": [*_best(study)],
-        "verdict": figures.verdict(study.frontier) if study.frontier and study.solvers else "",
+        "verdict": figures.verdict(study, study.frontier)
+        if study.frontier and study.solvers
+        else "",
         "pictures": pictures[:_THUMBNAILS],
         "drawings": [drawing.path for drawing in drawings],
         "note": f"Results of commit {folder.provenance.get('commit', '')[:7]}.",

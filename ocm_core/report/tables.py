@@ -76,13 +76,14 @@ def headline(study: Study) -> ResultTable | None:
     for (key, scale), frontier in study.frontiers.items():
         if scale == study.guidance:
             title = f"{frontier.measure.name}{frontier.measure.arrow}{guided}"
-            labels = [f"ddpm, {m}" for m in (study.family_of(key)["ocm"], "exact_diag", USUAL)]
+            ocm, structured = study.family_of(key)["ocm"], study.structured(study.methods)
+            labels = [f"ddpm, {m}" for m in (ocm, "exact_diag", USUAL, *structured)]
             groups.append(_headline_group(study, title, frontier.columns, nfes, labels))
     for setting, columns in bounds.items():
         if setting.score in ("", study.score):
             measure = study.registry[BOUND]
             title = f"{measure.name}{measure.arrow}, {setting.timesteps} timesteps"
-            labels = [study.family_of(BOUND)["ocm"], USUAL]
+            labels = [study.family_of(BOUND)["ocm"], USUAL, *study.structured(study.methods)]
             groups.append(_headline_group(study, title, columns, nfes, labels))
     shown = tuple(group for group in groups if group.rows)
     heads = tuple(f"nfe {nfe}" for nfe in nfes)

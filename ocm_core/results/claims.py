@@ -4,7 +4,7 @@ A claim is checked in every setting that it is about, and has the verdict of its
 its measure it is left out, without its methods undecided. Heads are compared within one family.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from math import inf, isfinite
@@ -17,6 +17,7 @@ from ocm_core.text import listed
 Relation = Literal["below", "above", "much below", "best", "worst", "equals", "not above", "falls"]
 MUCH = 1.0  # bits per dimension
 OTHERS, FIXED = ("*",), ("fixed",)  # all other methods; the best fixed variance
+STRUCTURED, PLAIN = "METHOD+BASIS", ("METHOD",)  # every method with a basis; the same without
 _MOST = 4  # columns whose numbers a case lists
 
 
@@ -42,12 +43,13 @@ class ClaimCase(NamedTuple):
 
 
 class CheckedClaim(NamedTuple):
-    """A claim of the paper, with the verdict of its worst case."""
+    """A claim, with the verdict of its worst case."""
 
     key: str
     short: str  # for the first screen
     text: str
     cases: tuple[ClaimCase, ...]
+    of_paper: bool = True
 
     @property
     def verdict(self) -> Verdict:
@@ -65,9 +67,10 @@ class Claim(NamedTuple):
     nfe: tuple[float, float]  # from, to
     short: str
     text: str
-    sampler: str | None = None  # None means any, here and below
+    sampler: str | None = None  # None means any, here and below; for a bound the first timesteps
     score: str | None = None
     guided: bool | None = None  # with guidance, the smallest nfe only
+    of_paper: bool = True
 
 
 FEW, ALL, HEADS = (5, 10), (0, inf), ("{npr}", "{sn}")
@@ -145,11 +148,25 @@ CLAIMS = (
         "sensible samples at nfe 2 and 3",
         "Nfe 2 and 3 are finite for every method, and {ocm} is not worse than beta (DDIM: delta).",
     ),
+    Claim(
+        *("o", "bits_per_dim", STRUCTURED, "below", PLAIN, (0, 25), "lower NLL with correlation"),
+        "Up to nfe 25, every method has a lower NLL with the correlation of a basis than without.",
+        of_paper=False,
+    ),
+    Claim(
+        *("p", "frechet", STRUCTURED, "below", PLAIN, (0, 25)),
+        "lower {name} with correlation, by DDPM",
+        "Up to nfe 25, every method has a lower {name} with DDPM and the correlation of a basis "
+        "than without.",
+        sampler="ddpm",
+        of_paper=False,
+    ),
 )
 
 
 def summary(checked: Sequence[CheckedClaim]) -> str:
     """Count the claims by verdict, in a sentence."""
+    checked = [claim for claim in checked if claim.of_paper]
     counts = [sum(claim.verdict is verdict for claim in checked) for verdict in Verdict]
     words = ("hold", "within noise", "undecided", "do not hold")
     told = [f"{count} {word}" for count, word in zip(counts, words, strict=True) if count]
@@ -160,22 +177,37 @@ def check(study: Study) -> Iterator[CheckedClaim]:
     """Decide every claim whose measure and setting the results have."""
     for claim in CLAIMS:
         key = "fid" if claim.measure == "frechet" and "fid" in study.grids else claim.measure
-        names = {**study.family_of(key), "name": study.registry[key].name}
-        left, *right = (name.format(**names) for name in (claim.left, *claim.right))
-        allowed = study.comparable(key) | {left, *right}
-        settings, cases = [*_settings(study, key, claim)], list[ClaimCase]()
-        for setting, columns in settings:
+        about_heads = "{" in claim.left
+        for heads in study.families_of(key)[: None if about_heads else 1]:
+            names = {**heads, "name": study.registry[key].name}
+            if cases := tuple(_checked(study, key, claim, names)):
+                short, text = claim.short.format(**names), claim.text.format(**names)
+                yield CheckedClaim(claim.key, short, text, cases, claim.of_paper)
+
+
+def _checked(study: Study, key: str, claim: Claim, names: Mapping[str, str]) -> Iterator[ClaimCase]:
+    """Yield the cases of a claim about the heads of one family."""
+    left, *right = (name.format(**names) for name in (claim.left, *claim.right))
+    allowed, settings, cases = study.comparable(names["ocm"]), [*_settings(study, key, claim)], 0
+    for setting, columns in settings:
+        measured = {label for at in columns.values() for label in at.entries}
+        pairs = {left: right}
+        if left == STRUCTURED:
+            pairs = {new: [plain] for new, plain in study.structured(measured).items()}
+        for one, others in pairs.items():
             like = {
-                x: at._replace(entries={m: e for m, e in at.entries.items() if m in allowed})
+                x: at._replace(
+                    entries={m: e for m, e in at.entries.items() if m in allowed | {one, *others}}
+                )
                 for x, at in columns.items()
             }
-            cases += _cases(study, claim.relation, study.place(setting), like, left, right)
-        if settings and not cases:
-            missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
-            cases = [ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)]
-        if cases:
-            short, text = claim.short.format(**names), claim.text.format(**names)
-            yield CheckedClaim(claim.key, short, text, tuple(cases))
+            place = ", ".join(filter(None, (study.place(setting), one if one != left else "")))
+            for case in _cases(study, claim.relation, place, like, one, others):
+                cases += 1
+                yield case
+    if settings and not cases and left != STRUCTURED:
+        missing = [name for name in (left, *right) if (name,) not in (OTHERS, FIXED)]
+        yield ClaimCase("", f"not measured together: {listed(missing)}", Verdict.UNDECIDED)
 
 
 def _settings(study: Study, key: str, claim: Claim) -> Iterator[tuple[Setting, Columns]]:
@@ -237,6 +269,8 @@ def _judge(relation: Relation, at: Comparison, left: str, right: str) -> tuple[E
     gap = at.gap(left, right, paired=not independent)
     if relation == "not above":  # nor may any method of the column have diverged
         finite = all(isfinite(at.mean(label)) for label in at.entries)
+        if finite and not gap.has_error:
+            return gap, Verdict.UNDECIDED
         noise = Verdict.NOISE if finite and gap.is_noise else Verdict.FAILS
         return gap, Verdict.HOLDS if finite and gap.mean <= 0 else noise
     if not (gap.is_finite and gap.has_error):
@@ -251,8 +285,11 @@ def _judge(relation: Relation, at: Comparison, left: str, right: str) -> tuple[E
 
 
 def _falls(place: str, columns: Columns, study: Study) -> Iterator[ClaimCase]:
-    """Check method by method; those that fall at every nfe in one case."""
-    falling, found = [], lines(columns)
+    """Check method by method; those that fall at every nfe in one case, if they have several."""
+    falling = list[str]()
+    found = {label: line for label, line in lines(columns).items() if len(line) > 1}
+    if not found:
+        yield ClaimCase(place, "no method was measured at two nfe", Verdict.UNDECIDED)
     for label in (m for m in study.methods if m in found):
         rises = [
             (Estimate(b.mean - a.mean, (a.error**2 + b.error**2) ** 0.5), f"nfe {x} to {y}")

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 SampleKey = tuple[str, str, int]  # sampler, method, nfe
 HEADS = ("npr", "sn", "ocm")  # kinds of methods that the papers train a head for
 USUAL = "beta_tilde"  # the variance that DDPM is usually sampled with
+SMOKE = "_smoke"  # how the names of experiments end that show that all stages run
+LEAST = 100  # samples of each cell that claims can be decided with
 SHEET_NFE = (5, 10, 25)  # of the samples that are seen first: where methods differ
 TABLE_NFE = (5, 10, 25, 100)
-_PUBLISHED: tuple[str, ...] = ("none",)
+_PUBLISHED: tuple[str, ...] = ("none",)  # the form of heads as in the papers
+SOLVED = ("none", "solve")  # likewise, but solved for and not trained
 
 
 class Setting(NamedTuple):
@@ -50,10 +53,15 @@ class Method:
     kind: str
     options: Mapping[str, Any]
     family: tuple[str, ...] | None = None  # the form of a head of `HEADS`
+    basis: str = ""  # of its correlation
 
     @property
     def is_relative(self) -> bool:  # to a baseline
-        return self.family not in (None, _PUBLISHED)
+        return self.family is not None and self.family[0] != "none"
+
+    @property
+    def is_solved(self) -> bool:
+        return self.family == SOLVED
 
     @cached_property
     def known(self) -> type[CovarianceMethod]:
@@ -92,6 +100,12 @@ class Study:
             tree = tree.get(key) if isinstance(tree, Mapping) else None
         return default if tree is None else tree
 
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether the numbers carry verdicts: those of smoke runs and of few samples do not."""
+        smoke = str(self.param("name", "")).endswith(SMOKE)
+        return not smoke and self.param("sample.count", LEAST) >= LEAST
+
     def route(self, sampler: str, method: str) -> str:
         """Name a way to sample: a sampler with a covariance method, or a solver of diffusers."""
         name = self.recipe_names.get(sampler, sampler)
@@ -107,9 +121,10 @@ class Study:
             options = {k: method[k] for k in method if k not in ("kind", "needs", "head", "init")}
             form = method.get("head") or self.param("head", {})
             family = tuple(str(form.get(key)) for key in ("baseline", "link", "unit"))
-            family = _PUBLISHED if form.get("baseline", "none") == "none" else family
-            head = family if method["kind"] in HEADS else None
-            found[label] = Method(label, str(method["kind"]), options, head)
+            if form.get("baseline", "none") == "none":
+                family = _PUBLISHED if form.get("fit", "train") == "train" else SOLVED
+            kind, _, basis = str(method["kind"]).partition("+")
+            found[label] = Method(label, kind, options, family if kind in HEADS else None, basis)
         families = dict.fromkeys([_PUBLISHED, *(m.family for m in found.values() if m.family)])
         heads = [label for f in families for label, m in found.items() if m.family == f]
         first = next((i for i, label in enumerate(found) if label in heads), len(found))
@@ -121,19 +136,29 @@ class Study:
 
         The first family whose OCM head was measured, else the first of which any head was.
         """
+        return self.families_of(key)[0]
+
+    def families_of(self, key: str) -> list[dict[str, str]]:
+        """Return `family_of`, and the heads that were solved for if those are others."""
         measured = {*self.results.select(measure=key).distinct("method")}
         families: dict[tuple[str, ...], dict[str, str]] = {_PUBLISHED: {}}
         for method in self.methods.values():
-            if method.family and method.label in measured:
+            if method.family and not method.basis and method.label in measured:
                 families.setdefault(method.family, {}).setdefault(method.kind, method.label)
-        rank = sorted(families.values(), key=lambda labels: ("ocm" not in labels, not labels))
-        return {kind: rank[0].get(kind, kind) for kind in HEADS}
+        rank = sorted(families, key=lambda form: ("ocm" not in families[form], not families[form]))
+        chosen = [rank[0], *(form for form in rank[1:] if form == SOLVED)]
+        return [{kind: families[form].get(kind, kind) for kind in HEADS} for form in chosen]
 
-    def comparable(self, key: str) -> set[str]:
-        """Return the methods that claims by a measure may compare: no heads of other families."""
-        chosen = self.methods.get(self.family_of(key)["ocm"])
-        family = chosen.family if chosen else None
-        return {m.label for m in self.methods.values() if m.family in (None, family)}
+    def comparable(self, ocm: str) -> set[str]:
+        """Return what claims on this head may compare: diagonal, and no heads of other families."""
+        family = self.methods[ocm].family if ocm in self.methods else None
+        methods = (m for m in self.methods.values() if not m.basis)
+        return {m.label for m in methods if m.family in (None, family)}
+
+    def structured(self, measured: Collection[str]) -> dict[str, str]:
+        """Return those methods with a basis that were measured beside the same without: to that."""
+        pairs = {m.label: m.label.partition("+")[0] for m in self.methods.values() if m.basis}
+        return {new: plain for new, plain in pairs.items() if {new, plain} <= {*measured}}
 
     @cached_property
     def grids(self) -> dict[str, Grid]:

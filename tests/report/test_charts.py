@@ -12,6 +12,7 @@ from numpy import ndarray
 from ocm_core.report import charts
 from ocm_core.report.charts import DARK, LIGHT, RELATIVE, Line, LineStyle, method_styles
 from ocm_core.report.document import Result, ResultGroup, ResultRow, ResultTable
+from ocm_core.report.figures import levelled
 from ocm_core.results.replicates import Estimate
 from tests.results.synthetic import METHODS, PARAMS, study
 
@@ -158,3 +159,18 @@ def test_a_relative_head_has_the_hue_of_its_kind_and_looks_otherwise() -> None:
     assert (published.group, relative.group) == ("Learned", RELATIVE)
     alone = {"ocm_relative": METHODS["ocm_relative"]}
     assert method_styles(study([], PARAMS | {"methods": alone}).methods)["ocm_relative"].width > 3
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ([3.0, 2.0], "too few points"),
+        ([3.0] * 15, "too few points"),
+        ([3.0] * 20, "all have levelled off"),
+        (np.linspace(3, 1, 20).tolist(), "a loss still fell"),
+    ],
+)
+def test_training_has_levelled_off_only_where_a_curve_can_tell(
+    losses: list[float], told: str
+) -> None:
+    assert told in levelled({("heads", "ocm"): [*enumerate(losses)]})

@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from ocm_core.cli import main
 from ocm_core.errors import OcmError
+from ocm_core.params.compose import compose
 from ocm_core.report import folder as files
 from ocm_core.report.document import Headline, Page
 from ocm_core.report.folder import ReportFolder, read_folder, report_names
@@ -48,6 +49,16 @@ def test_a_page_of_images_has_a_figure_for_everything(tmp_path: Path) -> None:
     assert render(page(ReportFolder(again))) == render(shown)
     for file in again.rglob("*.*"):
         assert file.read_bytes() == (tmp_path / "digits" / file.relative_to(again)).read_bytes()
+
+
+def test_a_smoke_page_and_one_of_few_samples_have_no_verdicts(tmp_path: Path) -> None:
+    few = {"sample": PARAMS["sample"] | {"count": 64}}
+    for number, params in enumerate(({"name": "digits_smoke"}, few)):
+        shown = page(image_folder(tmp_path / f"{number}", **params))
+        assert "claims" not in sections(shown)
+        assert figures(shown)["frontier"].caption.startswith("The best ways to spend")
+    title = compose("digits_smoke").report.title
+    assert title == f"{compose('digits').report.title} (smoke)"
 
 
 def test_a_page_of_points_is_the_same_page_with_other_measures(tmp_path: Path) -> None:

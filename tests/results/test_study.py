@@ -118,6 +118,9 @@ NLL: dict[str, list[tuple[dict[tuple[str, int], float], Verdict | None]]] = {
         ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 2.0}, HOLDS),
         ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 3.5}, FAILS),
         ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("ocm", 25): 3.01}, NOISE),
+        ({("ocm", 5): 4.0, ("npr", 5): 4.1}, UNDECIDED),  # nothing to fall from
+        ({("ocm", 5): 4.0, ("npr", 10): 4.1}, UNDECIDED),
+        ({("ocm", 5): 4.0, ("ocm", 10): 3.0, ("npr", 10): 4.1}, HOLDS),
     ],
 }
 
@@ -157,6 +160,7 @@ SAMPLES = {
     "l, behind": ("mmd", at(5, ocm=near(3), beta=near(2)), FAILS),
     "m": ("mmd", at(10, exact_full=near(1), exact_diag=near(2)), HOLDS),
     "n": ("mmd", at(2, ocm=near(1), beta=near(2)), HOLDS),
+    "n, one seed": ("mmd", at(2, ocm=[1], beta=[2]), UNDECIDED),
     "n, diverged": ("mmd", at(2, ocm=near(1), beta=near(2), sn=[nan] * 3), FAILS),
 }
 

@@ -18,8 +18,8 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.diffusers_solver import DiffusersSolver
-from ocm_core.sampling.order import Order
 from ocm_core.sampling.recipe import Recipe
+from ocm_core.schema.experiment import Order
 
 from diffusers import UniPCMultistepScheduler  # isort: skip  # after what makes it importable
 

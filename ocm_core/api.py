@@ -7,11 +7,14 @@ with an autoencoder, have neither. Timesteps and heads are the published ones by
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from sys import stderr
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, cast
 
 import torch
 from jaxtyping import Float64, Int
@@ -24,8 +27,8 @@ from ocm_core.checkpoints.head_file import load_heads as load_heads
 from ocm_core.checkpoints.head_file import save_heads as save_heads
 from ocm_core.covariance.interface import NON_NEGATIVE, Clip, CovarianceMethod
 from ocm_core.covariance.learned import CovarianceHead, LearnedMethod, RegressionMethod
+from ocm_core.diffusion import basis as bases
 from ocm_core.diffusion import kernels
-from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
@@ -33,28 +36,35 @@ from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.errors import OcmError, unknown
-from ocm_core.export import pipeline
-from ocm_core.export.scheduler import CovarianceScheduler
 from ocm_core.features import extract
-from ocm_core.latents.vae import Vae
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
-from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.diffusers import Prompts, wrapped
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import seed_torch
 from ocm_core.sampling.presets import altered, preset_named
 from ocm_core.sampling.recipe import Recipe, draw_rows
+from ocm_core.sampling.start import DataGaussian, warn_of_prior
+from ocm_core.sampling.trajectories import Trajectories
 from ocm_core.schema import timesteps as timesteps_params
-from ocm_core.schema.experiment import OptimiserParams, PresetName, RecipeParams, SchedulerSchedule
+from ocm_core.schema.experiment import (
+    OptimiserParams,
+    Order,
+    PresetName,
+    RecipeParams,
+    SolveParams,
+    SpectrumParams,
+)
 from ocm_core.shapes import Images
 from ocm_core.text import save_grid as save_grid
+from ocm_core.training import spectra
 from ocm_core.training.baselines import DRAWS, gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
-from ocm_core.training.loop import fit
+from ocm_core.training.loop import fit as train
+from ocm_core.training.solving import INTERVALS, HeadSolving, solve
 from ocm_core.training.state import state_file
 
 if TYPE_CHECKING:
@@ -62,6 +72,8 @@ if TYPE_CHECKING:
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     from diffusers.models.unets.unet_2d import UNet2DModel
+
+    from ocm_core.export.scheduler import CovarianceScheduler
 
     Model = UNet2DModel | DiTTransformer2DModel
 
@@ -74,7 +86,7 @@ class RecipeOptions(TypedDict, total=False):
     steps: int  # network evaluations
     preset: PresetName | None  # kernel, order, timesteps and method for this number of steps
     sampler: str | None  # the kernel: ddpm, ddim
-    order: int | None
+    order: Order | None  # ipndm is for ddim
     timesteps: timesteps_params.TimestepsParams | Timesteps | None  # a rule, or the timesteps
 
 
@@ -87,7 +99,7 @@ class BatchOptions(TypedDict, total=False):
     progress: Progress[int]  # such as tqdm
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LatentDenoiser(Denoiser):
     """A denoiser of latents, which have no range and no levels."""
 
@@ -119,25 +131,25 @@ def wrap(
     model: Model, scheduler: ConfigMixin, null_class: int | None = None, latent: bool = False
 ) -> Denoiser:
     """Wrap and freeze a model, with the schedule that it was trained with; of latents or images."""
-    config = {**scheduler.config, "_class_name": type(scheduler).__name__}
-    diffusers_folder.check_scheduler(config, type(scheduler).__name__)
+    name = type(scheduler).__name__
+    given = {**scheduler.config, "_class_name": name}
+    config = diffusers_folder.resolved(given, model.config, name)
     if model.dtype not in (torch.float32, torch.float64):
         raise OcmError(f"model: weights in {model.dtype}; load it with torch_dtype=torch.float32")
     network = wrapped(model, null_class).eval().requires_grad_(False)
-    keys = diffusers_folder.schedule_keys(config)
-    schedule = schedules.of_params(SchedulerSchedule.model_validate(keys))
-    prediction = config.get("prediction_type", "epsilon")
-    denoiser = denoiser_of(network, schedule, diffusers_models.TIME, prediction)
+    denoiser = diffusers_models.trained_with(network, config)
     return LatentDenoiser(**vars(denoiser)) if latent else denoiser
 
 
-def train_head(
+def fit_head(
     denoiser: Denoiser,
     images: Images,
     method: str = "ocm",
     *,
     labels: ImageLabels = None,
     kind: str = "simple",
+    fit: Literal["solve", "train"] = "solve",
+    draws: int = 16_000,
     relative: bool = False,
     iterations: int = 20_000,
     batch_size: int = 64,
@@ -146,33 +158,83 @@ def train_head(
     folder: str | Path | None = None,
     progress: Progress[int] = iter,
 ) -> Denoiser:
-    """Return the denoiser with a trained head of `method`; in `folder`, a killed run resumes.
+    """Return the denoiser with what `method` needs; in `folder`, a killed run resumes.
 
-    A relative head predicts c in proportion to its mean over these images at each t (that of a
-    Gaussian where it is not positive), and stays positive: better with few steps.
+    The head of `ocm`, `npr` or `sn` is solved for from so many noisy images (`draws`): a linear
+    system, in place of a training of `iterations`. A relative head is trained: it predicts c in
+    proportion to its mean over these images at each t, and stays positive. `METHOD+dct` is `METHOD`
+    with the correlation of x̂_0's error in a basis, whose spectrum is estimated as well.
     """
-    images = _data(denoiser, images, labels)
-    rule = covariance.build(method)
+    images, (label, basis) = _data(denoiser, images, labels), covariance.split(method)
+    rule, items = covariance.build(label), InMemory(images, labels)
+    if basis:
+        denoiser = _with_spectrum(denoiser, items, basis, seed, batch_size)
     if not isinstance(rule, LearnedMethod):
-        raise OcmError(f"method '{method}' has no head to train; sample with it as it is")
-    if relative and not isinstance(rule, RegressionMethod):
-        raise OcmError(f"method '{method}' does not predict c, and cannot be relative to its mean")
+        if basis:
+            return denoiser
+        raise OcmError(f"method '{method}' has no head to fit; sample with it as it is")
+    is_regression = isinstance(rule, RegressionMethod)
+    if relative and not (is_regression and fit == "train"):
+        raise OcmError(f"method '{method}': a relative head predicts c, and takes fit='train'")
+    if fit == "solve" and not is_regression:
+        raise OcmError(f"method '{method}' is no least-squares fit; give fit='train'")
     settings, device = _settings(iterations, batch_size, learning_rate, seed), _device(denoiser)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         seed_torch(seed)
-        head = CovarianceHead(denoiser.network.make_head(kind))
-        decoder = _limits(denoiser)[2]
-        bare = HeadFitting(denoiser, {method: rule}, InMemory(images, labels), decoder)
+        head, place = CovarianceHead(denoiser.network.make_head(kind)), Path(folder or scratch)
+        bare, means = HeadFitting(denoiser, {label: rule}, items, _limits(denoiser)[2]), {}
+        if relative or fit == "solve":
+            means = target_means(bare, seed, min(batch_size, DRAWS), device)
         if relative:
             gaussian = gaussian_baseline(denoiser.schedule, float(images.var(0).mean()))
-            means = target_means(bare, seed, min(batch_size, DRAWS), device)[method]
-            head = CovarianceHead(head.net, or_gaussian(means, gaussian), "tapered", unit="one")
-        trained = replace(denoiser, heads={**denoiser.heads, method: head.to(device)})
-        objective, place = replace(bare, denoiser=trained), Path(folder or scratch)
-        fit(objective, settings, place, device=device, progress=progress).use_average()
-        state_file(place).unlink(missing_ok=True)
+            baseline = or_gaussian(means[label], gaussian)
+            head = CovarianceHead(head.net, baseline, "tapered", unit="one")
+        fitted = replace(denoiser, heads={**denoiser.heads, label: head.to(device)})
+        objective = replace(bare, denoiser=fitted)
+        if fit == "solve":
+            system = HeadSolving(objective, _solve_params(draws, batch_size, seed), device)
+            _announce(system)
+            solve(system, place, means, progress=progress)
+            for file in place.glob("sums-*"):
+                file.unlink()
+        else:
+            train(objective, settings, place, device=device, progress=progress).use_average()
+            state_file(place).unlink(missing_ok=True)
     head.eval().requires_grad_(False)
-    return trained
+    return fitted
+
+
+def _solve_params(draws: int, batch_size: int, seed: int) -> SolveParams:
+    """Return the settings, with two batches at least in each interval of t."""
+    size = min(batch_size, max(1, draws // (2 * INTERVALS)))
+    with _named_problem():
+        return SolveParams(draws=draws, batch_size=size, seed=seed)
+
+
+def _announce(system: HeadSolving) -> None:
+    """Say what solving will take, by the time that one batch takes."""
+    started = perf_counter()
+    system.add({}, 0)
+    seconds = (perf_counter() - started) * len(system.batches)
+    draws = len(system.batches) * system.settings.batch_size
+    what = f"{draws:,} noisy images, with a product with the Jacobian each where c needs one"
+    print(f"fit_head: {what}; about {seconds / 60:.2g} min", file=stderr)
+
+
+def _with_spectrum(
+    denoiser: Denoiser, items: InMemory, basis: str, seed: int, batch_size: int
+) -> Denoiser:
+    """Return the denoiser with the spectrum in a basis, from items as samples are limited."""
+    settings = SpectrumParams(batch_size=batch_size, seed=seed)
+    vectors, times = bases.build(basis, items.x0), spectra.grid(denoiser.schedule, settings)
+    found = (
+        spectra.variances(
+            denoiser, items, vectors, t, settings, _limits(denoiser)[0], _device(denoiser)
+        )
+        for t in times
+    )
+    spectrum = spectra.spectrum_of(vectors, times, found).to(_device(denoiser))
+    return replace(denoiser, spectra={**denoiser.spectra, basis: spectrum})
 
 
 def recipe(
@@ -202,15 +264,24 @@ def sample(
     guidance: float = 1.0,
     labels: ImageLabels = None,
     batch_size: int = 64,
+    start: Tensor | None = None,
     **how: Unpack[RecipeOptions],
 ) -> Images:
-    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same."""
+    """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same.
+
+    Timesteps that end far below T leave much of the data: with `start`, images, samples begin with
+    these images' Gaussian there instead of N(0, I).
+    """
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
     chosen, device = recipe(denoiser, method, guidance, **how), _device(denoiser)
+    if start is None:
+        warn_of_prior(denoiser.schedule, chosen.timesteps)
+    else:
+        chosen = replace(chosen, start=DataGaussian.of(_data(denoiser, start, None)))
     draw, drawn = partial(draw_rows, chosen, denoiser, tuple(shape), device=device), []
-    for start in range(0, count, batch_size):
-        batch = slice(start, start + batch_size)
+    for low in range(0, count, batch_size):
+        batch = slice(low, low + batch_size)
         label = None if labels is None else labels[batch].to(device)
         drawn.append(draw(range(first, first + count)[batch], seed, label).x)
     return torch.cat(drawn)
@@ -225,17 +296,25 @@ def optimal_timesteps(
     points: int = 92,
     **batches: Unpack[BatchOptions],
 ) -> Timesteps:
-    """Return the timesteps, out of `points`, that make the bound on (training) images least."""
-    likelihood, schedule = _likelihood(denoiser, method), denoiser.schedule
+    """Return the timesteps, out of `points`, that make the bound on (training) images least.
+
+    With `gits` as the method, DDIM leaves fine trajectories least: one for each image, of which
+    only number, shape and labels count.
+    """
+    source: Likelihood | Trajectories = Trajectories(denoiser, _limits(denoiser)[0])
+    if method != timesteps_params.GITS:
+        source = _likelihood(denoiser, method)
+    schedule = denoiser.schedule
     rule = timesteps_params.PowerTimesteps(exponent=2.0, first=1)
     grid = rules.grid(rule, schedule, min(points, schedule.steps))
     costs, weights = [], []
     for batch in _batches(denoiser, images, NoiseFor.TIMESTEPS, **batches):
-        costs.append(likelihood.step_costs(grid, *batch)[method])
+        costs.append(source.step_costs(grid, *batch)[method])
         weights.append(len(batch[0]))
     by_nfe = rules.averaged(costs, weights).optimal()
     if steps not in by_nfe:
         raise OcmError(f"steps = {steps}: expected 1 to {max(by_nfe)}; more `points` allow more")
+    warn_of_prior(schedule, by_nfe[steps])
     return by_nfe[steps]
 
 
@@ -282,7 +361,7 @@ def evaluate(
     given: Any = {"labels": labels, "batch_size": batch_size, "seed": seed}
     drawn = sample(denoiser, images.shape[1:], method, count=len(images), **given, **how)
     bound = None
-    if isinstance(chosen.kernel, Ddpm):
+    if isinstance(chosen.kernel, Ddpm) and chosen.method.has_density:
         bound = float(bits_per_dim(denoiser, images, method, chosen.timesteps, **given).mean())
     space = efficientnet_lite0.build(_device(denoiser))
     real, generated = (
@@ -307,25 +386,28 @@ def scheduler(
     `base` is the scheduler that the model was trained with. A head reads features of `model`, the
     one that the pipeline evaluates. A preset is that of `steps`.
     """
-    made = _scheduler(denoiser, base.config, method, **how)
-    if method in denoiser.heads:
-        if model is None:
-            raise OcmError(f"scheduler: the head of '{method}' needs the pipeline's `model`")
-        made.attach(model, denoiser.heads)
+    config = {**base.config, "_class_name": type(base).__name__}
+    sizes = {} if model is None else model.config
+    resolved = diffusers_folder.resolved(config, sizes, type(base).__name__)
+    made = _scheduler(denoiser, resolved, method, **how)
+    has_head = covariance.split(method)[0] in denoiser.heads
+    if has_head and model is None:
+        raise OcmError(f"scheduler: the head of '{method}' needs the pipeline's `model`")
+    made.attach(denoiser, model if has_head else None)
     return made
 
 
 def _scheduler(
     denoiser: Denoiser, config: Mapping[str, Any], method: str, **how: Unpack[RecipeOptions]
 ) -> CovarianceScheduler:
-    keys, (clip, levels, _) = diffusers_folder.schedule_keys(config), _limits(denoiser)
+    from ocm_core.export.scheduler import CovarianceScheduler
+
+    trained, (clip, levels, _) = diffusers_folder.schedule_keys(config), _limits(denoiser)
     made: CovarianceScheduler = CovarianceScheduler(
-        num_train_timesteps=config.get("num_train_timesteps", 1000),
-        **{key: value for key, value in keys.items() if key not in ("kind", "steps")},
-        prediction_type=config.get("prediction_type", "epsilon"),
+        **diffusers_folder.scheduler_keys(trained, diffusers_folder.prediction_of(config)),
         method=method,
         method_kind=method,
-        method_options=_ready(denoiser, method).model_dump(exclude={"label"}),
+        method_options=_ready(denoiser, method).options,
         recipe=_recipe_params(**how)[0].model_dump(),
         clip_x0=clip.x0,
         clip_covariance=clip.c_max,
@@ -352,6 +434,9 @@ def save_pipeline(
     `model` is what was given to `load`, and its autoencoder and text encoder come along; or what
     was given to `wrap`, and then `scheduler` too, and the `vae` of latents.
     """
+    from ocm_core.export import pipeline
+    from ocm_core.latents.vae import Vae
+
     text, base = None, type(model).__name__
     if isinstance(model, str | Path):
         described = diffusers_folder.describe(model)
@@ -363,20 +448,24 @@ def save_pipeline(
     elif scheduler is None:
         raise OcmError("save_pipeline: a model in memory needs its `scheduler`, as in `wrap`")
     else:
-        config = scheduler.config
+        given = {**scheduler.config, "_class_name": type(scheduler).__name__}
+        config = diffusers_folder.resolved(given, model.config, type(scheduler).__name__)
     if vae is None and isinstance(denoiser, LatentDenoiser):
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
     made, heads = _scheduler(denoiser, config, method, **how), cast(Any, denoiser.heads)
-    used = {method: heads[method]} if method in heads else {}
+    label, basis = covariance.split(method)
+    used = {label: heads[label]} if label in heads else {}
+    kept = {basis: denoiser.spectra[basis]} if basis else {}
+    fitted = replace(denoiser, heads=used, spectra=kept)
     card = pipeline.Card(base, base, licence, trained_on, method, _recipe_params(**how)[1])
-    return pipeline.save_pipeline(folder, model, made, used, card, vae, text)
+    return pipeline.save_pipeline(folder, model, made, fitted, card, vae, text)
 
 
 def _recipe_params(
     steps: int = 10,
     preset: PresetName | None = None,
     sampler: str | None = None,
-    order: int | None = None,
+    order: Order | None = None,
     timesteps: timesteps_params.TimestepsParams | Timesteps | None = None,
 ) -> tuple[RecipeParams, int]:
     """Return the parameters of a recipe, and its number of steps."""
@@ -394,11 +483,14 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
     if method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads:
         options = {"source": "network", "lower_end": "timesteps"}  # as in DiT
     rule = covariance.build(method, **options)
-    if rule.needs == "head" and method not in denoiser.heads:
+    label, basis = covariance.split(method)
+    if rule.needs == "head" and label not in denoiser.heads:
         raise OcmError(
-            f"method '{method}' has no head yet; train it with api.train_head (`ocm sample --head` "
+            f"method '{method}' has no head yet; fit it with api.fit_head (`ocm sample --head` "
             "takes its file), or name a method that needs none, such as beta_tilde"
         )
+    if basis and basis not in denoiser.spectra:
+        raise OcmError(f"method '{method}' has no spectrum yet; api.fit_head estimates it")
     if rule.needs == "moments" and denoiser.moments is None:
         needs = "needs a table of moments, as experiments have: `ocm init`"
         raise OcmError(f"method '{method}' {needs}")
@@ -444,11 +536,17 @@ def _settings(iterations: int, batch_size: int, learning_rate: float, seed: int)
     given: Any = {"iterations": iterations, "batch_size": batch_size, "seed": seed}
     given |= {"learning_rate": learning_rate, "checkpoint_every": max(1, iterations // 20)}
     ema = iterations / (iterations + 10)  # the average is over the last tenth
-    try:
+    with _named_problem():
         return OptimiserParams(**given, ema=ema, precision="tf32")
+
+
+@contextmanager
+def _named_problem() -> Iterator[None]:
+    try:
+        yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise OcmError(f"train_head: {first['loc'][0]}: {first['msg'].lower()}") from None
+        raise OcmError(f"fit_head: {first['loc'][0]}: {first['msg'].lower()}") from None
 
 
 def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -17,8 +18,8 @@ from diffusers import (
     DDIMScheduler,
     DDPMPipeline,
     DDPMScheduler,
-    EDMEulerScheduler,
-    FlowMatchEulerDiscreteScheduler,
+    LCMScheduler,
+    ScoreSdeVeScheduler,
 )
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -31,6 +32,7 @@ from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
+from ocm_core.sampling.start import DataGaussian
 from ocm_core.schema.timesteps import PowerTimesteps
 from tests.core.doubles import ancestral
 from tests.init.folders import write_dit
@@ -38,7 +40,8 @@ from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
 
 ROOT = Path(__file__).parents[1]
 SHAPE = (3, 8, 8)
-FEW = {"iterations": 3, "batch_size": 4}
+GREY = {"in_channels": 1, "out_channels": 1}
+FEW: Any = {"fit": "train", "iterations": 3, "batch_size": 4}
 CONFIG, WEIGHTS = "unet/config.json", "unet/diffusion_pytorch_model.safetensors"
 
 
@@ -94,18 +97,16 @@ def test_the_program_of_the_document_runs(folder: Path) -> None:
     assert weights["ocm.net.conv.weight"].abs().max() > 1e-3
 
 
-def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    DDPMPipeline(model(CONFIGS["classes"]), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
-    section = (ROOT / "README.md").read_text().split("\n## Few steps\n")[1].split("\n## ")[0]
-    (lines,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch, capsys) -> None:
+    """They run, and print what the README says they do, but for the numbers."""
+    DDPMPipeline(model(PLAIN | GREY), DDPMScheduler()).save_pretrained(tmp_path / "my-model")
+    section = (ROOT / "README.md").read_text().split("\n## Your model\n")[1].split("\n## ")[0]
+    lines, printed = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"images": images(4), "labels": torch.arange(4)}
-    exec(lines, names)
-    assert len(names["timesteps"]) == 5 and names["bits"].shape == (4,)
-    assert names["near"].shape == names["likely"].shape == names["images"].shape
-    unguided = names["given"] | {"guidance": 1.0, "preset": "quality", "steps": 5}
-    plain = api.sample(names["denoiser"], names["shape"], **unguided)
-    assert not torch.allclose(plain, names["near"])
+    exec(lines.replace('"ocm+klt")', '"ocm+klt", draws=40)').replace("-300", "-4"), {})
+    said, number = capsys.readouterr().out, re.compile(r"\d[\d.]*")
+    assert re.sub(number, "N", said) == re.sub(number, "N", printed)
+    assert Image.open("samples.png").size == (32, 32)
 
 
 def test_both_layouts_of_a_folder_give_the_model(folder: Path, tmp_path: Path) -> None:
@@ -145,8 +146,8 @@ def test_a_trained_head_knows_the_jacobian() -> None:
         optimiser.step()
     denoiser, errors = api.wrap(network, DDPMScheduler()), []
     for count in (1, 40):
-        given = {"iterations": count, "batch_size": 16, "learning_rate": 1e-2}
-        trained = api.train_head(denoiser, images(), **given)
+        given = {"fit": "train", "iterations": count, "batch_size": 16, "learning_rate": 1e-2}
+        trained = api.fit_head(denoiser, images(), **given)
         prediction = trained.predict(images(4), torch.tensor([100, 300, 600, 1000]))
         exact, head = (covariance.build(name).c(prediction) for name in ("exact_diag", "ocm"))
         errors.append(float((head - exact).square().mean().sqrt().detach()))
@@ -157,7 +158,7 @@ def test_training_is_a_function_of_its_seed_and_disturbs_nothing() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    heads = [api.train_head(wrapped(), images(), seed=s, **FEW).heads["ocm"] for s in (0, 0, 1)]
+    heads = [api.fit_head(wrapped(), images(), seed=s, **FEW).heads["ocm"] for s in (0, 0, 1)]
     assert torch.equal(torch.rand(3), expected)
     first, again, other = map(flat, heads)
     assert torch.equal(first, again) and not torch.equal(first, other)
@@ -168,8 +169,8 @@ def test_a_killed_run_resumes(tmp_path: Path) -> None:
     seen: list[range] = []
 
     def trained(**more: Any) -> torch.Tensor:
-        given = {"iterations": 60, "batch_size": 1, **more}
-        return flat(api.train_head(wrapped(), images(), "npr", **given).heads["npr"])
+        given = {"fit": "train", "iterations": 60, "batch_size": 1, **more}
+        return flat(api.fit_head(wrapped(), images(), "npr", **given).heads["npr"])
 
     def die(steps: range) -> Any:
         yield from range(steps.start, 35)
@@ -191,7 +192,7 @@ def test_only_an_estimated_variance_is_limited_at_the_end() -> None:
 
 def test_samples_depend_on_seed_sampler_and_label_and_not_on_the_batch() -> None:
     labels = torch.arange(8) % CLASSES
-    denoiser = api.train_head(wrapped("classes"), images(), labels=labels, **FEW)
+    denoiser = api.fit_head(wrapped("classes"), images(), labels=labels, **FEW)
     given: Any = {"steps": 4, "count": 5, "labels": labels[:5]}
     whole = api.sample(denoiser, SHAPE, **given)
     parts = api.sample(denoiser, SHAPE, **given, batch_size=2)
@@ -210,7 +211,7 @@ def test_a_variance_that_the_network_learned_needs_no_head() -> None:
     limit = pixel_sigma_limit(1.0)
     assert torch.equal(drawn, plain(denoiser, learned, 4, own, final_sigma=limit))
     assert api.bits_per_dim(denoiser, images(2, 1), "iddpm", (3, 20, 40)).isfinite().all()
-    trained = api.train_head(denoiser, images(channels=1), "iddpm", **FEW)
+    trained = api.fit_head(denoiser, images(channels=1), "iddpm", **FEW)
     by_head = api.sample(trained, own, "iddpm", steps=4, count=2)
     assert by_head.isfinite().all() and not torch.equal(drawn, by_head)
 
@@ -218,8 +219,8 @@ def test_a_variance_that_the_network_learned_needs_no_head() -> None:
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("ocm", r"method 'ocm' has no head yet; train it with api\.train_head"),
-        ("iddpm", r"method 'iddpm' has no head yet; train it with api\.train_head"),
+        ("ocm", r"method 'ocm' has no head yet; fit it with api\.fit_head"),
+        ("iddpm", r"method 'iddpm' has no head yet; fit it with api\.fit_head"),
         ("analytic", "method 'analytic' needs a table of moments, .*`ocm init`"),
     ],
 )
@@ -235,7 +236,7 @@ def test_what_a_method_lacks_is_said_in_the_words_of_the_api(method: str, messag
 
 def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> None:
     begun, trained = (
-        api.train_head(short(), images(), relative=True, **FEW | {"learning_rate": rate})
+        api.fit_head(short(), images(), relative=True, **FEW | {"learning_rate": rate})
         for rate in (1e-9, 1e-1)
     )
     method, t = covariance.build("ocm"), 35
@@ -247,13 +248,45 @@ def test_a_relative_head_is_positive_and_begins_at_the_means_of_its_target() -> 
     assert (later > 0).all() and not later.allclose(first, rtol=1e-2)
 
 
+def test_a_head_is_solved_for_by_default_and_a_killed_run_resumes(tmp_path: Path) -> None:
+    given: Any = {"draws": 120, "batch_size": 3}
+
+    def die(batches: Any) -> Any:
+        yield from batches[:25]
+        raise KeyboardInterrupt
+
+    solved = api.fit_head(short(), images(), **given)
+    with pytest.raises(KeyboardInterrupt):
+        api.fit_head(short(), images(), **given, folder=tmp_path, progress=die)
+    resumed = api.fit_head(short(), images(), **given, folder=tmp_path)
+    assert torch.equal(flat(solved.heads["ocm"]), flat(resumed.heads["ocm"]))
+    assert not list(tmp_path.iterdir())
+    c = covariance.build("ocm").c(solved.predict(images(4), 35))
+    assert (c > 0).all() and c.std() > 0
+
+
+def test_a_correlated_method_is_fitted_saved_and_sampled(tmp_path: Path) -> None:
+    denoiser = api.fit_head(short(), images(), "ocm+dct", draws=60, batch_size=3)
+    api.save_heads(denoiser, tmp_path / "heads.safetensors")
+    again = api.load_heads(short(), tmp_path / "heads.safetensors")
+    timesteps = api.optimal_timesteps(denoiser, images(), "ocm+dct", 3, points=8)
+    for method in ("ocm+dct", "beta_tilde+dct"):
+        drawn, same = (api.sample(d, SHAPE, method, steps=3, count=2) for d in (denoiser, again))
+        plain = api.sample(denoiser, SHAPE, covariance.split(method)[0], steps=3, count=2)
+        assert torch.equal(drawn, same) and not torch.equal(drawn, plain)
+    bits = api.bits_per_dim(again, images(), "ocm+dct", timesteps)
+    assert torch.equal(bits, api.bits_per_dim(denoiser, images(), "ocm+dct", timesteps))
+    with pytest.raises(OcmError, match=r"'ocm\+dct' has no spectrum yet; api\.fit_head"):
+        api.sample(replace(denoiser, spectra={}), SHAPE, "ocm+dct", steps=3)
+
+
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("kind", ["simple", "complex"])
 def test_heads_come_back_from_their_file(kind: str, relative: bool, tmp_path: Path) -> None:
     denoiser, begun, file = short(), str(tmp_path / "begun"), str(tmp_path / "heads.safetensors")
     given: Any = {"kind": kind, "relative": relative, "folder": begun, **FEW}
     for method in ("ocm", "sn"):
-        denoiser = api.train_head(denoiser, images(), method, **given)
+        denoiser = api.fit_head(denoiser, images(), method, **given)
         assert not list(Path(begun).iterdir())
     api.save_heads(denoiser, file)
     again = api.load_heads(short(), file)
@@ -271,7 +304,7 @@ def test_files_of_other_heads_are_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(1)}, file)
     with pytest.raises(OcmError, match="write it again with `save_heads`"):
         api.load_heads(wrapped(), file)
-    api.save_heads(api.train_head(wrapped(), images(), **FEW), file)
+    api.save_heads(api.fit_head(wrapped(), images(), **FEW), file)
     with pytest.raises(OcmError, match="written for another network"):
         api.load_heads(wrapped("learned_variance"), file)
 
@@ -324,8 +357,8 @@ def config(part: str = "unet", **changes: Any) -> Callable[[Path], None]:
         (config("scheduler", num_train_timesteps=10**9), "my-model/scheduler.*from 1 to 4095"),
         (config("scheduler", prediction_type="flow"), "'flow'; expected one of epsilon"),
         (
-            lambda f: EDMEulerScheduler().save_pretrained(f / "scheduler"),
-            "EDMEulerScheduler has no beta_schedule",
+            lambda f: ScoreSdeVeScheduler().save_pretrained(f / "scheduler"),
+            "ScoreSdeVeScheduler has no beta_schedule",
         ),
     ],
 )
@@ -339,11 +372,21 @@ def test_a_folder_that_cannot_be_used_is_refused_at_once(
     assert process_time() - begun < 2.0  # nothing large is built first
 
 
+def test_a_denoiser_is_shown_in_a_line() -> None:
+    shown = repr(wrapped())
+    assert re.fullmatch(r"Denoiser\(0\.\d+ M parameters, 1000 timesteps, heads: none\)", shown)
+
+
+def test_a_null_class_needs_classes(folder: Path) -> None:
+    with pytest.raises(OcmError, match="null_class = 4: the model takes no classes; leave it out"):
+        api.load(folder, null_class=4)
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(OcmError, match=r"download it first: `hf download google/ddpm-cat --local"):
         api.load("google/ddpm-cat")
-    with pytest.raises(OcmError, match="FlowMatchEulerDiscreteScheduler: a flow-matching model"):
-        api.wrap(model(PLAIN), FlowMatchEulerDiscreteScheduler())
+    with pytest.raises(OcmError, match="LCMScheduler: a distilled model, which is no posterior"):
+        api.wrap(model(PLAIN), LCMScheduler())
     for dtype in (torch.float16, torch.bfloat16):
         with pytest.raises(OcmError, match=f"weights in {dtype}; load it with torch_dtype"):
             api.wrap(model(PLAIN).to(dtype), DDPMScheduler())
@@ -352,7 +395,7 @@ def test_what_is_no_model_is_refused() -> None:
 def test_images_of_eight_bits_are_those_in_minus_one_to_one() -> None:
     levels = torch.randint(0, 256, (8, *SHAPE), dtype=torch.uint8)
     both = (levels, levels.float() / 127.5 - 1)
-    heads = [flat(api.train_head(wrapped(), given, **FEW).heads["ocm"]) for given in both]
+    heads = [flat(api.fit_head(wrapped(), given, **FEW).heads["ocm"]) for given in both]
     assert torch.equal(*heads)
 
 
@@ -360,7 +403,7 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
     denoiser, shape = api.load(write_dit(tmp_path / "dit")), (4, 8, 8)
     latents = 3 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(8) % CLASSES
-    trained = api.train_head(denoiser, latents, kind="adaln", labels=labels, **FEW)
+    trained = api.fit_head(denoiser, latents, kind="adaln", labels=labels, **FEW)
     given: dict[str, Any] = {"count": 2, "labels": labels[:2]}
     drawn = api.sample(trained, shape, "ocm", steps=3, **given)
     free = plain(trained, covariance.build("ocm"), 3, shape, clip=Clip(), label=labels[:2])
@@ -369,7 +412,7 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
     bits = api.bits_per_dim(trained, latents, "ocm", timesteps, labels=labels)
     assert bits.shape == (8,) and bits.isfinite().all()
     with pytest.raises(OcmError, match=r"latents: torch\.uint8 .*; expected floating-point"):
-        api.train_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
+        api.fit_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
     with pytest.raises(OcmError, match=r"evaluate: .* are latents; .*`ocm init`"):
         api.evaluate(trained, latents, "ocm", labels=labels)
 
@@ -383,16 +426,19 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
         ({"images": images()[0]}, r"of shape \(3, 8, 8\)"),
         ({"images": images(channels=1)}, "takes 3 channels"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for 8 images"),
-        ({"method": "beta"}, "'beta' has no head to train"),
+        ({"method": "beta"}, "'beta' has no head to fit"),
         ({"method": "ocn"}, "did you mean 'ocm'"),
         ({"kind": "simpel"}, "'simpel' is unknown"),
-        ({"iterations": 0}, "train_head: iterations: .*greater than or equal to 1"),
-        ({"method": "iddpm", "relative": True}, "'iddpm' does not predict c"),
+        ({"iterations": 0}, "fit_head: iterations: .*greater than or equal to 1"),
+        ({"method": "iddpm", "relative": True}, "'iddpm': a relative head predicts c"),
+        ({"relative": True, "fit": "solve"}, "a relative head .* takes fit='train'"),
+        ({"method": "iddpm", "fit": "solve"}, "'iddpm' is no least-squares fit; give fit='train'"),
+        ({"fit": "solve", "draws": 10}, "fit_head: draws: .*greater than or equal to 40"),
     ],
 )
 def test_impossible_training_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(OcmError, match=message):
-        api.train_head(wrapped(), **({"images": images()} | FEW | wrong))
+        api.fit_head(wrapped(), **({"images": images()} | FEW | wrong))
 
 
 def test_optimal_timesteps_have_the_least_bound_on_their_images() -> None:
@@ -408,6 +454,47 @@ def test_optimal_timesteps_have_the_least_bound_on_their_images() -> None:
     torch.testing.assert_close(with_even, apart, rtol=1e-5, atol=0)
     with pytest.raises(OcmError, match=r"steps = 9: expected 1 to [45]; more `points`"):
         api.optimal_timesteps(denoiser, images(2), "beta", 9, points=4)
+
+
+def test_timesteps_of_gits_follow_from_trajectories_alone() -> None:
+    denoiser, seen = short(), images()
+    found = api.optimal_timesteps(denoiser, seen, "gits", 3)
+    assert found == api.optimal_timesteps(denoiser, -seen, "gits", 3) and found[-1] == 40
+    assert found == api.optimal_timesteps(denoiser, seen, "gits", 3, batch_size=3)
+    drawn = api.sample(denoiser, SHAPE, "delta", sampler="ddim", order="ipndm", timesteps=found)
+    assert torch.isfinite(drawn).all()
+
+
+def test_few_timesteps_that_end_below_t_are_warned_of_and_can_begin_with_the_data(caplog) -> None:
+    denoiser = wrapped(num_train_timesteps=40, beta_end=0.5)
+    early, late = (1, 2, 6), (1, 20, 40)
+    given: dict[str, Any] = {"method": "beta", "count": 4}
+    api.sample(denoiser, SHAPE, timesteps=late, **given)
+    api.sample(denoiser, SHAPE, timesteps=early, start=images(), **given)
+    assert not caplog.messages
+    noisy = api.sample(denoiser, SHAPE, timesteps=early, **given)
+    assert "timesteps end at 6 of 40, where" in caplog.text and "start=images" in caplog.text
+    caplog.clear()
+    best = api.optimal_timesteps(denoiser, images(), "beta_tilde", 2)
+    assert best[-1] < 20 and f"timesteps end at {best[-1]} of 40" in caplog.text
+    dark = images() * 0.1 - 0.8
+    drawn = api.sample(denoiser, SHAPE, timesteps=early, start=dark, **given)
+    assert abs(drawn.mean() + 0.8) < 0.4 < abs(noisy.mean() + 0.8)
+
+
+def test_the_gaussian_of_the_data_is_that_of_their_marginal() -> None:
+    from scipy.fft import idctn
+
+    draw, spread = torch.Generator().manual_seed(0), torch.tensor([[3.0, 1.0], [0.5, 0.1]])
+    axes: Any = {"axes": (1, 2, 3), "norm": "ortho"}
+    x0 = torch.from_numpy(idctn(spread * torch.randn(20_000, 1, 2, 2, generator=draw), **axes)) + 1
+    gaussian = DataGaussian.of(x0)
+    noise = torch.randn(20_000, 1, 2, 2, generator=draw)
+    torch.testing.assert_close(gaussian.at(noise, 0.0, 1.0), noise)
+    drawn = gaussian.at(noise, 0.8, 0.2).flatten(1)
+    torch.testing.assert_close(drawn.mean(0), torch.full((4,), 0.8**0.5), atol=0.1, rtol=0)
+    expected = 0.8 * x0.flatten(1).T.cov() + 0.2 * torch.eye(4)
+    torch.testing.assert_close(drawn.T.cov(), expected.float(), atol=0.15, rtol=0.05)
 
 
 def test_a_preset_and_a_number_of_steps_are_what_they_stand_for() -> None:
@@ -433,7 +520,7 @@ def test_a_preset_and_a_number_of_steps_are_what_they_stand_for() -> None:
         ({"sampler": "ddim"}, "'beta' is not defined for ddim"),
         ({"preset": "qualty"}, "preset: 'qualty' is unknown; did you mean 'quality'"),
         ({"preset": "likelihood"}, "api.optimal_timesteps"),
-        ({"order": 4}, "order = 4: expected 1, 2 or 3"),
+        ({"order": 4}, "order = 4: expected 1, 2, 3 or ipndm"),
         ({"timesteps": (1, 41)}, "end at 41: expected at most T = 40"),
         ({"timesteps": (5, 5)}, "visit one twice"),
         ({"guidance": 2.0}, "guidance 2.0 needs a network with a null class"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ocm_core import commands
 from ocm_core.cli import EXIT_CODES, _parser, all_commands, main
 from ocm_core.commands import COMMANDS
 
@@ -35,7 +36,8 @@ def python(program: str, *arguments: str, cwd: Path = ROOT) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_help_shows_what_it_does_examples_and_exit_codes(name: str, capsys) -> None:
+def test_help_shows_what_it_does_examples_and_exit_codes(name: str, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(commands, "split_name", str)  # `mine` is nobody's yet
     leaves(0, name, "--help")
     said = capsys.readouterr().out
     assert EXIT_CODES in said and max(map(len, said.splitlines())) <= 100
@@ -99,6 +101,27 @@ def test_the_command_starts_without_what_takes_its_time() -> None:
     loaded = set(done.stdout.split())
     assert "ocm_core.commands.sample" in loaded
     assert not loaded & {"torch", "numpy", "pydantic", "yaml", "tqdm", "hydra"}
+
+
+LARGE = {"torch", "diffusers", "hydra", "zarr", "sklearn", "transformers", "scipy.stats"}
+WRONG = [
+    *("run heads gone", "sample gone --method ocm --steps 5", "export gone to", "doctor gone"),
+    *("status gone", "params gone", "sample --model gone --method ocm --steps 5"),
+    *("sample --model . --head gone --steps 5", "init mine --images gone"),
+    "init mine --images docs --model gone",
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_name_or_path_is_refused_before_anything_large_is_imported(words: str) -> None:
+    program = "import sys; from ocm_core.cli import main; code = main(sys.argv[1:]);"
+    done = python(f"{program} print(code, *{LARGE} & {{*sys.modules}})", *words.split())
+    assert done.stdout.split() == ["1"] and "gone" in done.stderr
+
+
+def test_the_api_starts_with_torch_and_nothing_else_that_is_large() -> None:
+    done = python(f"import sys, ocm_core.api; print(*{LARGE} & {{*sys.modules}})")
+    assert done.stdout.split() == ["torch"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -12,6 +12,7 @@ from json import dumps
 from typing import Any
 
 from ocm_core.errors import unknown
+from ocm_core.project import split_name
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 Argument = Callable[[ArgumentParser], object]  # adds itself to the parser
@@ -56,8 +57,14 @@ def _whole(least: int, text: str) -> int:
     return int(text)
 
 
+def known(name: str) -> str:
+    """Return the name of an experiment; refuse one that has no file."""
+    split_name(name)
+    return name
+
+
 POSITIVE, NATURAL = partial(_whole, 1), partial(_whole, 0)
-ACTIVE = argument("experiment", "the active ones if none is given", nargs="*")
+ACTIVE = argument("experiment", "the active ones if none is given", nargs="*", type=known)
 JSON = argument("--json", "for scripts: JSON on stdout", action="store_true")
 
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from ocm_core.commands import ACTIVE, JSON, argument, command, show
+from ocm_core.commands import ACTIVE, JSON, argument, command, known, show
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_text
 
@@ -20,17 +20,26 @@ def status(experiment: list[str], json: bool) -> None:
       ocm status digits toy_mog9 --json
     """
     from ocm_core.params.compose import active_names
+    from ocm_core.pipeline.artifacts import manifest_of
     from ocm_core.pipeline.graph import graph_of
-    from ocm_core.pipeline.state import abandoned, results_state, states
+    from ocm_core.pipeline.state import MISSING, abandoned, results_state, states
 
+    lost: list[str] = []
     shown: dict[str, dict[str, str]] = {}
     for name in experiment or active_names():
         graph = graph_of(name)
-        shown[name] = {str(task): state for task, state in states(graph).items()}
+        found = states(graph)
+        shown[name] = {str(task): state for task, state in found.items()}
+        if Path("reports", f"{name}.html").exists():  # Snakemake would ask for nothing before it
+            lost += [str(manifest_of(name, t)) for t, state in found.items() if state == MISSING]
         shown[name]["results"] = results_state(graph, Path("reports"))
         for folder, size in abandoned(graph):
             shown[name][str(folder)] = f"left by an interrupted run, {size} bytes; see `ocm clean`"
     lines = [f"{name} {at}: {state}" for name in shown for at, state in shown[name].items()]
+    if lost:
+        lines.append(
+            f"`snakemake --cores all {' '.join(lost)}` makes what is missing behind a page"
+        )
     show(json, shown, "\n".join(lines))
 
 
@@ -81,7 +90,7 @@ def clean(experiment: list[str]) -> None:
             print(f"{folder}: removed, {size} bytes")
 
 
-@command(argument("experiment"))
+@command(argument("experiment", type=known))
 def plan(experiment: str) -> None:
     """Write a digest of each phase's parameters and code, which DVC compares.
 

@@ -1,16 +1,17 @@
 """Commands before a run: a first experiment, its parameters, what it needs, published networks."""
 
 import re
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-from ocm_core.commands import JSON, POSITIVE, argument, command, show
+from ocm_core.commands import JSON, POSITIVE, argument, command, known, show
 from ocm_core.errors import OcmError
 from ocm_core.text import plural
 
 
 @command(
-    argument("experiment", "its name, which may end in presets"),
+    argument("experiment", "its name, which may end in presets", type=known),
     argument("override", "key=value, as in Hydra; replaces the value", nargs="*"),
     JSON,
 )
@@ -30,6 +31,13 @@ def params(experiment: str, override: list[str], json: bool) -> None:
     show(json, composed.model_dump(mode="json"), dump(composed)[:-1])
 
 
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not found or not float(found[1]):
+        raise ArgumentTypeError(f"{text!r}: expected a time such as 90s, 15m or 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
 @command(
     argument("name", "of the experiment: lower case, digits and _"),
     argument(
@@ -38,7 +46,9 @@ def params(experiment: str, override: list[str], json: bool) -> None:
     argument("--model FOLDER", "as save_pretrained wrote it", type=Path),
     argument("--captions FILE", "CSV with file and caption", type=Path),
     argument("--side N", "of the images; default: the model's", type=POSITIVE),
+    argument("--budget TIME", "shrink it to run in 90s, 15m or 2h here", type=_seconds),
     argument("--force", "write the experiment anew", action="store_true"),
+    argument("--unchecked", "take a model that is no posterior mean", action="store_true"),
 )
 def init(**options: Any) -> None:
     """Begin an experiment on images of your own, and on a model of yours or a small one.
@@ -51,6 +61,7 @@ def init(**options: Any) -> None:
     examples:
       ocm init mine --images my-images
       ocm init mine --images my-images --model my-model
+      ocm init quick --images my-images --model my-model --budget 15m
       ocm init first --images my-images.zip --side 16
     """
     from ocm_core.init.begin import begin
@@ -60,7 +71,7 @@ def init(**options: Any) -> None:
 
 
 @command(
-    argument("experiment", nargs="?"),
+    argument("experiment", nargs="?", type=known),
     argument("--nodes N", "ask N nodes of a cluster instead", type=POSITIVE),
     JSON,
 )

@@ -8,15 +8,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ocm_core.commands import NATURAL, POSITIVE, argument, command, device
+from ocm_core.commands import NATURAL, POSITIVE, argument, command, device, known
 from ocm_core.errors import OcmError
 
 LOG = logging.getLogger("ocm")
 
 
 @command(
-    argument("stage", "or a phase: fetch, encode, train, sample, evaluate, report"),
-    argument("experiment"),
+    argument("stage", "or a phase: fetch, encode, train, sample, evaluate, report; or all"),
+    argument("experiment", type=known),
     argument("part", "of a stage; most have the part `all`", nargs="?"),
     argument("--log FILE", type=Path),
     device,
@@ -25,14 +25,16 @@ LOG = logging.getLogger("ocm")
     argument("--nodes N", "of SLURM that share the GPUs; default: 1", type=POSITIVE, default=1),
 )
 def run(stage: str, experiment: str, part: str | None, log: Path | None, **where: Any) -> None:
-    """Run one stage of an experiment, or a whole phase.
+    """Run one stage of an experiment, a whole phase, or all phases.
 
     Snakemake's rules call it with a stage and a part, DVC's stages with a phase. A stage is always
-    made again; of a phase, what is not up to date. Inputs must be there and up to date.
+    made again; of a phase, what is not up to date. Inputs must be there and up to date. `all` makes
+    the page in this one process, which is fast where stages are short, and resumes like any run.
 
     examples:
       ocm run heads digits trained
       ocm run evaluate digits                     every stage of the phase that is not up to date
+      ocm run all digits_smoke                    the page, without a process for each stage
       ocm run heads imagenet64 pretrained --gpus 8 --log heads.log
     """
     device, threads = where.pop("device"), where.pop("threads")
@@ -40,10 +42,10 @@ def run(stage: str, experiment: str, part: str | None, log: Path | None, **where
         device = "cpu"
     with _together(**where):
         from ocm_core.pipeline.job import run_phase, run_task
-        from ocm_core.pipeline.stage import PHASES
+        from ocm_core.pipeline.stage import ALL, PHASES
 
         kept = _log_to(log, os.environ.get("RANK", "0") == "0")
-        whole_phase = part is None and stage in PHASES
+        whole_phase = part is None and stage in (*PHASES, ALL)
         job = f"{stage} {experiment}" if whole_phase else f"{stage} {experiment} {part or 'all'}"
         LOG.info("%s: start", job)
         try:
@@ -61,6 +63,11 @@ def run(stage: str, experiment: str, part: str | None, log: Path | None, **where
                 raise
             kind = "" if isinstance(error, OcmError) else f"{type(error).__name__}: "
             raise OcmError(f"{job}: {kind}{error} (log: {log})") from None
+        if stage == ALL:
+            from ocm_core.sync import touch
+
+            touch([experiment])
+            print(f"done; open reports/{experiment}.html", file=sys.stderr)
         LOG.info("%s: done", job)
         if kept:
             kept.unlink()
@@ -89,6 +96,7 @@ def _log_to(file: Path | None, first: bool) -> Path | None:
     Of several processes the first one writes, and any that fails. Returns a second name of the log,
     which stays: Snakemake deletes `file` before the next try.
     """
+    logging.raiseExceptions = False  # a full disk is named once, by `main`
     LOG.setLevel(logging.INFO if first else logging.ERROR)
     stream = logging.StreamHandler()
     stream.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)

@@ -6,8 +6,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ocm_core.commands import JSON, NATURAL, POSITIVE, argument, command, device, show
+from ocm_core.commands import JSON, NATURAL, POSITIVE, argument, command, device, known, show
 from ocm_core.errors import OcmError
+from ocm_core.project import model_folder
 
 if TYPE_CHECKING:
     from ocm_core.schema.timesteps import TimestepsParams
@@ -36,15 +37,20 @@ def timesteps_of(text: str) -> TimestepsParams:
         raise OcmError(f"--timesteps {text}: {key} {problem['msg'].lower()}") from None
 
 
+def order_of(text: str) -> int | str:
+    """Parse an order, which has a number or a name; what it means is checked with the recipe."""
+    return int(text) if text.isdecimal() else text
+
+
 def _source(parser: ArgumentParser) -> None:
     source: Any = parser.add_mutually_exclusive_group(required=True)
-    argument("experiment", nargs="?")(source)
+    argument("experiment", nargs="?", type=known)(source)
     argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(source)
 
 
 PRESETS = "quality, diverse or likelihood"
 KINDS = "even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000"
-ORDER = argument("--order N", "of the step's mean: 1, 2 or 3", type=int)
+ORDER = argument("--order N", "of the step's mean: 1, 2, 3 or ipndm", type=order_of)
 TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
 
 
@@ -61,6 +67,7 @@ TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
     argument("--guidance W", "1.0 is none", type=float, default=1.0),
     argument("--label N", "one class for all samples", type=NATURAL),
     argument("--prompt TEXT", "of an experiment whose model takes text"),
+    argument("--from-data", "begin with the training data's Gaussian", action="store_true"),
     argument("--count N", "default: 64", type=POSITIVE, default=64),
     argument("--seed N", "default: 0", type=NATURAL, default=0),
     argument("--out FOLDER", "default: samples", type=Path, default=Path("samples")),
@@ -86,6 +93,10 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
     head, count, out, force = map(options.pop, ("head", "count", "out", "force"))
     if head and not model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
+    if model:
+        model_folder(model)
+    if head and not head.is_file():
+        raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
     from ocm_core.sampling.from_experiment import from_experiment
     from ocm_core.sampling.request import SampleRequest, write
 
@@ -102,7 +113,7 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
 
 
 @command(
-    argument("experiment"),
+    argument("experiment", type=known),
     argument("folder", "a new one", type=Path),
     argument("--method NAME", "default: the one of the preset, or ocm"),
     argument("--preset NAME", PRESETS),
@@ -116,18 +127,20 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
 def export(experiment: str, folder: Path, json: bool, **request: Any) -> None:
     """Write an experiment on a model of diffusers as a pipeline that diffusers opens.
 
-    The folder has the model, the heads of the method, a scheduler whose configuration holds method,
-    timesteps, order and limits, and a model card: `DiffusionPipeline.from_pretrained(FOLDER,
-    custom_pipeline=FOLDER, trust_remote_code=True)` opens it wherever this package is installed.
+    Without --method, --preset and --sampler it samples in the way that came out best with as many
+    evaluations. The folder has the model, the heads of the method, a scheduler whose configuration
+    holds method, timesteps, order and limits, and a model card:
+    `DiffusionPipeline.from_pretrained(FOLDER, custom_pipeline=FOLDER, trust_remote_code=True)`
+    opens it wherever this package is installed.
 
     examples:
+      ocm export mine pipelines/mine --steps 10                  the best that was measured
       ocm export mine pipelines/mine --method ocm --steps 10
       ocm export mine pipelines/mine --preset quality --steps 10
     """
     from ocm_core.export.from_experiment import export
     from ocm_core.sampling.request import SampleRequest
 
-    request["method"] = request["method"] or (None if request["preset"] else "ocm")
     made = str(export(experiment, folder, SampleRequest(**request)))
     call = f"from_pretrained({made!r}, custom_pipeline={made!r}, trust_remote_code=True)"
     show(json, {"folder": made}, f"{made}: open it with DiffusionPipeline.{call}")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -24,6 +26,7 @@ from ocm_core.launch import seen
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.job import available_device
 from ocm_core.pipeline.stage import Task, stages
+from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment, ImageNetworkParams
 from ocm_core.text import plural
 
@@ -38,10 +41,12 @@ BATCH_OPERATIONS = {"cpu": 5e8, "mps": 2e11, "cuda": 2e12}  # of one timed pass
 # Inception of `features/inception.py` is a file that has to be fetched: counted on torchvision's
 # network, whose layers have the same shapes.
 INCEPTION_OPERATIONS, INCEPTION_WEIGHTS = 11_422_336_192, 87_000_000
-START = 4.0  # seconds of a process that imports torch
+START = 4.0  # seconds of a process that imports torch, where it was not measured
 JOB_START = 30  # minutes of a job on a cluster: to start, to load and to copy
 MARGIN = 3.0  # a job asks for so many times the time that it is expected to take
-LOADING = 2  # weights are in memory twice while they are loaded
+LOADING = 2  # a job of a cluster asks for its weights twice
+PROCESS, ROOM = 1_000, 1.5  # MB of a process with torch; its weights, heads and activations
+SCORES = {"dummy_score", "fetch_score", "score"}  # stages that make a score network
 
 Todo = Sequence[tuple[Graph, Task]]  # inputs first
 
@@ -81,21 +86,30 @@ def this_device() -> str:
 
 
 def network_size(experiment: Experiment, network: str) -> NetworkSize:
-    """Count one pass of `score`, `vae` or `features`, or read the count."""
+    """Count one pass of a network of `Work`, or read the count."""
     return NetworkSize(*_kept(experiment, network, lambda: list(measure(experiment, network))))
 
 
-def pace_of(experiment: Experiment, device: str | None = None) -> Pace:
+def pace_of(experiment: Experiment, device: str | None = None, network: str = "score") -> Pace:
     """Measure operations per second, or read the measurement; assume them for an absent GPU."""
     here = this_device()
     device = device or here
+    place = f"cpu of {node()}" if device == "cpu" else device
 
     def measured() -> float | None:
         fits = 2 * network_size(experiment, "score").weights < host_memory()
-        return _timed(experiment, device) if fits and device in ("cpu", here) else None
+        return _timed(experiment, device, network) if fits and device in ("cpu", here) else None
 
-    rate = _kept(experiment, f"cpu of {node()}" if device == "cpu" else device, measured)
+    compares = network in ("spaces", "decoded") and bool(_timeable(experiment))
+    if network != "score" and not compares:
+        return pace_of(experiment, device)
+    rate = _kept(experiment, f"features, {place}" if compares else place, measured)
     return Pace(device, rate or ASSUMED[device], measured=rate is not None)
+
+
+def start_of(experiment: Experiment) -> float:
+    """Return the seconds that a job of the experiment takes to import what it needs, once timed."""
+    return _kept(experiment, f"start on {node()}", lambda: _started(experiment)) or START
 
 
 def work_of(experiment: Experiment, task: Task) -> tuple[float, NetworkSize]:
@@ -106,12 +120,18 @@ def work_of(experiment: Experiment, task: Task) -> tuple[float, NetworkSize]:
 
 def seconds(experiment: Experiment, task: Task, device: str) -> float:
     """Return how long a task takes; `device` is that of the tasks that compute on a GPU."""
-    passes, network = work_of(experiment, task)
+    return start_of(experiment) + working_seconds(experiment, task, device)
+
+
+def working_seconds(experiment: Experiment, task: Task, device: str) -> float:
+    """Return the same without the start of a process."""
+    passes, size = work_of(experiment, task)
     if not passes:
-        return START
-    on_gpu = stages()[task.stage].computes_on_gpu(experiment)
-    rate = pace_of(experiment, device if on_gpu else "cpu").rate
-    return START + passes * network.operations / rate
+        return 0.0
+    stage = stages()[task.stage]
+    place = device if stage.computes_on_gpu(experiment) else "cpu"
+    network = stage.work(experiment, task.part).network
+    return passes * size.operations / pace_of(experiment, place, network).rate
 
 
 def expected_time(todo: Todo, cores: int) -> str:
@@ -147,9 +167,14 @@ def job_minutes(
     experiment: Experiment, task: Task, attempt: int = 1, gpus: int = 1, longest: int = 0
 ) -> int:
     """Return the minutes that a job asks of a cluster: more in every attempt, at most `longest`."""
-    expected = (seconds(experiment, task, "cuda") - START) / max(1, gpus)
+    expected = working_seconds(experiment, task, "cuda") / max(1, gpus)
     minutes = ceil(attempt * (JOB_START + MARGIN * expected / 60))
     return min(minutes, longest or minutes)
+
+
+def memory(graph: Graph, task: Task, attempt: int, *, here: bool) -> int:
+    """Return the MB that a job takes on this machine, or that a cluster is asked for."""
+    return local_memory(graph, task) if here else job_memory(graph.experiment, task, attempt)
 
 
 def job_memory(experiment: Experiment, task: Task, attempt: int = 1) -> int:
@@ -158,11 +183,21 @@ def job_memory(experiment: Experiment, task: Task, attempt: int = 1) -> int:
     return ceil(attempt * (stages()[task.stage].memory + LOADING * network.weights / 1e6))
 
 
+def local_memory(graph: Graph, task: Task) -> int:
+    """Return the MB of memory that a job takes on this machine: it holds what it reads or makes."""
+    held = {task.stage, *(node.stage for node in graph.inputs[task])} & SCORES
+    sizes = [work_of(graph.experiment, task)[1]]
+    sizes += [network_size(graph.experiment, "score")] if held else []
+    return ceil(PROCESS + ROOM * max(size.weights for size in sizes) / 1e6)
+
+
 def _kept(experiment: Experiment, key: str, compute: Callable[[], Any]) -> Any:
     """Return the value of an earlier call, or compute it and keep it unless it is None."""
-    blocks = (experiment.network, experiment.features, experiment.encode.latent)
+    blocks = (experiment.network, experiment.encode.latent)
     trees = [block and block.model_dump(mode="json") for block in blocks]
-    text = json.dumps([*trees, experiment.shape, experiment.data.shape], sort_keys=True)
+    text = json.dumps(
+        [*trees, experiment.spaces, experiment.shape, experiment.data.shape], sort_keys=True
+    )
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]  # of the experiment's networks
     if key in (values := _read().get(digest, {})):
         return values[key]
@@ -182,35 +217,59 @@ def _read() -> Any:
         return {}
 
 
-def _timed(experiment: Experiment, device: str) -> float:
-    """Time passes of the score network for a second, on one thread as jobs have it."""
+def _timed(experiment: Experiment, device: str, network: str) -> float:
+    """Time passes of a network for a second, on one thread as jobs have it."""
     from torch.utils.benchmark import Timer
 
-    _, predict = _score(experiment, device)
-    operations = network_size(experiment, "score").operations
-    fitting = int(BATCH_OPERATIONS[device] / operations)
-    batch = max(1, min(experiment.sample.batch_size, fitting))
+    if network == "score":
+        (_, predict), most = _score(experiment, device), experiment.sample.batch_size
+        operations = network_size(experiment, network).operations
+    else:
+        (name, *_), most = _timeable(experiment), require(experiment.features).batch_size
+        _, predict = _feature_space(experiment, name, device)
+        operations = _feature_size(experiment, name).operations
+    batch = max(1, min(most, int(BATCH_OPERATIONS[device] / operations)))
     timer = Timer("predict().sum().item()", globals={"predict": partial(predict, batch)})
     return batch * operations / timer.blocked_autorange(min_run_time=SECONDS).median
 
 
+def _timeable(experiment: Experiment) -> list[str]:
+    """Return the feature spaces whose networks can be made here, which Inception's cannot."""
+    return (
+        [name for name in experiment.spaces if name != "inception"] if experiment.features else []
+    )
+
+
+def _started(experiment: Experiment) -> float:
+    """Time a process that imports what a job that samples needs."""
+    graph = Graph(experiment)
+    (sampling, *_) = (task for task in graph.tasks if task.stage == "sample")
+    modules = ", ".join(["ocm_core.pipeline.job", *graph.modules(sampling)])
+    before = time.monotonic()
+    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+    return time.monotonic() - before
+
+
 def measure(experiment: Experiment, network: str) -> NetworkSize:
-    """Count one pass of a network; that of an autoencoder decodes, as features of latents do."""
+    """Count one pass of a network of `Work`."""
     import torch
 
     if network == "score":
         points = not isinstance(experiment.network, ImageNetworkParams)
         score, predict = _score(experiment, "cpu" if points else "meta")
         return _counted(score, lambda: predict(1))
-    names = experiment.spaces if experiment.features and network == "features" else []
-    sizes = [NetworkSize(), *(_feature_space(experiment, name) for name in names)]
-    if latent := experiment.encode.latent:
+    spaces = experiment.spaces if experiment.features and network in ("spaces", "decoded") else []
+    sizes = [NetworkSize(), *(_feature_size(experiment, name) for name in spaces)]
+    if (latent := experiment.encode.latent) and network != "spaces":
         from ocm_core.latents.vae import new_autoencoder
 
         with torch.device("meta"):
             model = new_autoencoder(latent.vae.config, f"encode.latent of {experiment.name}")
-            code = torch.empty(1, *experiment.shape)
-        sizes.append(_counted(model, lambda: model.decode(code)))
+            image, code = torch.empty(1, *experiment.data.shape), torch.empty(1, *experiment.shape)
+        if network != "decoded":
+            sizes.append(_counted(model, lambda: model.encode(image)))
+        if network != "encoder":
+            sizes.append(_counted(model, lambda: model.decode(code)))
     return NetworkSize(*map(sum, zip(*sizes, strict=True)))
 
 
@@ -233,19 +292,31 @@ def _score(experiment: Experiment, device: str) -> tuple[nn.Module, Callable[[in
     return network, predict
 
 
-def _feature_space(experiment: Experiment, space: str) -> NetworkSize:
-    if space == "inception":
-        return NetworkSize(INCEPTION_OPERATIONS, INCEPTION_WEIGHTS)
+def _feature_space(
+    experiment: Experiment, space: str, device: str
+) -> tuple[nn.Module, Callable[[int], Any]]:
+    """Return an untrained network of features, and a function of the size of a batch of zeros."""
     import torch
 
     module, shape = import_module(f"ocm_core.features.{space}"), experiment.data.shape
-    with torch.device("meta"):
+    with torch.device(device):
         if space == "classifier":
             model = module.ClassifierNetwork(*shape[:2], max(1, experiment.data.classes))
-            return _counted(model, lambda: model.features(torch.empty(1, *shape, device="meta")))
-        model, side = module.EfficientNet.from_name("efficientnet-lite0"), module.SIDE
-        image = torch.empty(1, 3, side, side)
-    return _counted(model, lambda: model.extract_features(image))
+        else:
+            model, shape = (
+                module.EfficientNet.from_name("efficientnet-lite0"),
+                (3, *2 * [module.SIDE]),
+            )
+    model.eval().requires_grad_(False)
+    features = model.features if space == "classifier" else model.extract_features
+    return model, lambda batch: features(torch.zeros(batch, *shape, device=device))
+
+
+def _feature_size(experiment: Experiment, space: str) -> NetworkSize:
+    if space == "inception":
+        return NetworkSize(INCEPTION_OPERATIONS, INCEPTION_WEIGHTS)
+    model, predict = _feature_space(experiment, space, "meta")
+    return _counted(model, lambda: predict(1))
 
 
 def _counted(network: nn.Module, call: Callable[[], Any]) -> NetworkSize:

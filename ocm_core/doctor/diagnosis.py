@@ -27,6 +27,7 @@ from ocm_core.text import plural, text_table
 
 IN_PLACE, DOWNLOAD = "in place", "to be downloaded by the run"
 FLOAT32, INT64 = 4, 8  # bytes
+LONG = 30 * 24 * 3600.0  # seconds that nobody waits for
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,7 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     counts = Counter(task.state.partition(":")[0] for task in report.tasks)
     listed = ", ".join(f"{count} {state}" for state, count in counts.items())
     waiting = [task for task in report.tasks if task.state != UP_TO_DATE]
-    total = duration(sum(task.seconds for task in waiting))
-    to_do = f"to do: about {total} one by one, at {report.pace}" if waiting else "nothing to do"
+    to_do = f"to do: about {_time_to_do(waiting, report.pace)}" if waiting else "nothing to do"
     yield [f"{report.name}: {plural(len(report.tasks), 'task')}, {listed}", to_do]
     how = f"{cost.EFFICIENCY:.0%} of its TF32 peak of {metric(cost.A100_PEAK)}FLOP/s"
     numbers = ("tasks", "network passes", "operations", "time here", "on one A100")
@@ -217,6 +217,16 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     if report.bytes:
         heading = "disk still to be filled, without networks, features and DVC's copies"
         yield [heading, *(f"{stage}  {_size(count)}" for stage, count in report.bytes.items())]
+
+
+def _time_to_do(waiting: Sequence[TaskReport], pace: str) -> str:
+    """Return the time here; of what takes weeks here, that of the GPU that it is for."""
+    here = sum(task.seconds for task in waiting)
+    if here < LONG:
+        return f"{duration(here)} one by one, at {pace}"
+    there = sum(task.operations for task in waiting) / cost.ASSUMED["cuda"]
+    shorter = "the preset _fast is a first look, as `ocm doctor NAME_fast` says"
+    return f"{duration(there)} on one A100, computed; too long at {pace}; {shorter}"
 
 
 def _work(tasks: Sequence[TaskReport]) -> tuple[str, ...]:

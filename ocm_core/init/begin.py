@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL.Image import Resampling
+
+from ocm_core.datasets.base import centre_crop, decode
 from ocm_core.datasets.folder import read_column
 from ocm_core.errors import OcmError
 from ocm_core.init.overlay import SIDES, Start, look, text
 from ocm_core.io.atomic import room_for, write_text
+from ocm_core.io.image_files import open_image_files
 from ocm_core.project import is_checkout, model_folder, shipped
 from ocm_core.text import plural
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from ocm_core.checkpoints.diffusers_folder import ModelDescription
     from ocm_core.schema.experiment import Experiment
 
-DISTILLED = ("LCMScheduler", "TCDScheduler")  # of models that take a few fixed steps
+BICUBIC = Resampling.BICUBIC
+PROBED = 8  # images that the model's Jacobian is looked at on
 SHARE = 0.25  # of the memory, for one job; several run side by side
 KEPT = 3  # times the outputs of all layers: kept for the gradient, their gradients, and the heads'
 COPIED = {  # into a new project, from the package
@@ -38,6 +42,8 @@ def begin(
     captions: Path | None,
     side: int | None,
     force: bool,
+    budget: float | None = None,
+    unchecked: bool = False,
 ) -> Iterator[str]:
     """Yield what was found while files are written; wrong names and paths are refused first."""
     file = Path("params/experiment") / f"{name}.yaml"
@@ -64,10 +70,11 @@ def begin(
         yield f"{captions}: {plural(len(said), 'caption')}, {different}"
     if start.model:
         yield f"{model}: {_summary(start.model)}"
+        yield from _probed(start, start.model, unchecked)
     before = file.read_bytes() if file.exists() else None
     try:
         with room_for(file):
-            yield from _write(start, file)
+            yield from _write(start, file, budget)
     except BaseException:
         file.unlink(missing_ok=True) if before is None else file.write_bytes(before)
         raise
@@ -75,7 +82,6 @@ def begin(
     if not is_checkout() and shutil.which("git") and not Path(".dvc").is_dir():
         git = "" if Path(".git").exists() else "git init && "
         yield f"to keep every version of it: {git}dvc init, before the run"
-    yield f"try every stage in small: snakemake --cores 2 reports/{name}_smoke.html"
     yield f"run: snakemake --cores 2 reports/{name}.html"
 
 
@@ -87,9 +93,6 @@ def _refuse(start: Start) -> None:
         raise OcmError(f"--side {start.side}: the network that is trained here takes {sides}")
     if model is None:
         return
-    if (scheduler := model.scheduler.get("_class_name")) in DISTILLED:
-        expected = "a distilled model; expected the one that it was distilled from"
-        raise OcmError(f"{model.scheduler_file}: {scheduler}: {expected}")
     if model.classes and not images.folders:
         found = f"takes labels of {model.classes} classes, and the images lie in no sub-folders"
         raise OcmError(f"{images.path}: the model in {model.folder} {found}; put each class in one")
@@ -104,28 +107,53 @@ def _summary(model: ModelDescription) -> str:
     if model.text:
         classes = f"takes text of {model.text.tokens} tokens"
     steps = model.schedule["steps"]
-    schedule = f"{model.schedule['beta_schedule']} schedule of {steps} steps"
-    if model.schedule["rescale_betas_zero_snr"]:
+    kind = model.schedule.get("beta_schedule", model.schedule["kind"])
+    schedule = f"{kind} schedule of {steps} steps"
+    if shift := model.schedule.get("shift"):
+        schedule += f", shift {shift:.4g}"
+    if model.schedule.get("rescale_betas_zero_snr") or kind == "flow":
         schedule += f" (the last of {steps + 1} is pure noise, and never visited)"
-    count = f"{model.parameters / 1e6:.1f} M parameters"
+    count = f"{model.parameters / 1e6:.2g} M parameters"
     facts = (model.kind, size, classes, f"predicts {model.prediction}", schedule, count)
     return ", ".join(facts) + (", with its autoencoder" if model.vae else "")
 
 
-def _write(start: Start, file: Path) -> Iterator[str]:
-    """Write the overlay twice: to compose and measure it, and with the sizes that fit."""
-    from ocm_core.doctor.cost import duration, pace_of, seconds, this_device
+def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[str]:
+    """Say whether the model can be a posterior mean; one of latents is looked at on the page."""
+    if model.vae or model.text:
+        return
+    import numpy as np
+    import torch
+
+    from ocm_core.checkpoints.diffusers_models import denoiser_of_folder, read_network
+    from ocm_core.diffusion.jacobian import probe
+    from ocm_core.rng.noise import SampleNoise
+
+    network = read_network(model).eval().requires_grad_(False)
+    (channels, side), names = start.shape, start.images.names[:PROBED]
+    files, mode = open_image_files(start.images.path), "L" if channels == 1 else "RGB"
+    images = [centre_crop(decode(files.content(name), name), side, BICUBIC) for name in names]
+    pixels = np.stack([np.asarray(image.convert(mode)) for image in images])
+    x0 = torch.from_numpy(pixels).reshape(len(names), side, side, channels).permute(0, 3, 1, 2)
+    label = torch.arange(len(names)) % model.classes if model.classes else None
+    noise = SampleNoise(0, range(len(names)), (channels, side, side))
+    found = probe(denoiser_of_folder(network, model), x0 / 127.5 - 1, label, noise)
+    if not (found.is_covariance or unchecked):
+        remedy = "expected one that was not distilled; --unchecked takes it all the same"
+        raise OcmError(f"{model.folder}: no posterior mean of these images, {found}; {remedy}")
+    yield f"{model.folder}: {found}"
+
+
+def _write(start: Start, file: Path, budget: float | None) -> Iterator[str]:
+    """Write the overlay to compose and measure it, and with the sizes that fit."""
+    from ocm_core.doctor.cost import duration, pace_of, this_device
+    from ocm_core.init.budget import MOST_NFE, fitting, phase_times
     from ocm_core.params.compose import compose
-    from ocm_core.pipeline.graph import Graph
 
     make_project()
     write_text(file, text(start))
-    experiment, device = compose(start.name), this_device()
-    sizes = fitting_sizes(experiment, device)
-    graph = Graph(compose(start.name, [f"{key}={size}" for key, size in sizes.items()]))
-    taken: defaultdict[str, float] = defaultdict(float)
-    for task in graph.tasks:
-        taken[graph.stage(task).phase] += seconds(graph.experiment, task, device)
+    experiment = compose(start.name)
+    sizes = fitting_sizes(experiment, this_device())
     if start.model and start.model.learns_variance:  # a method of DDPM steps
         blocks: dict[str, Any] = {
             "sample.samplers.ddpm": experiment.sample.samplers["ddpm"],
@@ -133,10 +161,26 @@ def _write(start: Start, file: Path) -> Iterator[str]:
             "evaluate.likelihood": experiment.evaluate.get("likelihood"),
         }
         sizes |= {f"{k}.methods": [*block.methods, "iddpm"] for k, block in blocks.items() if block}
-    hours = {phase: f"about {duration(count)}" for phase, count in taken.items()}
+
+    def taken(changes: Mapping[str, Any] = {}) -> float:
+        write_text(file, text(start, {**sizes, **changes}))
+        return sum(phase_times(start.name).values())
+
+    yield str(pace_of(experiment))
+    whole, changes = taken(), dict[str, Any]()
+    if budget is not None:
+        changes = fitting(compose(start.name), budget, taken)
+    total, sizes = taken(changes), {**sizes, **changes}
+    hours = {k: f"about {duration(count)}" for k, count in phase_times(start.name).items()}
     write_text(file, text(start, sizes, hours))
-    yield f"{file}: written; {pace_of(experiment, device)}"
-    yield f"about {duration(sum(taken.values()))} of one thread or GPU, by that and by counts"
+    yield f"{file}: written; a run in one process takes about {duration(total)} here, by that pace"
+    if changes:
+        few = f"{MOST_NFE} evaluations at most" if any("nfe" in key for key in changes) else ""
+        numbers = [f"{key} {n}" for key, n in changes.items() if isinstance(n, int)]
+        yield f"to fit, instead of {duration(whole)}: {', '.join(filter(None, [*numbers, few]))}"
+    small = sum(phase_times(f"{start.name}_smoke").values())
+    command = f"ocm run all {start.name}_smoke"
+    yield f"try every stage in small, in about {duration(small)}: {command}"
 
 
 def fitting_sizes(experiment: Experiment, device: str) -> dict[str, Any]:

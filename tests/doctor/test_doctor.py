@@ -20,7 +20,7 @@ from ocm_core.doctor.cost import network_size as size_of
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import unlike_its_name
 from ocm_core.params.compose import compose
-from ocm_core.pipeline.graph import Graph
+from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.stage import Stage, Task, Work
 from ocm_core.pipeline.state import UP_TO_DATE
 from ocm_core.schema.block import Params
@@ -50,7 +50,7 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
         *(Stage(f"x.{name}", "fetch", **once) for name in fetched),
         Stage("x.encode", "encode", **once, takes=after["fetch_data"]),
         Stage("x.train", "train", **once, takes=after["encode"], **heavy),
-        Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "features"), gpu=True),
+        Stage("x.blur", "evaluate", **once, work=lambda e, p: Work(2e6, "spaces"), gpu=True),
     ]
     stages = {stage.name: stage for stage in declared}
     for module in ("pipeline.graph", "doctor.cost"):
@@ -61,7 +61,8 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 def timings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pretend that every network does 1 GFLOP/s, and list the devices that were timed."""
     timed: list[str] = []
-    monkeypatch.setattr(cost, "_timed", lambda experiment, device: timed.append(device) or 1e9)
+    monkeypatch.setattr(cost, "_timed", lambda _, device, network: timed.append(device) or 1e9)
+    monkeypatch.setattr(cost, "_started", lambda experiment: START)
     return timed
 
 
@@ -97,12 +98,15 @@ def test_operations_of_linear_networks_decoders_and_features() -> None:
     points, latents, pixels = map(compose, ("toy_mog9", "imagenet256", "celeba64"))
     size = measure(points, "score")
     assert 0.5 <= size.operations / (2 * size.weights / 4) <= 1.01  # biases are added, not counted
-    decoding, inception = measure(latents, "vae").operations, cost.INCEPTION_OPERATIONS
-    assert measure(latents, "features").operations == decoding + inception
-    assert measure(pixels, "features").operations == inception
-    assert measure(pixels, "vae").operations == measure(points, "features").operations == 0
+    encoding, both = (measure(latents, part).operations for part in ("encoder", "autoencoder"))
+    assert encoding == pytest.approx(2 * 135.6e9, rel=0.01) and both > 3 * encoding
+    inception = cost.INCEPTION_OPERATIONS
+    assert measure(latents, "decoded").operations == both - encoding + inception
+    assert measure(latents, "spaces").operations == inception
+    assert measure(pixels, "spaces").operations == measure(pixels, "decoded").operations
+    assert measure(pixels, "autoencoder").operations == measure(points, "decoded").operations == 0
     for name in ("digits", "cifar10_small"):  # spaces without a download
-        assert measure(compose(name), "features").operations > 1e5
+        assert measure(compose(name), "spaces").operations > 1e5
 
 
 def test_a_pace_is_measured_once_and_kept(timings: list[str], kept_in_folder: Path) -> None:
@@ -122,10 +126,19 @@ def test_what_is_not_here_or_too_large_is_assumed(timings: list[str], monkeypatc
     assert not pace_of(DIGITS).measured and timings == []
 
 
-def test_the_score_network_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "SECONDS", 0.05)
     for name in ("digits", "toy_mog9"):
         assert 1e6 < pace_of(compose(name)).rate < 1e13
+    features = pace_of(compose("digits"), network="spaces")  # of a classifier
+    assert features.measured and features.rate != pace_of(compose("digits")).rate
+    celeba = compose("celeba64")  # Inception has to be fetched first
+    assert pace_of(celeba, "cuda", "spaces") == pace_of(celeba, "cuda")
+
+
+def test_the_start_of_a_job_is_timed_once(kept_in_folder: Path) -> None:
+    first = cost.start_of(DIGITS)
+    assert 0.3 < first < 300 and cost.start_of(DIGITS) == first
 
 
 def test_a_run_takes_its_longest_path_or_the_sum_over_the_workers(
@@ -155,6 +168,15 @@ def test_a_job_asks_for_more_in_every_attempt(fake_stages: None, timings: list[s
     assert job_memory(experiment, TRAIN) == pytest.approx(each, abs=1)
     assert job_memory(experiment, TRAIN, attempt=2) == pytest.approx(2 * each, abs=1)
     assert job_memory(experiment, DATA) == 4_000
+
+
+def test_local_jobs_take_what_fits(timings: list[str]) -> None:
+    """A job that trains on DiT-XL/2 (2.7 GB) was measured below 6 GB; see docs/published.md."""
+    small, large = graph_of("digits"), graph_of("imagenet256")
+    assert 500 < cost.local_memory(small, Task("heads", "trained")) < 1_100
+    for task in (Task("heads", "pretrained"), Task("fetch_score"), Task("operations")):
+        assert 5_000 < cost.local_memory(large, task) < 6_000
+    assert cost.local_memory(large, Task("fetch_data")) < 1_100
 
 
 def test_numbers_for_people() -> None:
@@ -262,6 +284,16 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
     assert re.search(r"\n  all +6 +5 M +", text)
     assert "computed at 35% of its TF32 peak" in text and "measured on its score network" in text
     assert not re.search(r"\b0(\.0)? (s|min|h)\b", text)
+
+
+def test_what_takes_weeks_here_has_the_time_of_a_gpu(nothing_here, capsys) -> None:
+    headline = re.search(r"to do: .*", doctor(capsys, "imagenet256")[1])
+    operations = 3e6 * size_of(compose("imagenet256"), "score").operations
+    operations += 2e6 * size_of(compose("imagenet256"), "spaces").operations
+    assert headline
+    computed = duration(operations / ASSUMED["cuda"])
+    assert headline[0].startswith(f"to do: about {computed} on one A100, computed; too long at 1 G")
+    assert "one by one, at 1 GFLOP/s" in doctor(capsys, "digits")[1]
 
 
 def test_a_disk_that_is_too_small(nothing_here, capsys, monkeypatch) -> None:

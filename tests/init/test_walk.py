@@ -1,0 +1,100 @@
+"""The first hour of a newcomer: from a wheel, in a new environment, outside of any checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..export.test_pipeline import ALONE
+from ..pipeline.conftest import ROOT
+from .folders import write_images, write_model
+
+pytestmark = pytest.mark.slow
+
+MINE = "init mine --images my-images"
+REFUSED = {
+    "init mine --images gone": "gone: not there",
+    f"{MINE} --model gone": "gone: no such folder",
+    f"{MINE} --captions gone.csv": "gone.csv: no such file",
+    f"{MINE} --side 64": "--side 64: the network that is trained here takes 8, 16, 32",
+    f"{MINE} --model my-model --budget 2s": "--budget: 2 s; the least here is",
+    "init mine --images few": "at least 10, found 3",
+    "init mine --images damaged": "damaged/000.png: an empty file",
+    "init digits --images my-images": "the name of an experiment of the package",
+    "init No-Name --images my-images": "expected a name of lower-case letters",
+    "sample gone --method ocm --steps 5": "'gone' is unknown",
+    "sample --model gone --method ocm --steps 5": "gone: no such folder",
+    "run heads gone": "'gone' is unknown",
+}
+
+
+class Newcomer:
+    """A folder, and an environment with the wheel and what it needs."""
+
+    def __init__(self, place: Path) -> None:
+        self.home, self.bin = place / "home", place / "env/bin"
+        self.home.mkdir()
+        paths = f"{self.bin}:{os.environ['PATH']}"
+        self.env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        self.env |= {"PATH": paths, "OMP_NUM_THREADS": "1"}
+
+    def types(self, words: str, code: int = 0) -> str:
+        command = ["sh", "-c", words]
+        done = subprocess.run(
+            command, cwd=self.home, env=self.env, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
+    place = tmp_path_factory.mktemp("new")
+    files = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    for file in files:
+        (copy := place / "checkout" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy)
+    pip = [sys.executable, "-m", "pip"]
+    build = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", "wheels", "."]
+    subprocess.run(build, cwd=place / "checkout", check=True)
+    (wheel,) = (place / "checkout/wheels").glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", place / "env"], check=True)
+    asked = subprocess.run(
+        [*pip, "config", "get", "global.find-links"], capture_output=True, text=True, check=False
+    )
+    links = [word for link in asked.stdout.split() for word in ("--find-links", link)]
+    python = ["--python", place / "env/bin/python", "--no-deps", *links]
+    uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", *python]
+    subprocess.run([*uv, "-r", ROOT / "requirements.txt"], check=True)
+    subprocess.run([*uv, wheel], check=True)
+    return Newcomer(place)
+
+
+def test_the_walk(newcomer: Newcomer) -> None:
+    home, types = newcomer.home, newcomer.types
+    write_images(home / "my-images")
+    write_images(home / "few", count=3)
+    (write_images(home / "damaged") / "000.png").write_bytes(b"")
+    write_model(home / "my-model")
+    types("python -c 'from diffusers import UNet2DModel'")  # of the user's own scripts
+    assert types("ocm --version").startswith("ocm ")
+    for words, message in REFUSED.items():
+        assert message in types(f"ocm {words}", code=1), words
+    shown = types(f"ocm {MINE} --model my-model")
+    assert "my-images: 24 images, 16×16, colour" in shown and "ocm run all mine_smoke" in shown
+    shown = types("ocm init quick --images my-images --model my-model --budget 15m")
+    assert "a run in one process takes about" in shown
+    ignored = (home / ".gitignore").read_text().splitlines()
+    assert {"/my-images", "/my-model"} <= {*ignored}
+    assert "done; open reports/mine_smoke.html" in types("ocm run all mine_smoke")
+    page = (home / "reports/mine_smoke.html").read_text()
+    assert "<title>mine (smoke)" in page and 'id="claims"' not in page
+    assert "Nothing to be done" in types("snakemake -n reports/mine_smoke.html --quiet host")
+    assert "DiffusionPipeline.from_pretrained" in types("ocm export mine_smoke pipeline")
+    (home / "alone.py").write_text(ALONE)
+    assert "2 (16, 16) 10" in types("python alone.py pipeline")

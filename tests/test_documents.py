@@ -30,7 +30,7 @@ def test_every_experiment_and_every_preset_is_listed() -> None:
     table = README.split("\n## Experiments\n")[1].split("\n\n")[0]
     named = {n for row in table.splitlines() for n in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == experiments
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 120
 
 
 def test_every_command_of_the_documents_exists() -> None:

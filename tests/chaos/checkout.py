@@ -28,13 +28,26 @@ SELECTED = [  # heads are kept between the checkpoints
     "train.heads.keep_every=4",
     "train.selection={kind: best_frechet, samples: 6, nfe: 2, batch_size: 4}",
 ]
-OF_DIGITS = ("long", "quality", "diverse", "likelihood", "unipc", "dpmpp_2m", "dpmpp_2m_sde")
+OF_DIGITS = (
+    "long",
+    "lanczos",
+    "ipndm",
+    "quality",
+    "diverse",
+    "likelihood",
+    "unipc",
+    "dpmpp_2m",
+    "dpmpp_2m_sde",
+)
 TINY = {
     "digits": [
         *("schedule.steps=120", "network.config.base_channels=8", "encode.chunk=128"),
         *("encode.shard=256", f"train.score={FEW}", f"train.heads={FEW}", *SELECTED),
         *(f"train.classifier={FEW}", "train.moments={draws: 2, batch_size: 2}"),
-        *(f"~sample.samplers.{label}" for label in (*OF_DIGITS, "ddpm_2m")),
+        "train.heads.solve={draws: 40, batch_size: 1}",
+        *("train.spectrum={images: 4, points: 3, batch_size: 2}", "train.timesteps.trajectories=2"),
+        *(f"~sample.samplers.{label}" for label in OF_DIGITS),
+        *(f"~sample.samplers.{label}" for label in ("dpmpp_2m", "dpmpp_2m_sde", "ddpm_2m")),
         *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}", *SAMPLES),
         *("sample.samplers.ddpm.methods=[beta, ocm]", "sample.samplers.ddim.methods=[delta]"),
         *("train.timesteps.methods=[beta, ocm]", *TIMESTEPS, *LIKELIHOOD),
@@ -42,6 +55,7 @@ TINY = {
         "evaluate.likelihood.batch_size=2",
         *("features.neighbours=2", "evaluate.distances.blocks=2"),
         "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
+        "++evaluate.jacobian={images: 2}",
         *("evaluate.posterior_std.images=1", "evaluate.posterior_std.times=[1, 60]"),
         "evaluate.posterior_std.probes=[1]",
     ],
@@ -99,9 +113,12 @@ def _tiny(name: str, place: Path) -> str:
     sampled = {m for sampler in whole.sample.samplers.values() for m in sampler.methods}
     few = {k: m for k, m in whole.methods.items() if k in sampled or m.needs != "head"}
     tree = whole.model_copy(update={"methods": few}).model_dump(mode="json")
-    for block in (tree, *tree["methods"].values()):
-        block.pop("name", None)
-        block.pop("needs", None)  # which a method's own file says
+    tree.pop("name")
+    for label, block in tree["methods"].items():
+        if "+" in label:  # such a label says everything
+            tree["methods"][label] = None
+        else:
+            block.pop("needs")  # which a method's own file says
     return f"# @package _global_\n{yaml.safe_dump(tree)}"
 
 

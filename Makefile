@@ -17,7 +17,7 @@ case "$$found" in "Python 3.11."*|"Python 3.12."*|"Python 3.13."*) ;; *) \
     "make PYTHON=$$name $(MAKECMDGOALS)" >&2; exit 1;; esac
 endef
 
-.PHONY: help env browser report site pictures test test-all lint bench chaos cluster clean pins
+.PHONY: help env browser report site pictures test test-all lint bench rehearse chaos cluster clean pins
 
 help:
 	@echo "make env      make .venv for development; make report installs only what runs"
@@ -28,6 +28,7 @@ help:
 	@echo "make test     lint, types, tests; make test-all also the slow ones"
 	@echo "make lint     ruff, mypy, snakefmt, snakemake --lint"
 	@echo "make bench    measure speed and memory against their targets; ONLY=name for one"
+	@echo "make rehearse the paper's experiments with random networks of full size; ONLY=name for one"
 	@echo "make chaos    kills, flips and damaged inputs, counted"
 	@echo "make cluster  SLURM with two nodes on this host (as root, with apt): killed, cancelled, shared jobs"
 	@echo "make pins     resolve requirements*.txt again from pyproject.toml, with hashes"
@@ -88,6 +89,10 @@ lint: env
 
 bench: env
 	$(BIN)/python -m benchmarks $(ONLY)
+
+# An hour on two cores, and 10 GB of disk; no weights or images are needed.
+rehearse: env
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.rehearsal $(ONLY)
 
 # Some ten minutes; the same attacks each time, a short form of which is part of `make test`.
 chaos: env

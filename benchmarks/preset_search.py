@@ -94,14 +94,21 @@ def candidates(asked: argparse.Namespace) -> Iterator[Candidate]:
     if asked.preset:
         yield {"kind": "preset", "name": asked.preset, "methods": asked.method}
         return
-    axes = (asked.kernel, asked.method, asked.order, asked.eta, asked.scale, timesteps_rules(asked))
-    for kernel, method, order, eta, scale, rule in product(*axes):
+    axes = (
+        asked.kernel,
+        asked.method,
+        asked.order,
+        asked.eta,
+        asked.factor,
+        timesteps_rules(asked),
+    )
+    for kernel, method, order, eta, factor, rule in product(*axes):
         yield {
             "kind": kernel,
             **({"eta": eta} if kernel == "ddim" else {}),
             "clip_final_sigma": None,
             "order": order,
-            "covariance_scale": scale,
+            "posterior_factor": factor,
             "timesteps": rule,
             "methods": [method],
         }
@@ -155,7 +162,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--method", nargs="+", default=["delta"])
     parser.add_argument("--order", type=int, nargs="+", default=[2])
     parser.add_argument("--eta", type=float, nargs="+", default=[0.0])
-    parser.add_argument("--scale", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--factor", type=float, nargs="+", default=[1.0])
     parser.add_argument("--exponent", type=float, nargs="+", default=[2.0])
     parser.add_argument("--first", type=int, nargs="+", default=[0])
     parser.add_argument(

@@ -56,8 +56,5 @@ class Raised(OnlyDrawn):
         raised = (self.kept + self.lacking / square).sqrt() - sqrt(self.kept)
         return raised * self.eps + sqrt(self.floor) * noise
 
-    def times(self, factor: float) -> Raised:
-        return replace(self, lacking=factor * self.lacking, floor=factor * self.floor)
-
     def limited(self, sigma: float) -> Raised:
         return replace(self, lacking=self.lacking.clamp(max=sigma**2))

@@ -76,14 +76,16 @@ class ReverseStep:
     kernel: Kernel
     clip: Clip = UNCLIPPED
     counter: ClipCounter = field(default_factory=ClipCounter)
+    posterior_factor: float = 1.0  # f
 
     def variance(self, c: Tensor) -> Tensor:
-        """Σ = floor + gain · C with C = (b_t / ᾱ_t) c, for entries or eigenvalues of c."""
+        """Σ = floor + f · gain · C with C = (b_t / ᾱ_t) c, for entries or eigenvalues of c."""
         return self.added(self.clip.limit_c(self.transition.posterior_scale * c, self.counter))
 
     def added(self, posterior: Tensor) -> Tensor:
-        """Return floor + gain · C."""
-        return self.kernel.floor(self.transition) + self.kernel.gain(self.transition) * posterior
+        """Return floor + f · gain · C."""
+        gain = self.posterior_factor * self.kernel.gain(self.transition)
+        return self.kernel.floor(self.transition) + gain * posterior
 
     def x0(self, prediction: AnyPrediction) -> Batch:
         """Return x̂_0, within the limits."""

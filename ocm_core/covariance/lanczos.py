@@ -81,9 +81,6 @@ class Krylov(OnlyDrawn):
         drawn: Tensor = length * (basis @ place)
         return drawn.view_as(noise)
 
-    def times(self, factor: float) -> Krylov:
-        return replace(self, variance=lambda values: factor * self.variance(values))
-
     def limited(self, sigma: float) -> Krylov:
         return replace(self, variance=lambda values: self.variance(values).clamp(max=sigma**2))
 

@@ -44,10 +44,6 @@ class Covariance(ABC):
         """Return √Σ ε, with the symmetric root."""
 
     @abstractmethod
-    def times(self, factor: float) -> Covariance:
-        """Return Σ times a factor."""
-
-    @abstractmethod
     def limited(self, sigma: float) -> Covariance:
         """Return Σ with no standard deviation above σ."""
 
@@ -72,9 +68,6 @@ class Diagonal(Covariance):
 
     def scale(self, noise: Batch) -> Batch:
         return self.variance.sqrt() * noise
-
-    def times(self, factor: float) -> Diagonal:
-        return Diagonal(factor * self.variance)
 
     def limited(self, sigma: float) -> Diagonal:
         return Diagonal(self.variance.clamp(max=sigma**2))
@@ -102,9 +95,6 @@ class Full(Covariance):
     def scale(self, noise: Batch) -> Batch:
         rotated = self.values.sqrt().unsqueeze(-1) * self._rotated(noise)
         return (self.vectors @ rotated).reshape_as(noise)
-
-    def times(self, factor: float) -> Full:
-        return Full(self.vectors, factor * self.values)
 
     def limited(self, sigma: float) -> Full:
         return Full(self.vectors, self.values.clamp(max=sigma**2))
@@ -147,9 +137,6 @@ class Correlated(Covariance):
     def scale(self, noise: Batch) -> Batch:
         coefficients = self.spectrum.to(noise).sqrt() * self.basis.coefficients(noise)
         return self._magnitude.sqrt() * self.basis.combine(coefficients)
-
-    def times(self, factor: float) -> Correlated:
-        return Correlated(self.basis, factor * self.spectrum, self.magnitude)
 
     def limited(self, sigma: float) -> Correlated:
         variance = self._magnitude * self._spread(self.spectrum)

@@ -68,7 +68,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
     files = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}
     if heads is not None:
         files["heads"] = heads
-    keys = ("order", "timesteps", "covariance_scale", "final_sigma")
+    keys = ("order", "timesteps", "posterior_factor", "final_sigma")
     chosen = {key: getattr(recipe, key) for key in keys} | {"timesteps": [*recipe.timesteps]}
     return SampleGenerator(
         name=f"{name}-{request.preset or kernel}-{method}-nfe{request.steps}{request.suffix}",

@@ -83,7 +83,7 @@ class Recipe:
     method: CovarianceMethod
     kernel: Kernel
     order: Order = 1
-    covariance_scale: float = 1.0  # a factor on every step's Σ
+    posterior_factor: float = 1.0  # on gain · C in every step's Σ
     clip: Clip = NON_NEGATIVE
     final_sigma: float | None = None  # limits σ at the step into τ_1
     guidance: Guidance = UNGUIDED
@@ -114,7 +114,7 @@ class Recipe:
             method=method,
             kernel=kernels.build(params.kind, **params.options),
             order=params.order,
-            covariance_scale=params.covariance_scale,
+            posterior_factor=params.posterior_factor,
             clip=clip,
             final_sigma=method.final_sigma(sigma),
             guidance=guidance,
@@ -185,13 +185,13 @@ class Stepper:
             expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
             raise OcmError(f"a step from timestep {t}: the next one is {expected}")
         recipe = self.recipe
-        step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
+        left, factor = self._left.popleft(), recipe.posterior_factor
+        step = ReverseStep(left, recipe.kernel, recipe.clip, self.counter, factor)
         x = self._mean(step, prediction)
         s = step.transition.s
         if s == 0:
             return StepGaussian(x, None, s)
         covariance = recipe.method.step_covariance(prediction, noise)(step)
-        covariance = covariance.times(recipe.covariance_scale)
         if recipe.final_sigma is not None and s <= recipe.timesteps[0]:
             covariance = covariance.limited(recipe.final_sigma)
         return StepGaussian(x, covariance, s)

@@ -426,7 +426,7 @@ class RecipeParams(OpenParams):
     timesteps: TimestepsParams = EvenTimesteps()
     clip_final_sigma: Positive | None = None  # at the step into τ_1, in grey levels
     order: Order = 1  # of the mean: from one prediction or several
-    covariance_scale: Scale = 1.0  # on the covariance of a step
+    posterior_factor: Scale = 1.0  # on gain · C, the part of a step's variance that x_0 causes
 
 
 class _Grids(Params):

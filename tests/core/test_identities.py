@@ -128,7 +128,6 @@ def test_a_covariance_is_that_of_its_matrix(kind, seed, shape, factor):
         return columns @ columns
 
     torch.testing.assert_close(dense(found), matrix)
-    torch.testing.assert_close(dense(found.times(factor)), factor * matrix)
     diagonal = found.diagonal(difference).flatten(1)
     torch.testing.assert_close(diagonal, matrix.diagonal(dim1=1, dim2=2))
     values, vectors = torch.linalg.eigh(matrix)

@@ -128,11 +128,11 @@ def test_the_limit_of_a_cell_is_for_estimated_variances() -> None:
 
 
 def test_all_parameters_reach_the_recipe() -> None:
-    changes = {"+": ["order=2", "covariance_scale=0.5"], "": ["clip_final_sigma=1.5"]}
+    changes = {"+": ["order=2", "posterior_factor=0.5"], "": ["clip_final_sigma=1.5"]}
     asked = [f"{new}sample.samplers.ddpm.{key}" for new, keys in changes.items() for key in keys]
     experiment = compose("digits", [*asked, "sample.clip.covariance=0.8"])
     recipe = recipe_of(experiment, sampler="ddpm", method="ocm", nfe=5)
-    assert (recipe.order, recipe.covariance_scale) == (2, 0.5)
+    assert (recipe.order, recipe.posterior_factor) == (2, 0.5)
     assert recipe.clip == Clip(x0=1.0, c_min=0.0, c_max=0.8)
     assert recipe.final_sigma == pixel_sigma_limit(1.5, levels=17)
     assert recipe.timesteps == (1, 251, 500, 750, 1000) and recipe.draws == 5

@@ -1,7 +1,7 @@
 """Means of several predictions: DPM-Solver++ 2M, UniPC and iPNDM as diffusers has them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Any
 
@@ -212,13 +212,29 @@ def test_the_gain_in_log_snr_adds_up() -> None:
     assert sum(step.log_snr_gain for step in steps) == pytest.approx(whole.log_snr_gain)
 
 
-def test_the_scale_of_the_covariance() -> None:
-    case, rule = points(SCHEDULES["linear"]), covariance.build("exact_diag")
-    states: dict[float, Tensor] = {}
-    for scale in (0.0, 1.0, 4.0):
-        seen: dict[float, Tensor] = {}
-        watch = {"covariance_scale": scale, "watch": seen.__setitem__}
-        ddpm(case.denoiser, rule, CHAINS["two"], case.noise(), **watch)
-        states[scale] = seen[20]
-    torch.testing.assert_close(states[4.0] - states[0.0], 2 * (states[1.0] - states[0.0]))
-    assert (states[1.0] - states[0.0]).abs().max() > 1e-3
+@pytest.mark.parametrize("kind", ["exact_diag", "exact_full"])
+def test_the_factor_is_on_what_x0_adds_to_the_variance(kind: str) -> None:
+    """f = 0 leaves `beta_tilde`, f = 1 the method, and Σ is linear between them."""
+    case, method = points(SCHEDULES["linear"]), covariance.build(kind)
+    seen = case.denoiser.predict(case.noise().normal(), 700)
+    step = ReverseStep(transition(case.denoiser.schedule, 300, 700), Ddpm(), Clip())
+    covariances = method.step_covariance(seen, case.noise())
+    none, half, whole = (
+        covariances(replace(step, posterior_factor=f)).diagonal(seen.x) for f in (0.0, 0.5, 1.0)
+    )
+    torch.testing.assert_close(none, torch.full_like(none, step.transition.beta_tilde))
+    torch.testing.assert_close(half, 0.5 * (none + whole))
+    torch.testing.assert_close(whole, covariances(step).diagonal(seen.x))
+    assert (whole - none).abs().max() > 1e-3
+
+
+def test_the_factor_reaches_the_samples() -> None:
+    """With order 2 and f = 0 any method draws what `beta_tilde` draws: SDE-DPM-Solver++ 2M."""
+    case, last = points(SCHEDULES["linear"]), list[Tensor]()
+    for kind, factor in (("beta_tilde", 1.0), ("exact_diag", 0.0), ("exact_diag", 0.5)):
+        asked = {"order": 2, "posterior_factor": factor}
+        last.append(
+            ddpm(case.denoiser, covariance.build(kind), CHAINS["two"], case.noise(), **asked).x
+        )
+    torch.testing.assert_close(last[0], last[1])
+    assert (last[0] - last[2]).abs().max() > 1e-3

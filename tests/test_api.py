@@ -520,7 +520,7 @@ def test_a_preset_and_a_number_of_steps_are_what_they_stand_for() -> None:
         ({"sampler": "ddim"}, "'beta' is not defined for ddim"),
         ({"preset": "qualty"}, "preset: 'qualty' is unknown; did you mean 'quality'"),
         ({"preset": "likelihood"}, "api.optimal_timesteps"),
-        ({"order": 4}, "order = 4: expected 1, 2, 3 or ipndm"),
+        ({"order": 4}, "order = 4: expected 1, 2, 3, ipndm or matched"),
         ({"timesteps": (1, 41)}, "end at 41: expected at most T = 40"),
         ({"timesteps": (5, 5)}, "visit one twice"),
         ({"guidance": 2.0}, "guidance 2.0 needs a network with a null class"),

@@ -45,6 +45,7 @@ TINY = {
     "digits": [
         *("schedule.steps=100", "network.config.base_channels=8", "train.moments.draws=2"),
         *few("score"),
+        "train.spectrum={images: 4, points: 3, batch_size: 4}",
         "sample.samplers={"
         f"ddpm: {{kind: ddpm, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [beta, ocm]}}, "
         f"ddim: {{kind: ddim, {EVEN}, clip_final_sigma: 1.0, {GRIDS}, methods: [delta]}}, "
@@ -65,7 +66,7 @@ TINY = {
     ],
 }
 NEEDED = {"dummy_score", "dummy_vae", "fetch_score", "fetch_vae", "encode", "score", "moments"}
-NEEDED |= {"heads", "timesteps", "sample"}
+NEEDED |= {"spectrum", "heads", "timesteps", "sample"}
 EXPERIMENTS: dict[str, Experiment] = {}  # that `params/` would have
 
 
@@ -272,7 +273,7 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(sample, r
         ("--sampler unipc --order 2", "--order and --timesteps: unipc is a solver of diffusers"),
         ("--sampler unipc --method ocm", "'ocm' is unknown; valid: none"),
         ("--method ocm --sampler ddpm --order ipndm", "'ipndm' is for ddim; for ddpm use 1, 2 or"),
-        ("--method ocm --order 4", "order = 4: expected 1, 2, 3 or ipndm"),
+        ("--method ocm --order 4", "order = 4: expected 1, 2, 3, ipndm or matched"),
         ("--method ocm --timesteps evne", "--timesteps evne"),
         ("--method ocm --timesteps 1,2", "none of the lists has 3 timesteps"),
     ],

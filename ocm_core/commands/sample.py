@@ -48,9 +48,9 @@ def _source(parser: ArgumentParser) -> None:
     argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(source)
 
 
-PRESETS = "quality, diverse or likelihood"
+PRESETS = "quality, diverse, likelihood or photographs"
 KINDS = "even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000"
-ORDER = argument("--order N", "of the step's mean: 1, 2, 3 or ipndm", type=order_of)
+ORDER = argument("--order N", "of the step's mean: 1, 2, 3, ipndm or matched", type=order_of)
 TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
 
 

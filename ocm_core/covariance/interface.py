@@ -76,7 +76,7 @@ class ReverseStep:
     kernel: Kernel
     clip: Clip = UNCLIPPED
     counter: ClipCounter = field(default_factory=ClipCounter)
-    posterior_factor: float = 1.0  # f
+    posterior_factor: float | Tensor = 1.0  # f; by coefficient, where C has a basis
 
     def variance(self, c: Tensor) -> Tensor:
         """Σ = floor + f · gain · C with C = (b_t / ᾱ_t) c, for entries or eigenvalues of c."""

@@ -5,13 +5,18 @@ A method says how large the error of x̂_0 is at each pixel, the spectrum ρ(t) 
 number per t has nothing to say by pixel: its place is taken by ρ, one number per t and coefficient.
 """
 
+from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from ocm_core.covariance.interface import CovarianceMethod, Need, ReverseStep, StepCovariance
+from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import Correlated, Covariance, Diagonal
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise
+from ocm_core.shapes import Batch
 
 
 class Structured(CovarianceMethod):
@@ -55,9 +60,18 @@ class Structured(CovarianceMethod):
             return own
 
         def covariance(step: ReverseStep) -> Covariance:
-            magnitude = own(step)
+            magnitude = own(self._in_pixels(step, spectrum, prediction.x))
             if not isinstance(magnitude, Diagonal):
                 raise OcmError(f"method '{self.label}': '{self.method.label}' is no diagonal")
             return stationary(step).with_diagonal(magnitude.variance)
 
         return covariance
+
+    @staticmethod
+    def _in_pixels(step: ReverseStep, spectrum: Spectrum, like: Batch) -> ReverseStep:
+        """Return the step with its factor on C by pixel, as its coefficients have it together."""
+        if not isinstance(factor := step.posterior_factor, Tensor):
+            return step
+        whole, basis = spectrum.at(step.transition.t), spectrum.basis
+        share = basis.spread(factor * whole) / basis.spread(whole)
+        return replace(step, posterior_factor=share.to(like))

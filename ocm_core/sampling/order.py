@@ -12,17 +12,27 @@ Order 3 takes these steps and corrects each when x̂_0(s) is known, without anot
 et al., 2023): x_s moves to where the step with D' would have ended, D' the mean of the quadratic
 through x̂_0 at u, t and s, weighted as the ODE has it. With `delta` and DDIM it is UniPC.
 
+Order `matched` is order 2 for DDPM with a spectrum ρ. D adds variance to x_s that C would add
+again: the difference of x̂_0(t) and x̂_0(u) has variance ρ(u) - ρ(t) along each vector of the basis,
+as x̂_0 is a martingale. With a weight w on it, x_s has the variance of q(x_s) if Σ is β̃ + a² f ρ(t),
+    f = 1 - (w² (ρ(u) - ρ(t)) + 2 w (ρ(u) - ρ(t) + (m / a) a' ρ(u))) / ρ(t),
+m the factor of x_t in the mean of the step, a' that of x̂_0 in the mean of the step before. w is
+h / 2h', but where f would be negative it is the one with f = 0.
+
 Order `ipndm` (Liu et al., 2022; Zhang and Chen, 2023) is for DDIM: Adams and Bashforth's sum of up
 to four ε̂, with the weights of even steps for any timesteps, the step into 0 included.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import expm1, isinf
+from math import expm1, isinf, sqrt
 from typing import get_args
 
-from ocm_core.covariance.interface import ReverseStep
+from torch import Tensor
+
+from ocm_core.covariance.interface import CovarianceMethod, ReverseStep
+from ocm_core.covariance.structured import Structured
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.diffusion.schedule import predict_eps, predict_x0
@@ -30,20 +40,44 @@ from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import Order
 from ocm_core.shapes import Batch
 
-StepMean = Callable[[ReverseStep, AnyPrediction], Batch]
 # weights in 24ths, of the newest ε̂ first
+ORDERS = "1, 2, 3, ipndm or matched"
 ADAMS_BASHFORTH = (24,), (36, -12), (46, -32, 10), (55, -59, 37, -9)
 
 
-def means_of_order(order: Order, kernel: Kernel) -> StepMean:
-    """Return a function that gives the mean of each step, asked from the noisiest one on."""
+class StepMean(ABC):
+    """The mean of each step, asked from the noisiest one on."""
+
+    left: Tensor | float = 1.0  # the share of C that the last mean has not added
+
+    @abstractmethod
+    def __call__(self, step: ReverseStep, prediction: AnyPrediction) -> Batch:
+        """Return the mean of x_s."""
+
+
+class FirstOrder(StepMean):
+    """The mean of the kernel itself."""
+
+    def __call__(self, step: ReverseStep, prediction: AnyPrediction) -> Batch:
+        return step.mean(prediction)
+
+
+def means_of_order(order: Order, kernel: Kernel, method: CovarianceMethod) -> StepMean:
+    """Return the means of an order, for one batch of samples."""
     if order not in get_args(Order):
-        raise OcmError(f"order = {order}: expected 1, 2, 3 or ipndm")
-    if order == "ipndm" and kernel.name != "ddim":
-        raise OcmError(f"order = ipndm is for ddim; for {kernel.name} use 1, 2 or 3")
+        raise OcmError(f"order = {order}: expected {ORDERS}")
+    only = {"ipndm": "ddim", "matched": "ddpm"}.get(str(order), kernel.name)
+    if only != kernel.name:
+        raise OcmError(f"order = {order} is for {only}; for {kernel.name} use 1, 2 or 3")
     if order == "ipndm":
         return AdamsBashforth()
-    return ReverseStep.mean if order == 1 else Multistep(corrects=order == 3)
+    if order == "matched":
+        if not isinstance(method, Structured):
+            raise OcmError(
+                f"order = matched needs a spectrum: use {method.label}+dct, or order = 2"
+            )
+        return Multistep(basis=method.basis)
+    return FirstOrder() if order == 1 else Multistep(corrects=order == 3)
 
 
 @dataclass(frozen=True)
@@ -83,10 +117,11 @@ class TakenStep:
 
 
 @dataclass
-class Multistep:
-    """Remembers the step before, and corrects it where that is asked for."""
+class Multistep(StepMean):
+    """Remembers the step before; corrects it, or matches the variance of x_s, where asked to."""
 
     corrects: bool = False
+    basis: str = ""  # where the variance is matched
     _taken: TakenStep | None = None
 
     def __call__(self, step: ReverseStep, prediction: AnyPrediction) -> Batch:
@@ -97,14 +132,38 @@ class Multistep:
         else:
             slope = x0 - before.x0
             ratio = before.step.transition.log_snr_gain / h
-            extrapolated = x0 if isinf(h) else x0 + slope / (2 * ratio)
+            added = 0.0 if isinf(h) else slope / (2 * ratio)
+            if self.basis and not isinf(h):
+                added = self._matched(before.step, step, prediction, slope, 1 / (2 * ratio))
+            extrapolated = x0 + added
             corrected = x + before.correction(x0) if self.corrects else x
             self._taken = TakenStep(step, corrected, x0, extrapolated, slope, ratio)
         return self._taken.mean(self._taken.extrapolated)
 
+    def _matched(
+        self,
+        before: ReverseStep,
+        step: ReverseStep,
+        prediction: AnyPrediction,
+        slope: Batch,
+        weight: float,
+    ) -> Batch:
+        """Return w (x̂_0(t) - x̂_0(u)) by coefficient, and note what is left of C: f."""
+        spectrum, at = prediction.denoiser.spectrum(self.basis), step.transition
+        earlier, now = spectrum.at(before.transition.t), spectrum.at(at.t)
+        gained = (earlier - now).clamp(min=0.0)
+        of_x = sqrt(at.alpha_bar_st) * at.b_s / at.b_t
+        scales = [sqrt(each.kernel.gain(each.transition)) for each in (step, before)]
+        linear = 2 * (gained + of_x / scales[0] * scales[1] * earlier)
+        most = 2 * now / (linear + (linear**2 + 4 * gained * now).sqrt())  # where f = 0
+        weights = most.clamp(max=weight)
+        self.left = (1 - (weights**2 * gained + weights * linear) / now).clamp(min=0.0)
+        coefficients = spectrum.basis.coefficients(slope)
+        return spectrum.basis.combine(weights.to(slope) * coefficients)
+
 
 @dataclass
-class AdamsBashforth:
+class AdamsBashforth(StepMean):
     """Remembers the last predictions of ε̂, as derived from x̂_0 within its limits."""
 
     _eps: deque[Batch] = field(default_factory=lambda: deque(maxlen=len(ADAMS_BASHFORTH)))

@@ -1,8 +1,9 @@
 """Recipes with names, by the number of network evaluations.
 
 `quality` is for the least distance to the data, `diverse` for the most recall, `likelihood` for the
-least bound. Each entry holds from its number of evaluations on, up to the next. They were found on
-training images of `digits`, by `benchmarks/preset_search.py`. No torch here: the graph asks.
+least bound; they were found on training images of `digits`, by `benchmarks/preset_search.py`. Each
+entry holds from its number of evaluations on, up to the next. `photographs` follows from the
+spectrum and was not searched for (`order.py`). No torch here: the graph asks.
 """
 
 from collections.abc import Mapping
@@ -54,6 +55,10 @@ PRESETS: dict[PresetName, Preset] = {
         },
     ),
     "likelihood": Preset("ocm", {1: _recipe("ddpm", rules.OptimalTimesteps())}),
+    "photographs": Preset(
+        "analytic+dct",
+        {1: _recipe("ddpm", rules.PowerTimesteps(exponent=1.0), order="matched")},
+    ),
 }
 
 
@@ -72,7 +77,7 @@ def altered(
 ) -> RecipeParams:
     """Return the recipe with another kernel, order or timesteps, where they are given."""
     if order not in (None, *get_args(Order)):
-        raise OcmError(f"order = {order}: expected 1, 2, 3 or ipndm")
+        raise OcmError(f"order = {order}: expected 1, 2, 3, ipndm or matched")
     values = recipe.model_dump()
     if kernel is not None and kernel != recipe.kind:
         values = {key: values[key] for key in values if key not in recipe.options}

@@ -91,7 +91,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_defined(self.method, self.kernel)
-        means_of_order(self.order, self.kernel)
+        means_of_order(self.order, self.kernel, self.method)
 
     @classmethod
     def from_params(
@@ -172,7 +172,7 @@ class Stepper:
 
     def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
         self.recipe, self.counter = recipe, ClipCounter()
-        self._mean = means_of_order(recipe.order, recipe.kernel)
+        self._mean = means_of_order(recipe.order, recipe.kernel, recipe.method)
         self._left = deque(transitions(schedule, recipe.timesteps))
 
     def step(self, prediction: AnyPrediction, t: int, noise: Noise) -> Batch:
@@ -185,12 +185,12 @@ class Stepper:
             expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
             raise OcmError(f"a step from timestep {t}: the next one is {expected}")
         recipe = self.recipe
-        left, factor = self._left.popleft(), recipe.posterior_factor
-        step = ReverseStep(left, recipe.kernel, recipe.clip, self.counter, factor)
+        step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
         x = self._mean(step, prediction)
         s = step.transition.s
         if s == 0:
             return StepGaussian(x, None, s)
+        step = replace(step, posterior_factor=recipe.posterior_factor * self._mean.left)
         covariance = recipe.method.step_covariance(prediction, noise)(step)
         if recipe.final_sigma is not None and s <= recipe.timesteps[0]:
             covariance = covariance.limited(recipe.final_sigma)

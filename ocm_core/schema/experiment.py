@@ -23,9 +23,9 @@ from ocm_core.schema.block import (
 from ocm_core.schema.timesteps import EvenTimesteps, FixedTimesteps, PowerTimesteps, TimestepsParams
 
 SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
-PresetName = Literal["quality", "diverse", "likelihood"]
+PresetName = Literal["quality", "diverse", "likelihood", "photographs"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
-Order = Literal[1, 2, 3, "ipndm"]  # of a step's mean
+Order = Literal[1, 2, 3, "ipndm", "matched"]  # of a step's mean
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
 Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]

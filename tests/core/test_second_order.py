@@ -158,7 +158,7 @@ def test_ipndm_clamps_each_x0_before_the_sum() -> None:
     model = Denoiser(WaveNetwork(), schedule)
     x = 5 * torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     steps = [ReverseStep(t, Ddim(), clip) for t in transitions(schedule, (10, 300, 700))]
-    mean, known = means_of_order("ipndm", Ddim()), []
+    mean, known = means_of_order("ipndm", Ddim(), covariance.build("delta")), []
     sums = (1.0,), (3 / 2, -1 / 2), (23 / 12, -16 / 12, 5 / 12)
     for step, weights in zip(steps, sums, strict=True):
         at, seen = step.transition, model.predict(x, step.transition.t)

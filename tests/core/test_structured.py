@@ -201,3 +201,44 @@ def test_what_has_no_diagonal_or_no_basis_is_refused() -> None:
         covariance.build("analytic+klt").step_covariance(model.predict(x, 60), None)
     with pytest.raises(OcmError, match="3072 dimensions, at most 2048; use 'dct'"):
         bases.build("klt", torch.zeros(2, 3, 32, 32))
+
+
+def variances_after_two_steps(order: Any, method: str) -> torch.Tensor:
+    """Return Var[x_s] by coefficient, in units of that of q(x_s)."""
+    seen: dict[float, torch.Tensor] = {}
+    recipe = Recipe((2, 8, 40, 100), covariance.build(method), Ddpm(), order=order, clip=Clip())
+    noise = SampleNoise(0, range(4000), SHAPE)
+    recipe.draw(denoiser(), noise, watch=seen.__setitem__)
+    alpha_bar, b = SCHEDULE.marginal(8)
+    return BASIS.coefficients(seen[8].double()).var(0) / (alpha_bar * POWERS + b)
+
+
+def test_matched_steps_keep_the_variance_of_every_coefficient() -> None:
+    """As the first order does, and the second does not: it adds what C adds already."""
+    first, second, matched = (
+        variances_after_two_steps(order, "analytic+dct") for order in (1, 2, "matched")
+    )
+    assert (first - 1).abs().max() < 0.1  # of 4000 samples, the same noise for all
+    assert (matched - first).abs().max() < 0.01
+    assert (second - first).max() > 0.08
+
+
+def test_matched_steps_extrapolate() -> None:
+    """With the magnitude of a method, too; where all steps are of first order nothing changes."""
+    for method in ("analytic+dct", "exact_diag+dct"):
+        draws = [
+            Recipe(timesteps, covariance.build(method), Ddpm(), order=order).draw(
+                denoiser(), SampleNoise(0, range(3), SHAPE)
+            )
+            for timesteps in ((10, 40, 70), (70,))
+            for order in (1, "matched")
+        ]
+        assert not torch.allclose(draws[0].x, draws[1].x)
+        torch.testing.assert_close(draws[2].x, draws[3].x)
+
+
+def test_matched_steps_need_ddpm_and_a_basis() -> None:
+    with pytest.raises(OcmError, match="matched is for ddpm; for ddim use 1, 2 or 3"):
+        Recipe((1, 5), covariance.build("analytic+dct"), Ddim(), order="matched")
+    with pytest.raises(OcmError, match=r"matched needs a spectrum: use analytic\+dct"):
+        Recipe((1, 5), covariance.build("analytic"), Ddpm(), order="matched")

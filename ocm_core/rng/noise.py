@@ -75,6 +75,22 @@ class SampleNoise:
         return self._signs.next()
 
 
+class SetNoise:
+    """Noise of points that always come together, from one stream."""
+
+    def __init__(
+        self, seed: int, shape: tuple[int, int], device: torch.device | str, use: NoiseFor
+    ) -> None:
+        self.shape, self.device = shape, device
+        self._normal, self._sign = (stream(purpose, seed) for purpose in use.value)
+
+    def normal(self) -> Batch:
+        return torch.from_numpy(_normals(self._normal, self.shape)).to(self.device)
+
+    def signs(self) -> Batch:
+        return torch.from_numpy(_signs(self._sign, self.shape)).to(self.device)
+
+
 class _Blocks:
     """The draws of one purpose: announced ones are drawn ahead, others in blocks that double."""
 

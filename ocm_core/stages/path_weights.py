@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from ocm_core.covariance import build_all, class_of
+from ocm_core.covariance import build_all
 from ocm_core.datasets.mixture import MixtureData
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
@@ -16,7 +16,7 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.results.measures import Measure
 from ocm_core.results.table import Results, Row
-from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.rng.noise import NoiseFor, SetNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.weights import Importance, weigh
@@ -36,10 +36,10 @@ NO_MIXTURE = f"{WHERE}: the density is known of mixtures only; use null"
 class PathWeightsParams(Params):
     """Weights of trajectories of DDPM: so many of the model, and of the forward process."""
 
-    methods: Choices[str]
+    methods: Choices[str]  # those that are defined for DDPM
     nfe: Choices[Count]
     timesteps: TimestepsParams = EvenTimesteps()
-    points: SetSize = 20_000
+    points: SetSize = 4000
     seed: Seed = 12
 
 
@@ -50,10 +50,8 @@ def _check(experiment: Experiment) -> Iterator[str]:
     yield from unknown_methods(experiment, f"{WHERE}.methods", settings.methods)
     given = settings.timesteps, settings.nfe, settings.methods
     yield from check_timesteps(experiment, f"{WHERE}.timesteps", *given)
-    for label in settings.methods:
-        method = experiment.methods.get(label)
-        if method and not class_of(method.kind).has_density:
-            yield f"{WHERE}.methods: '{label}' has no density; leave it out"
+    if max(settings.nfe) > (last := experiment.schedule.steps):
+        yield f"{WHERE}.nfe: {max(settings.nfe)} is more than schedule.steps = {last}"
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -96,7 +94,7 @@ class PathWeights(ResultsTable):
     """Rows of the measures `path_kl` and `ess`."""
 
 
-class Case(NamedTuple):
+class WeighedModel(NamedTuple):
     """A model with its data: x_0 are draws of them."""
 
     model: Denoiser
@@ -115,8 +113,8 @@ class Case(NamedTuple):
         yield Row("ess", *found, **place)
 
     def _log_weights(self, recipe: Recipe, use: NoiseFor, x0: Tensor | None = None) -> Tensor:
-        device, shape = self.x0.device, tuple(self.x0.shape[1:])
-        noise = SampleNoise(self.seed, range(len(self.x0)), shape, device, use, draws=recipe.draws)
+        shape, device = (len(self.x0), self.x0.shape[1]), self.x0.device
+        noise = SetNoise(self.seed, shape, device, use)
         return weigh(recipe, self.model, noise, x0=x0).log_weights(self.truth.log_density)
 
 
@@ -128,12 +126,12 @@ def run(job: Job) -> None:
     x0 = torch.from_numpy(points).float().to(job.device)
     methods, rule, rows = build_all(experiment.methods), settings.timesteps, list[Row]()
     for score in experiment.network.scores:
-        case = Case(load_denoiser(job, score, methods), truth, x0, settings.seed)
-        schedule, optimal = case.model.schedule, optimal_timesteps(job, score)
+        weighed = WeighedModel(load_denoiser(job, score, methods), truth, x0, settings.seed)
+        schedule, optimal = weighed.model.schedule, optimal_timesteps(job, score)
         cells = [*product(methods, settings.nfe)]
         for label, nfe in job.progress(cells, f"weights of trajectories, {score} score"):
             visited = rules.build(rule, schedule, nfe, label, optimal)
             place: Any = {"score": score, "method": label, "timesteps": rule.kind, "nfe": nfe}
-            rows += case.rows(Recipe(visited, methods[label], Ddpm()), **place)
+            rows += weighed.rows(Recipe(visited, methods[label], Ddpm()), **place)
     PathWeights(job.folder).save(Results(rows))
     job.note(machine=machine_class(job))

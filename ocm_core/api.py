@@ -14,7 +14,7 @@ from pathlib import Path
 from sys import stderr
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, cast, overload
 
 import torch
 from jaxtyping import Float64, Int
@@ -45,9 +45,10 @@ from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import seed_torch
 from ocm_core.sampling.presets import altered, preset_named
-from ocm_core.sampling.recipe import Recipe, draw_rows
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.start import DataGaussian, warn_of_prior
 from ocm_core.sampling.trajectories import Trajectories
+from ocm_core.sampling.weights import WeighedSamples, weigh
 from ocm_core.schema import timesteps as timesteps_params
 from ocm_core.schema.experiment import (
     OptimiserParams,
@@ -88,6 +89,18 @@ class RecipeOptions(TypedDict, total=False):
     sampler: str | None  # the kernel: ddpm, ddim
     order: Order | None  # ipndm is for ddim
     timesteps: timesteps_params.TimestepsParams | Timesteps | None  # a rule, or the timesteps
+
+
+class SampleOptions(RecipeOptions, total=False):
+    """Which samples are drawn; the defaults are those of `sample`."""
+
+    count: int
+    first: int  # the index of the first one
+    seed: int
+    guidance: float
+    labels: ImageLabels
+    batch_size: int
+    start: Tensor | None
 
 
 class BatchOptions(TypedDict, total=False):
@@ -253,11 +266,32 @@ def recipe(
     return Recipe.from_params(params, denoiser.schedule, steps, rule, **limits)
 
 
+@overload
 def sample(
     denoiser: Denoiser,
     shape: Sequence[int],
     method: str | None = None,
     *,
+    log_prob: Literal[True],
+    **how: Unpack[SampleOptions],
+) -> WeighedSamples: ...
+
+
+@overload
+def sample(
+    denoiser: Denoiser,
+    shape: Sequence[int],
+    method: str | None = None,
+    **how: Unpack[SampleOptions],
+) -> Images: ...
+
+
+def sample(
+    denoiser: Denoiser,
+    shape: Sequence[int],
+    method: str | None = None,
+    *,
+    log_prob: bool = False,
     count: int = 16,
     first: int = 0,
     seed: int = 0,
@@ -266,11 +300,12 @@ def sample(
     batch_size: int = 64,
     start: Tensor | None = None,
     **how: Unpack[RecipeOptions],
-) -> Images:
+) -> Images | WeighedSamples:
     """Draw images of `shape` (channel, height, width); the i-th of a seed is always the same.
 
     Timesteps that end far below T leave much of the data: with `start`, images, samples begin with
-    these images' Gaussian there instead of N(0, I).
+    these images' Gaussian there instead of N(0, I). With `log_prob` the last step keeps its noise,
+    and samples have the log-densities of their trajectories: `importance(log_density)` weighs them.
     """
     if labels is not None and len(labels) != count:
         raise OcmError(f"{len(labels)} labels for count = {count} images; give one for each")
@@ -279,12 +314,17 @@ def sample(
         warn_of_prior(denoiser.schedule, chosen.timesteps)
     else:
         chosen = replace(chosen, start=DataGaussian.of(_data(denoiser, start, None)))
-    draw, drawn = partial(draw_rows, chosen, denoiser, tuple(shape), device=device), []
+    weighed, drawn = list[WeighedSamples](), list[Images]()
     for low in range(0, count, batch_size):
         batch = slice(low, low + batch_size)
         label = None if labels is None else labels[batch].to(device)
-        drawn.append(draw(range(first, first + count)[batch], seed, label).x)
-    return torch.cat(drawn)
+        rows = range(first, first + count)[batch]
+        noise = SampleNoise(seed, rows, tuple(shape), device, draws=chosen.draws)
+        if log_prob:
+            weighed.append(weigh(chosen, denoiser, noise, label))
+        else:
+            drawn.append(chosen.draw(denoiser, noise, label).x)
+    return WeighedSamples.joined(weighed) if log_prob else torch.cat(drawn)
 
 
 def optimal_timesteps(
@@ -575,4 +615,4 @@ def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
 
 
 def _device(denoiser: Denoiser) -> str:
-    return str(next(denoiser.network.parameters()).device)
+    return str(next(denoiser.network.parameters(), torch.empty(0)).device)

@@ -482,6 +482,24 @@ def test_few_timesteps_that_end_below_t_are_warned_of_and_can_begin_with_the_dat
     assert abs(drawn.mean() + 0.8) < 0.4 < abs(noisy.mean() + 0.8)
 
 
+@pytest.mark.parametrize("start", [None, images()])
+def test_samples_come_with_log_densities_of_their_trajectories(start: torch.Tensor | None) -> None:
+    denoiser, given = short(), {"steps": 3, "count": 5, "start": start}
+    drawn, again = (
+        api.sample(denoiser, SHAPE, "beta", log_prob=True, batch_size=size, **given)
+        for size in (64, 2)
+    )
+    assert drawn.log_p.shape == drawn.log_q.shape == (5,) and drawn.log_p.dtype == torch.float64
+    for whole, joined in zip(vars(drawn).values(), vars(again).values(), strict=True):
+        torch.testing.assert_close(whole, joined, rtol=1e-4, atol=1e-4)
+    last = drawn.x - api.sample(denoiser, SHAPE, "beta", **given)  # which shows the mean
+    assert float(last.var()) == pytest.approx(denoiser.schedule.b[1], rel=0.2)
+    found = drawn.importance(lambda x: -x.square().flatten(1).sum(1))
+    assert float(found.weights.sum()) == pytest.approx(1) and 0.2 <= found.ess <= 1
+    with pytest.raises(OcmError, match="'lanczos' has no density, and so no log-probability"):
+        api.sample(denoiser, SHAPE, "lanczos", log_prob=True, **given)
+
+
 def test_the_gaussian_of_the_data_is_that_of_their_marginal() -> None:
     from scipy.fft import idctn
 

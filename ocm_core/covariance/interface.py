@@ -113,6 +113,9 @@ class OnlyDrawn(Covariance):
     def log_density(self, difference: Batch) -> NoReturn:
         self.diagonal(difference)
 
+    def filled(self, variance: float) -> NoReturn:
+        self.diagonal(torch.tensor(variance))
+
 
 class Look(NamedTuple):
     """The line of a method in every chart."""

@@ -48,6 +48,10 @@ class Covariance(ABC):
         """Return Σ with no standard deviation above σ."""
 
     @abstractmethod
+    def filled(self, variance: float) -> Covariance:
+        """Return Σ with this variance where it has none."""
+
+    @abstractmethod
     def diagonal(self, like: Batch) -> Batch:
         """Return diag Σ in the shape of the batch."""
 
@@ -71,6 +75,9 @@ class Diagonal(Covariance):
 
     def limited(self, sigma: float) -> Diagonal:
         return Diagonal(self.variance.clamp(max=sigma**2))
+
+    def filled(self, variance: float) -> Diagonal:
+        return Diagonal(self.variance.where(self.variance > 0, variance))
 
     def diagonal(self, like: Batch) -> Batch:
         return self.variance.to(like).expand_as(like)
@@ -98,6 +105,9 @@ class Full(Covariance):
 
     def limited(self, sigma: float) -> Full:
         return Full(self.vectors, self.values.clamp(max=sigma**2))
+
+    def filled(self, variance: float) -> Full:
+        return Full(self.vectors, Diagonal(self.values).filled(variance).variance)
 
     def diagonal(self, like: Batch) -> Batch:
         return (self.vectors**2 @ self.values.unsqueeze(-1)).reshape_as(like)
@@ -141,6 +151,10 @@ class Correlated(Covariance):
     def limited(self, sigma: float) -> Correlated:
         variance = self._magnitude * self._spread(self.spectrum)
         return self.with_diagonal(variance.clamp(max=sigma**2))
+
+    def filled(self, variance: float) -> Correlated:
+        own = Diagonal(self._magnitude * self._spread(self.spectrum))
+        return self if self.magnitude is None else self.with_diagonal(own.filled(variance).variance)
 
     def diagonal(self, like: Batch) -> Batch:
         return (self._magnitude * self._spread(self.spectrum)).to(like).expand_as(like)

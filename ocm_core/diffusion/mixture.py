@@ -6,6 +6,7 @@ x_0 has mean m_k = μ_k + (√ᾱ σ² / s²)(x_t - √ᾱ μ_k) and covariance 
 
 from dataclasses import dataclass
 from itertools import product
+from math import log, pi
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from ocm_core.datasets.mixture import GridLayout, MixtureData
 from ocm_core.rng.streams import dataset_stream
-from ocm_core.shapes import PerPoint, Points
+from ocm_core.shapes import PerPoint, PerSample, Points
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,13 @@ class Mixture:
         noise = source.standard_normal((count, self.means.shape[1]))
         drawn: ndarray = self.means.numpy()[modes] + self.std * noise
         return drawn
+
+    def log_density(self, x: Points) -> PerSample:
+        """log q(x_0), the mean of the components' densities."""
+        modes, d = self.means.shape
+        squares = (x.unsqueeze(1) - self.means.to(x)).square().sum(-1) / self.std**2
+        log_norm = 0.5 * d * log(2 * pi * self.std**2) + log(modes)
+        return torch.logsumexp(-0.5 * squares, 1) - log_norm
 
     def posterior(
         self, x: Points, alpha_bar: PerPoint, b: PerPoint

@@ -43,6 +43,8 @@ class NoiseFor(Enum):
     LIKELIHOOD = (Stream.LIKELIHOOD_NORMAL, Stream.LIKELIHOOD_SIGN)
     DEVIATION = (Stream.DEVIATION_NORMAL, Stream.DEVIATION_SIGN)
     TIMESTEPS = (Stream.TIMESTEPS_NORMAL, Stream.TIMESTEPS_SIGN)
+    PATHS = (Stream.PATH_NORMAL, Stream.PATH_SIGN)
+    FORWARD = (Stream.FORWARD_NORMAL, Stream.FORWARD_SIGN)
     COVARIANCE_ERROR = (Stream.COVARIANCE_ERROR_NORMAL, Stream.COVARIANCE_ERROR_SIGN)
 
 
@@ -71,6 +73,22 @@ class SampleNoise:
 
     def signs(self) -> Batch:
         return self._signs.next()
+
+
+class SetNoise:
+    """Noise of points that always come together, from one stream."""
+
+    def __init__(
+        self, seed: int, shape: tuple[int, int], device: torch.device | str, use: NoiseFor
+    ) -> None:
+        self.shape, self.device = shape, device
+        self._normal, self._sign = (stream(purpose, seed) for purpose in use.value)
+
+    def normal(self) -> Batch:
+        return torch.from_numpy(_normals(self._normal, self.shape)).to(self.device)
+
+    def signs(self) -> Batch:
+        return torch.from_numpy(_signs(self._sign, self.shape)).to(self.device)
 
 
 class _Blocks:

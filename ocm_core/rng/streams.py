@@ -66,6 +66,12 @@ class Stream(Enum):
     GENERATED_IMAGE = (6, 0, False)
     MIXTURE_POINTS = (6, 1, False)
     MIXTURE_FRESH = (6, 2, False)  # for the distance that a perfect sampler would have
+    # trajectories of the model, and of the forward process from points of a mixture, all at once
+    PATH_NORMAL = (10, 0, False)
+    PATH_SIGN = (10, 1, False)
+    FORWARD_NORMAL = (10, 2, False)
+    FORWARD_SIGN = (10, 3, False)
+    FORWARD_POINTS = (10, 4, False)
     # without consequence for any number
     TIMING_NORMAL = (7, 0, False)
     TIMING_SIGN = (7, 1, False)

@@ -7,6 +7,8 @@ from ocm_core.errors import OcmError
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SolverParams
 
+_BOUNDS = ("likelihood", "path_weights")  # evaluations that need densities of DDPM's steps
+
 
 def undefined_methods(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each method that its sampler, or the bound, has no definition of."""
@@ -20,8 +22,8 @@ def undefined_methods(experiment: Experiment) -> Iterator[str]:
                     f"{where}.methods: {method!r} is defined for {only} only; "
                     f"for {kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
                 )
-    likelihood = experiment.evaluate.get("likelihood")
-    bounds = {"train.timesteps": experiment.train.timesteps, "evaluate.likelihood": likelihood}
+    bounds = {f"evaluate.{name}": experiment.evaluate.get(name) for name in _BOUNDS}
+    bounds["train.timesteps"] = experiment.train.timesteps
     for where, block in bounds.items():
         for label in getattr(block, "methods", ()):
             if not methods[label].defined_for("ddpm"):

@@ -132,7 +132,7 @@ class Multistep(StepMean):
         else:
             slope = x0 - before.x0
             ratio = before.step.transition.log_snr_gain / h
-            added = 0.0 if isinf(h) else slope / (2 * ratio)
+            added, self.left = 0.0 if isinf(h) else slope / (2 * ratio), 1.0
             if self.basis and not isinf(h):
                 added = self._matched(before.step, step, prediction, slope, 1 / (2 * ratio))
             extrapolated = x0 + added

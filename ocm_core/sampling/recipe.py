@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -138,12 +138,11 @@ class Recipe:
         label: Labels = None,
         watch: Watcher | None = None,
         change: Changer | None = None,
+        stepper: Stepper | None = None,
     ) -> Sampled:
         """Draw samples: from x_T ~ N(0, I), or the Gaussian of q(x_t), down the timesteps."""
-        guided, stepper = self.guidance.apply(model), Stepper(self, model.schedule)
-        x = noise.normal()
-        if self.start is not None:
-            x = self.start.at(x, *model.schedule.marginal(self.timesteps[-1]))
+        guided, stepper = self.guidance.apply(model), stepper or Stepper(self, model.schedule)
+        x = stepper.begin(noise)
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
                 watch(t, x)
@@ -170,17 +169,29 @@ class StepGaussian(NamedTuple):
 class Stepper:
     """The steps of a batch of samples, from the noisiest one down, and a count of the clamped."""
 
+    noisy_end: ClassVar[bool] = False  # whether the last step draws, too
+
     def __init__(self, recipe: Recipe, schedule: Schedule) -> None:
-        self.recipe, self.counter = recipe, ClipCounter()
+        self.recipe, self.schedule, self.counter = recipe, schedule, ClipCounter()
         self._mean = means_of_order(recipe.order, recipe.kernel, recipe.method)
         self._left = deque(transitions(schedule, recipe.timesteps))
+
+    def begin(self, noise: Noise) -> Batch:
+        """Return the x_t that samples begin with."""
+        x, start = noise.normal(), self.recipe.start
+        if start is None:
+            return x
+        return start.at(x, *self.schedule.marginal(self.recipe.timesteps[-1]))
 
     def step(self, prediction: AnyPrediction, t: int, noise: Noise) -> Batch:
         """Return x_s of the step that begins at `t`, given the prediction at x_t."""
         return self.gaussian(prediction, t, noise).draw(noise)
 
     def gaussian(self, prediction: AnyPrediction, t: int, noise: Noise) -> StepGaussian:
-        """Return the Gaussian of x_s; `noise` is what the covariance method draws from, if any."""
+        """Return the Gaussian of x_s; `noise` is what the covariance method draws from, if any.
+
+        Where the last step draws, a method without variance there (β̃_{0:t} = 0) takes β̃_{1:2}.
+        """
         if not self._left or self._left[0].t != t:
             expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
             raise OcmError(f"a step from timestep {t}: the next one is {expected}")
@@ -188,11 +199,13 @@ class Stepper:
         step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
         x = self._mean(step, prediction)
         s = step.transition.s
-        if s == 0:
+        if s == 0 and not self.noisy_end:
             return StepGaussian(x, None, s)
         step = replace(step, posterior_factor=recipe.posterior_factor * self._mean.left)
         covariance = recipe.method.step_covariance(prediction, noise)(step)
-        if recipe.final_sigma is not None and s <= recipe.timesteps[0]:
+        if s == 0:
+            covariance = covariance.filled(step.transition.beta_tilde_schedule_start)
+        if recipe.final_sigma is not None and s == recipe.timesteps[0]:
             covariance = covariance.limited(recipe.final_sigma)
         return StepGaussian(x, covariance, s)
 

@@ -39,9 +39,14 @@ class DataGaussian:
         return cls(mean, basis, squares.mean(0, keepdim=True))
 
     def at(self, noise: Batch, alpha_bar: float, b: float) -> Batch:
-        """Turn normal draws into draws of N(√ᾱ_t μ, U (ᾱ_t ρ + b_t) Uᵀ)."""
-        spread = Correlated(self.basis, (alpha_bar * self.variance + b).to(noise))
-        return sqrt(alpha_bar) * self.mean.to(noise) + spread.scale(noise)
+        """Turn normal draws into draws of the Gaussian of q(x_t)."""
+        mean, covariance = self.gaussian(noise, alpha_bar, b)
+        return mean + covariance.scale(noise)
+
+    def gaussian(self, like: Batch, alpha_bar: float, b: float) -> tuple[Batch, Correlated]:
+        """Return mean and covariance of N(√ᾱ_t μ, U (ᾱ_t ρ + b_t) Uᵀ)."""
+        spread = Correlated(self.basis, (alpha_bar * self.variance + b).to(like))
+        return sqrt(alpha_bar) * self.mean.to(like), spread
 
 
 def warn_of_prior(schedule: Schedule, timesteps: Timesteps) -> None:

@@ -69,6 +69,8 @@ TINY = {
         *("train.timesteps.methods=[beta, ocm_relative]", *TIMESTEPS),
         *("evaluate.likelihood.methods=[beta, ocm_relative]", *LIKELIHOOD),
         *("evaluate.covariance_error.times=[1, 60]", "evaluate.covariance_error.points=4"),
+        *("evaluate.path_weights.methods=[beta, ocm_relative]", "evaluate.path_weights.nfe=[5]"),
+        "evaluate.path_weights.points=4",
     ],
     "imagenet256_smoke": ["features.space=inception", "features.reference=imagenet256"],
     "mnist_latent": [

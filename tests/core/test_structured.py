@@ -17,10 +17,11 @@ from ocm_core.diffusion.gaussian import Correlated, Decoder, Diagonal, full
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
-from ocm_core.diffusion.transition import transition
+from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.sampling.order import means_of_order
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import SpectrumParams
 from ocm_core.training.batches import InMemory
@@ -235,6 +236,17 @@ def test_matched_steps_extrapolate() -> None:
         ]
         assert not torch.allclose(draws[0].x, draws[1].x)
         torch.testing.assert_close(draws[2].x, draws[3].x)
+
+
+def test_the_last_step_has_all_of_its_covariance() -> None:
+    """Where it draws at all: it extrapolates nothing, whatever the step before has left of C."""
+    means = means_of_order("matched", Ddpm(), covariance.build("analytic+dct"))
+    *before, last = transitions(SCHEDULE, (10, 40, 70))
+    for step in before:
+        means(ReverseStep(step, Ddpm()), denoiser().predict(drawn(2, *SHAPE), step.t))
+    assert torch.as_tensor(means.left).min() < 1.0
+    means(ReverseStep(last, Ddpm()), denoiser().predict(drawn(2, *SHAPE), last.t))
+    assert means.left == 1.0
 
 
 def test_matched_steps_need_ddpm_and_a_basis() -> None:

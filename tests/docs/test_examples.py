@@ -49,6 +49,16 @@ def test_a_method_of_one_s_own() -> None:
     assert found["share"] == pytest.approx(found["beta_tilde"], abs=2e-3)  # c = 0 is β̃
 
 
+def test_importance_weights() -> None:
+    said = run("importance_weights.py", "--count", "500", "--steps", "5")
+    shares = {
+        name: float(value) for name, value in re.findall(r"(\w+): effective.* ([\d.]+)%", said)
+    }
+    assert [*shares] == ["beta_tilde", "beta", "exact_diag", "exact_full"]
+    assert shares["beta_tilde"] < 5 < shares["exact_full"]
+    assert "in truth: log Z 0.2" in said
+
+
 def test_two_commits(root: Path) -> None:
     said = run("compare_commits.py", folder=root)
     assert "1 parameter, 1 beyond noise" in said

@@ -13,6 +13,7 @@ from ocm_core.params.compose import active_names, compose, validate
 NFE = "evaluate.likelihood.nfe_by_method"
 BEST = "train.selection={kind: best_frechet, samples: 2, batch_size: 2, nfe: %s}"
 MNIST_VAE = "encode.latent.vae.config"
+PATHS = "evaluate.path_weights"
 DDPM, DDIM = "sample.samplers.ddpm", "sample.samplers.ddim"
 
 
@@ -43,6 +44,10 @@ def refused(name: str, *overrides: str) -> str:
         ("toy_mog9", "methods.rademacher_10.probes=0", "methods.rademacher_10: covariance method"),
         ("toy_mog9", "methods.ocm_relative.kind=ocn", "methods.ocm_relative: "),
         ("digits", "+evaluate.mmd={}", "evaluate.mmd: for points"),
+        ("digits", f"+{PATHS}={{methods: [beta], nfe: [5]}}", f"{PATHS}: the density is known of"),
+        ("toy_mog9", f"{PATHS}.nfe=[1001]", f"{PATHS}.nfe: 1001 is more than schedule.steps"),
+        ("toy_mog9", f"{PATHS}.methods=[bets]", f"{PATHS}.methods: 'bets' is unknown"),
+        ("toy_mog9", f"{PATHS}.methods=[delta]", f"{PATHS}.methods: 'delta' "),
         ("digits", "features.space=efficientnet_lite1", "features.space: 'efficientnet_lite1' is"),
         ("digits", "evaluate.distances.blocks=20", "evaluate.distances.blocks: with 3 seeds"),
         ("digits", "evaluate.distances.blocks=1", "evaluate.distances.blocks: Input should be gr"),

@@ -41,7 +41,10 @@ SHRUNK = {
     "head": {"sizes": {"width": 8, "depth": 1}},
     "train": {"score": OPTIMISER, "heads": OPTIMISER, "moments": FEW, "timesteps": None},
     "sample": {"count": 16, "batch_size": 16, "seeds": [0], "split": [], "samplers": SAMPLERS},
-    "evaluate": {"covariance_error": {"times": [1, 500], "points": 8}, "likelihood": None},
+    "evaluate": {
+        "covariance_error": {"times": [1, 500], "points": 8},
+        **dict.fromkeys(("likelihood", "path_weights")),
+    },
 }
 WIDER = {"evaluate": {"mmd": {"bandwidths": [0.5, 1.5]}}}
 TASKS = (  # of the shrunken experiment

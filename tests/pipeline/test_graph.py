@@ -18,7 +18,7 @@ from tests.pipeline.conftest import ROOT
 
 BARE = (
     *("train.timesteps=null", "evaluate.likelihood=null", "evaluate.covariance_error=null"),
-    "~sample.samplers.ddim",
+    *("evaluate.path_weights=null", "~sample.samplers.ddim"),
 )
 
 

@@ -31,15 +31,7 @@ PARTS = ("unet", "transformer", "model", "")  # where the model may be
 ENCODER, TOKENIZER = "text_encoder", "tokenizer"
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
 OF_EDM = ("EDMEuler", "EDMDPMSolver", "Covariance")
-DISTILLED = (
-    "LCM",
-    "TCD",
-    "SCM",
-    "CMStoch",
-    "FlowMatchLCM",
-    "FlowMap",
-    "PiFlow",
-)  # few steps
+DISTILLED = ("LCM", "TCD", "SCM", "CMStoch", "FlowMatchLCM", "FlowMap", "PiFlow")  # few steps
 NEEDED = {  # of classes without an adapter: what it would take
     "SD3Transformer2DModel": "a store of three encoders' tokens and a pooled vector of each prompt",
     "FluxTransformer2DModel": "packed latents with positions, and a store of two encoders' texts",

@@ -36,8 +36,8 @@ from ocm_core.stages.timesteps import optimal_timesteps
 
 def export(name: str, folder: Path, request: SampleRequest) -> Path:
     """Write the experiment's model with the requested recipe, and the heads of its method."""
-    network = compose(name).network
-    known_range = network.range == 1.0 or compose(name).schedule.kind == "edm"
+    network, schedule = compose(name).network, compose(name).schedule
+    known_range = network.range == 1.0 or schedule.kind == "edm"
     if not isinstance(network, DiffusersNetworkParams) or not known_range:
         expected = "expected a model of diffusers, of data in [-1, 1]"
         raise OcmError(f"{name}: network.family is {network.family!r}; {expected}")
@@ -66,14 +66,13 @@ def chosen(name: str, request: SampleRequest) -> tuple[SampleRequest, str]:
     if request.method or request.preset or request.sampler:
         return request, "The way to sample was asked for."
     sample, methods = compose(name).sample, compose(name).methods
-    file, steps = Path("reports", name, "results.csv"), request.steps
-    rows = Results.read(file) if file.is_file() else Results()
+    rows, steps = _measured(name), request.steps
     measure = next((m for m in ("fid", "frechet") if rows.select(measure=m)), "")
     rows = rows.select(measure=measure, nfe=steps, guidance=(None, request.guidance))
     found = {
         key: replicates(group).estimate.mean
         for key, group in rows.groups("sampler", "method").items()
-        if key[0] in sample.samplers and key[1] in methods
+        if key[0] in sample.samplers and key[1] in methods and not methods[key[1]].products
     }
     ours = {
         key: value
@@ -123,13 +122,15 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
     return scheduler
 
 
+def _measured(name: str) -> Results:
+    """Return the results of an experiment, as far as it has a report."""
+    file = Path("reports", name, "results.csv")
+    return Results.read(file) if file.is_file() else Results()
+
+
 def _numbers(name: str, cell: Cell) -> dict[str, float]:
     """Return the means of this sampler and method in the experiment's results, if it has any."""
-    file = Path("reports", name, "results.csv")
-    if not file.is_file():
-        return {}
-    rows = Results.read(file).select(sampler=cell.sampler, method=cell.method)
-    numbers = {}
+    rows, numbers = _measured(name).select(sampler=cell.sampler, method=cell.method), {}
     for (measure, nfe, scale), group in rows.groups("measure", "nfe", "guidance").items():
         guided = "" if scale in (None, 1.0) else f", guidance = {scale}"
         numbers[f"{measure}, nfe = {nfe}{guided}"] = replicates(group).estimate.mean

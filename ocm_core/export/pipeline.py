@@ -172,6 +172,10 @@ class CovariancePipeline(DiffusionPipeline):
     ) -> Batch:
         """Draw samples by another scheduler of diffusers, whose timesteps are set."""
         scheduler, given = self.scheduler, dict[str, Any]()
+        if scheduler.config.get("sigma_data") and not hasattr(scheduler, "precondition_inputs"):
+            found = f"{type(scheduler).__name__} does not know EDM's preconditioning"
+            expected = "EDMEulerScheduler or EDMDPMSolverMultistepScheduler"
+            raise OcmError(f"scheduler: {found}; expected {expected}")
         if "generator" in signature(scheduler.step).parameters:
             given = {"generator": noise.generator}
         x = noise.normal() * getattr(scheduler, "init_noise_sigma", 1.0)

@@ -121,6 +121,7 @@ def _summary(model: ModelDescription) -> str:
 def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[str]:
     """Say whether the model can be a posterior mean; one of latents is looked at on the page."""
     if model.vae or model.text:
+        yield f"{model.folder}: takes latents; the page says whether it is a posterior mean"
         return
     import numpy as np
     import torch

@@ -34,6 +34,7 @@ from tests.networks.diffusers_cases import CLASSES, CONFIGS, model, tiny_dit
 
 from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
 
+NOT_HERE = [f"{name}Transformer2DModel" for name in ("SD3", "Flux", "Sana", "PixArt")]
 PROMPTS = ["a cat", "", "an unusually long caption"]
 UNET, TEXT = "unet/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"
 READERS: dict[str, Callable[[Path], object]] = {
@@ -208,12 +209,8 @@ def test_weights_that_are_damaged_missing_or_not_finite_are_named(name: str, fol
         ("scheduler/scheduler_config", {"prediction_type": "o"}, "'o'; expected one of epsilon"),
         ("scheduler/scheduler_config", {"variance_type": "learned"}, "expected 'learned_range'"),
         ("scheduler/scheduler_config", {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
-        (
-            "unet/config",
-            {"_class_name": "SD3Transformer2DModel"},
-            "needs a store of three",
-        ),
         ("unet/config", {"guidance_embeds": True}, "guidance_embeds: a distilled model, which"),
+        *(("unet/config", {"_class_name": kind}, f"{kind}, which needs ") for kind in NOT_HERE),
         ("unet/config", {"_class_name": "Flux"}, "describes a Flux; expected one of UNet2D"),
         ("unet/config", {"sample_size": [8, 8, 8]}, "unet/config.json: sample_size"),
         ("unet/config", {"addition_embed_type": "text_time"}, "a Stable-Diffusion XL pipe"),

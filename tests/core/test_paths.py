@@ -1,4 +1,4 @@
-"""A mixture under flow matching and EDM, as their networks tell it: what it is under VP."""
+"""A mixture as networks for x_0, v, a velocity and EDM's F tell it: what it is under VP."""
 
 from functools import partial
 from math import log
@@ -25,6 +25,7 @@ from ocm_core.sampling.recipe import Recipe
 from .doubles import PAIR, exact
 
 EDM = {"sigma_min": 0.002, "sigma_max": 80.0, "sigma_data": 0.5, "rho": 7.0}
+BETAS = schedules.cosine(999)
 TIMESTEPS = (1, 20, 100, 400, 900, 999)
 
 
@@ -63,9 +64,26 @@ class Preconditioned(Told):
         return (mean - data**2 / total * x) / (sigma * data / total.sqrt())
 
 
+class OfBetas(Told):
+    """x_0, or v = (√ᾱ x - x_0) / √b."""
+
+    def __init__(self, prediction: str) -> None:
+        super().__init__()
+        self.prediction = prediction
+
+    def readout(self, features: TrunkFeatures) -> Tensor:
+        x, t = features.hidden, features.embedding[:, 0].long()
+        alpha, sigma = (share.sqrt() for share in BETAS.marginal_at(t, x))
+        mean = self.mean(x, alpha, sigma)
+        return mean if self.prediction == "sample" else (alpha * x - mean) / sigma
+
+
 def of_path(path: str) -> tuple[Denoiser, Denoiser]:
     """The network as it was trained, and the exact score on the schedule that its path is."""
-    if path == "edm":
+    if path in ("sample", "v_prediction"):
+        other = denoiser_of(OfBetas(path), BETAS, TimeConvention(), path)
+        expected = BETAS.alpha_bar
+    elif path == "edm":
         own = schedules.edm(1000, **EDM)
         other = denoiser_of(Preconditioned(), own, TimeConvention(shift=1), "edm", 1 / 0.5)
         sigma = 0.002 ** (1 / 7) + np.linspace(0, 1, 1000) * (80 ** (1 / 7) - 0.002 ** (1 / 7))
@@ -81,7 +99,7 @@ def of_path(path: str) -> tuple[Denoiser, Denoiser]:
     return other, exact(PAIR, other.schedule)
 
 
-PATHS = pytest.mark.parametrize("path", ["flow1", "flow3", "edm"])
+PATHS = pytest.mark.parametrize("path", ["sample", "v_prediction", "flow1", "flow3", "edm"])
 
 
 @PATHS

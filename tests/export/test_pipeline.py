@@ -485,11 +485,12 @@ def test_without_a_covariance_a_step_is_diffusers_own(path: str) -> None:
         x = theirs
 
 
-@pytest.mark.parametrize("path", ["betas", "flow"])
+@pytest.mark.parametrize("path", PATHS)
 def test_another_scheduler_can_be_put_back(path: str, tmp_path: Path) -> None:
-    """UniPC of one's own loop, the same model and noise: and it survives saving, too."""
+    """In a loop of one's own, the same model and noise: and it survives saving, too."""
     _, folder = exported(tmp_path, **PATHS[path])
-    pipe, (kind, config) = opened(folder), (UniPCMultistepScheduler, CONFIGS["plain"])
+    pipe, config = opened(folder), CONFIGS["plain"]
+    kind: Any = EDMEulerScheduler if path == "edm" else UniPCMultistepScheduler
     ours = pipe(2, generator=torch.Generator().manual_seed(0), output_type="latent").images
     pipe.scheduler = kind.from_config(pipe.scheduler.config)
     draw: Any = {"num_inference_steps": 5, "output_type": "latent"}
@@ -497,12 +498,18 @@ def test_another_scheduler_can_be_put_back(path: str, tmp_path: Path) -> None:
     scheduler = kind.from_config(pipe.scheduler.config)
     scheduler.set_timesteps(5)
     x, own = torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(0)), model(config)
+    x = x * scheduler.init_noise_sigma
     with torch.no_grad():
         for t in scheduler.timesteps:
-            x = scheduler.step(own(x, t.expand(2)).sample, t, x).prev_sample
+            said = own(scheduler.scale_model_input(x, t), t.expand(2)).sample
+            x = scheduler.step(said, t, x).prev_sample
     torch.testing.assert_close(drawn, x)
     pipe.save_pretrained(tmp_path / "again")
     (tmp_path / "again/pipeline.py").write_text((folder / "pipeline.py").read_text())
     again = opened(tmp_path / "again")
     assert type(again.scheduler) is kind and not torch.equal(ours, drawn)
     torch.testing.assert_close(again(2, latents=x, **draw).images.shape, x.shape)
+    if path == "edm":  # whose solvers know the preconditioning
+        pipe.scheduler = UniPCMultistepScheduler.from_config(pipe.scheduler.config)
+        with pytest.raises(OcmError, match=r"UniPC.* EDM's preconditioning; expected EDMEulerSch"):
+            pipe(2, **draw)

@@ -96,6 +96,7 @@ def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
         write_images(place / "sorted" / kind, count=10)
     shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit")
     assert "5 classes" in shown and "with its autoencoder" in shown
+    assert "my-dit: takes latents; the page says whether it is a posterior mean" in shown
     experiment = has_all_that_the_pages_show(shown, likelihood=False)
     assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
     assert (experiment.data.labels, experiment.data.classes) == ("folders", 2)

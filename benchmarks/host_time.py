@@ -133,7 +133,7 @@ def _synchronisations() -> Measured:
         bound = Likelihood(denoiser, {"ocm": method}, Decoder(256), CLIP)
         terms = bound.evaluate(noise.normal(), 500, noise, None, counters)
         for s in (0, 250):
-            terms(transition(schedule, s, 500), ["ocm"])
+            terms(transition(schedule, s, 500), ["ocm"], None)
     return Measured.exactly(len(waits.found) / (steps + 1), steps=steps + 1)
 
 

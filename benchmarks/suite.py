@@ -26,6 +26,7 @@ _FILES = (
     "host_time",
     "shared_likelihood",
     "few_steps",
+    "structured",
     "diffusers_adapter",
     "noop",
     "growth",

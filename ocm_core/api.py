@@ -334,16 +334,20 @@ def optimal_timesteps(
     steps: int = 10,
     *,
     points: int = 92,
+    decoder_variance: timesteps_params.DecoderVariance | None = None,
     **batches: Unpack[BatchOptions],
 ) -> Timesteps:
     """Return the timesteps, out of `points`, that make the bound on (training) images least.
 
-    With `gits` as the method, DDIM leaves fine trajectories least: one for each image, of which
-    only number, shape and labels count.
+    Give `bits_per_dim` the same `decoder_variance`: `method` for the method's own. With `gits` as
+    the method, DDIM leaves fine trajectories least: one for each image, of which only number, shape
+    and labels count.
     """
     source: Likelihood | Trajectories = Trajectories(denoiser, _limits(denoiser)[0])
     if method != timesteps_params.GITS:
-        source = _likelihood(denoiser, method)
+        source = _likelihood(denoiser, method, decoder_variance)
+    elif decoder_variance:
+        raise OcmError("decoder_variance: timesteps of 'gits' have no decoder; leave it out")
     schedule = denoiser.schedule
     rule = timesteps_params.PowerTimesteps(exponent=2.0, first=1)
     grid = rules.grid(rule, schedule, min(points, schedule.steps))
@@ -363,10 +367,16 @@ def bits_per_dim(
     images: Images,
     method: str,
     timesteps: Timesteps,
+    *,
+    decoder_variance: timesteps_params.DecoderVariance | None = None,
     **batches: Unpack[BatchOptions],
 ) -> Float64[Tensor, " image"]:
-    """Return the variational bound on each image's bits per dimension, with DDPM steps."""
-    likelihood, bits = _likelihood(denoiser, method), []
+    """Return the variational bound on each image's bits per dimension, with DDPM steps.
+
+    The last step into pixels has a fixed variance, or the method's own, which is the default for
+    latents.
+    """
+    likelihood, bits = _likelihood(denoiser, method, decoder_variance), []
     for batch in _batches(denoiser, images, NoiseFor.LIKELIHOOD, **batches):
         bounds, _ = likelihood.bounds({"given": timesteps}, *batch)
         bits.append(bounds["given", method].bits_per_dim.sum(0).cpu())
@@ -544,8 +554,11 @@ def _limits(denoiser: Denoiser) -> tuple[Clip, int | None, Decoder]:
     return Clip(x0=1.0, c_max=1.0), 256, Decoder(256)
 
 
-def _likelihood(denoiser: Denoiser, method: str) -> Likelihood:
+def _likelihood(
+    denoiser: Denoiser, method: str, variance: timesteps_params.DecoderVariance | None = None
+) -> Likelihood:
     clip, _, decoder = _limits(denoiser)
+    decoder = replace(decoder, variance=variance or decoder.variance)
     return Likelihood(denoiser, {method: _ready(denoiser, method)}, decoder, clip)
 
 

@@ -456,6 +456,25 @@ def test_optimal_timesteps_have_the_least_bound_on_their_images() -> None:
         api.optimal_timesteps(denoiser, images(2), "beta", 9, points=4)
 
 
+def test_timesteps_are_chosen_for_the_decoder_of_the_bound() -> None:
+    denoiser, seen, chosen = short(), images(), {}
+    for variance in ("fixed", "method"):
+        chosen[variance] = api.optimal_timesteps(
+            denoiser, seen, "beta", 3, decoder_variance=variance
+        )
+    assert chosen["fixed"] == api.optimal_timesteps(denoiser, seen, "beta", 3)
+    assert chosen["method"] != chosen["fixed"]
+
+    def bits(timesteps: rules.Timesteps, variance: Any) -> float:
+        found = api.bits_per_dim(denoiser, seen, "beta", timesteps, decoder_variance=variance)
+        return float(found.mean())
+
+    for variance, other in (("fixed", "method"), ("method", "fixed")):
+        assert bits(chosen[variance], variance) < bits(chosen[other], variance)
+    with pytest.raises(OcmError, match="timesteps of 'gits' have no decoder"):
+        api.optimal_timesteps(denoiser, seen, "gits", 3, decoder_variance="fixed")
+
+
 def test_timesteps_of_gits_follow_from_trajectories_alone() -> None:
     denoiser, seen = short(), images()
     found = api.optimal_timesteps(denoiser, seen, "gits", 3)

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.diffusion.basis import Basis
+from ocm_core.schema.timesteps import DecoderVariance
 from ocm_core.shapes import Batch, PerSample
 
 
@@ -192,7 +193,7 @@ class Decoder:
 
     levels: int | None
     cdf: Literal["exact", "tanh"] = "exact"
-    variance: Literal["fixed", "method"] = "fixed"
+    variance: DecoderVariance = "fixed"
 
     def log_likelihood(self, x0: Batch, mean: Batch, variance: Tensor) -> Batch:
         """Return log p(x_0) of each element, in nats."""

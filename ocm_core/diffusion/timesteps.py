@@ -1,7 +1,9 @@
 """Which timesteps are visited with a given number of steps K: ascending, without the leading 0."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
 
@@ -14,7 +16,7 @@ from ocm_core.errors import OcmError
 from ocm_core.schema import timesteps as rules
 
 Timesteps = tuple[int, ...]
-TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method → K → timesteps
+TimestepsByMethod = Mapping[str, Mapping[int, Timesteps]]  # method (/decoder) → K → timesteps
 
 
 def even(steps: int, nfe: int) -> Timesteps:
@@ -95,8 +97,8 @@ def _of_kind(
         case rules.ListedTimesteps():
             by_nfe, name = {len(v): tuple(v) for v in params.values}, "listed timesteps"
         case rules.OptimalTimesteps():
-            label = params.of or method
-            by_nfe, name = dict(optimal.get(label, {})), f"optimal timesteps of '{label}'"
+            source = params.source(method)
+            by_nfe, name = dict(optimal.get(source, {})), f"optimal timesteps of '{source}'"
     if nfe not in by_nfe:
         available = ", ".join(map(str, sorted(by_nfe))) or "none"
         raise OcmError(f"{name}: none with {nfe} steps; available numbers of steps: {available}")
@@ -142,6 +144,11 @@ class StepCosts:
     timesteps: Timesteps  # the grid, with 0 in front
     steps: Float64[ndarray, "n n"]  # [i, j]: from timesteps[j] down to timesteps[i]
     ends: Float64[ndarray, " n"]  # KL(q(x_t|x_0) ‖ N(0, I))
+    decoders: Mapping[str, Float64[ndarray, " n"]] = field(default_factory=dict)  # steps[0] by each
+
+    def decoded(self, variance: str) -> StepCosts:
+        """Return the costs with a decoder of this variance, which row s = 0 alone depends on."""
+        return replace(self, steps=np.vstack([self.decoders[variance], self.steps[1:]]))
 
     def optimal(self) -> dict[int, Timesteps]:
         """Return the best timesteps for each number of steps that the grid allows."""
@@ -157,10 +164,15 @@ class StepCosts:
 
 def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:
     """Return the mean over all images, given the means over batches of `weights` images."""
+
+    def mean(tables: Iterable[ndarray]) -> ndarray:
+        return np.average([*tables], axis=0, weights=weights)
+
     return StepCosts(
         costs[0].timesteps,
-        np.average([one.steps for one in costs], axis=0, weights=weights),
-        np.average([one.ends for one in costs], axis=0, weights=weights),
+        mean(one.steps for one in costs),
+        mean(one.ends for one in costs),
+        {name: mean(one.decoders[name] for one in costs) for name in costs[0].decoders},
     )
 
 

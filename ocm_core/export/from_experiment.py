@@ -103,7 +103,7 @@ def _scheduler(inputs: Inputs, cell: Cell, network: DiffusersNetworkParams) -> C
         trained |= {"kind": "scheduler"}
     recipe = RecipeParams.model_validate(sampler.model_dump(exclude={"grids", "methods"}))
     if isinstance(recipe.timesteps, OptimalTimesteps):  # listed: a pipeline has no images
-        by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.of or cell.method]
+        by_nfe = optimal_timesteps(inputs, cell.score)[recipe.timesteps.source(cell.method)]
         listed = ListedTimesteps(values=[[*timesteps] for timesteps in by_nfe.values()])
         recipe = recipe.model_copy(update={"timesteps": listed})
     scheduler: CovarianceScheduler = CovarianceScheduler(

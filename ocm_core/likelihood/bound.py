@@ -7,8 +7,10 @@ pass per (x_0, t) serves every method, every head and all timesteps rules that v
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
+from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 import torch
@@ -34,13 +36,15 @@ from ocm_core.diffusion.transition import Transition, transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise
+from ocm_core.schema.timesteps import DecoderVariance
 from ocm_core.shapes import Batch, Labels, PerSample
 
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
-StepTerms = Callable[[Transition, Iterable[str]], dict[str, PerSample]]
+StepTerms = Callable[[Transition, Iterable[str], DecoderVariance | None], dict[str, PerSample]]
 Case = tuple[str, str]  # the name of the timesteps, and the method
 Places = list[tuple[Case, int]]
+Visits = dict[int, dict[tuple[Transition, DecoderVariance | None], Places]]
 _DDPM = Ddpm()
 
 
@@ -102,13 +106,16 @@ class Likelihood:
             name: m.step_covariance(prediction, noise) for name, m in self.methods.items()
         }
 
-        def terms(transition: Transition, names: Iterable[str]) -> dict[str, PerSample]:
+        def terms(
+            transition: Transition, names: Iterable[str], variance: DecoderVariance | None
+        ) -> dict[str, PerSample]:
             """Return the term of one step for the methods `names`; they share its mean."""
+            decoder = replace(self.decoder, variance=variance or self.decoder.variance)
             steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
             mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
             if transition.s == 0:
                 return {
-                    name: decoder_term(step, covariances[name], mean, x0, self.decoder)
+                    name: decoder_term(step, covariances[name], mean, x0, decoder)
                     for name, step in steps.items()
                 }
             # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
@@ -140,10 +147,14 @@ class Likelihood:
         noise_at: NoiseAt,
         label: Labels = None,
         progress: Progress[int] = iter,
+        decoders: Mapping[Case, DecoderVariance] = MappingProxyType({}),
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
-        """Return (rule, method) → bound, and the clamped entries of C; `noise_at(t)` draws x_t."""
+        """Return (rule, method) → bound, and the clamped entries of C; `noise_at(t)` draws x_t.
+
+        `decoders` has the variances of those that are not the likelihood's own.
+        """
         schedule = self.model.schedule
-        visits = _visits(schedule, cases)
+        visits = _visits(schedule, cases, decoders)
         counters = {name: ClipCounter() for name in self.methods}
         found = {
             case: Bound(torch.empty(len(timesteps) + 1, len(x0), device=x0.device), dimension(x0))
@@ -151,8 +162,8 @@ class Likelihood:
         }
         for t, noise in _announced(noise_at, progress(sorted(visits))):
             seen = self.evaluate(x0, t, noise, label, counters)
-            for step, places in visits[t].items():
-                terms = seen(step, dict.fromkeys(method for (_, method), _ in places))
+            for (step, variance), places in visits[t].items():
+                terms = seen(step, dict.fromkeys(method for (_, method), _ in places), variance)
                 for case, row in places:
                     found[case].terms[row] = terms[case[1]]
         for case, bound in found.items():
@@ -170,6 +181,7 @@ class Likelihood:
     ) -> dict[str, StepCosts]:
         """F[s, t]: the mean term of every step t → s between timesteps of `grid` and 0, by method.
 
+        Row s = 0 is that of the likelihood's decoder, and `decoders` have it with each variance.
         `noise_at` had better give the same draw at every t: with a draw of its own each t would be
         taken or left for the luck of it.
         """
@@ -177,14 +189,27 @@ class Likelihood:
         ends = [prior_term(schedule, x0, t).double().mean() for t in times[1:]]
         square = x0.new_full((len(times), len(times)), torch.inf, dtype=torch.float64)
         costs = {name: square.clone() for name in self.methods}
+        variances: tuple[DecoderVariance, ...] = get_args(DecoderVariance)
+        decoders = {name: square[: len(variances)].clone() for name in self.methods}
         counters = {name: ClipCounter() for name in self.methods}
         for j, (t, noise) in enumerate(_announced(noise_at, progress(times[1:])), start=1):
             seen = self.evaluate(x0, t, noise, label, counters)
-            for i, s in enumerate(times[:j]):
-                for name, term in seen(transition(schedule, s, t), self.methods).items():
+            for i, s in enumerate(times[1:j], start=1):
+                for name, term in seen(transition(schedule, s, t), self.methods, None).items():
                     costs[name][i, j] = term.double().mean()
+            for i, variance in enumerate(variances):
+                for name, term in seen(transition(schedule, 0, t), self.methods, variance).items():
+                    decoders[name][i, j] = term.double().mean()
         last = np.append(np.inf, torch.stack(ends).cpu().numpy())
-        return {name: StepCosts(times, table.cpu().numpy(), last) for name, table in costs.items()}
+        rows = {
+            name: dict(zip(variances, r.cpu().numpy(), strict=True)) for name, r in decoders.items()
+        }
+        return {
+            name: StepCosts(times, table.cpu().numpy(), last, rows[name]).decoded(
+                self.decoder.variance
+            )
+            for name, table in costs.items()
+        }
 
 
 def _announced(noise_at: NoiseAt, times: Iterable[int]) -> Iterator[tuple[int, Noise]]:
@@ -198,14 +223,14 @@ def _announced(noise_at: NoiseAt, times: Iterable[int]) -> Iterator[tuple[int, N
 
 
 def _visits(
-    schedule: Schedule, cases: Mapping[Case, Timesteps]
-) -> dict[int, dict[Transition, Places]]:
-    """t → the steps that leave from it → which row of which bounds they fill."""
-    visits: dict[int, dict[Transition, Places]] = defaultdict(lambda: defaultdict(list))
+    schedule: Schedule, cases: Mapping[Case, Timesteps], decoders: Mapping[Case, DecoderVariance]
+) -> Visits:
+    """t → steps that leave from it (s = 0: by decoder) → which row of which bounds they fill."""
+    visits: Visits = defaultdict(lambda: defaultdict(list))
     ascending = {visited: transitions(schedule, visited)[::-1] for visited in {*cases.values()}}
     for case, timesteps in cases.items():
         if not timesteps:
             raise OcmError(f"timesteps '{case[0]}' are empty")
         for row, step in enumerate(ascending[timesteps]):
-            visits[step.t][step].append((case, row))
+            visits[step.t][step, None if step.s else decoders.get(case)].append((case, row))
     return visits

@@ -222,7 +222,8 @@ def verdict(study: Study, frontier: Frontier) -> str:
 
 def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Figure:
     """Draw which timesteps the optimal rule visits: a row of dots for each nfe."""
-    shown = [label for label in study.methods if timesteps.get(label)]
+    method_of = {key: key.partition("/")[0] for key in timesteps}  # METHOD/DECODER
+    shown = [key for label in study.methods for key in timesteps if method_of[key] == label]
     last = max(steps[-1] for label in shown for steps in timesteps[label].values())
     nfe = charts.axis("nfe", rangemode="tozero")
     look = {"xaxis": charts.decades(TIME, 1, last), "yaxis": nfe}
@@ -231,7 +232,7 @@ def chosen_timesteps(study: Study, timesteps: OptimalByMethod, items: str) -> Fi
     rows: list[tuple[Value, ...]] = []
     for label in shown:
         few = {k: steps for k, steps in sorted(timesteps[label].items()) if k <= _LONGEST}
-        marker = {"symbol": "line-ns-open", "size": 7, "color": styles[label].colour}
+        marker = {"symbol": "line-ns-open", "size": 7, "color": styles[method_of[label]].colour}
         places = [(t, k) for k, steps in few.items() for t in steps]
         trace = {"mode": "markers", "meta": label, "marker": marker}
         data = _dots(places, "nfe %{y}: t = %{x}", trace)

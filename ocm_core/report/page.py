@@ -110,7 +110,7 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
         caption = (
             f"The variational bound on the negative log-likelihood{items} in bits per dimension. "
             "A number at the edge is the value of a point beyond it. All methods and timesteps see "
-            f"the same data with the same noise. {_in_pairs(study)}"
+            f"the same data with the same noise. {_own_decoders(study)}{_in_pairs(study)}"
         )
         parts = [study.registry[key] for key in _PARTS if key in study.grids]
         blocks = [
@@ -123,6 +123,17 @@ def _likelihood(study: Study, folder: ReportFolder, compared: Sequence[paper.Com
         items = f"{study.param('train.timesteps.images', 'some')} training data"
         blocks.append(figures.chosen_timesteps(study, folder.timesteps, items))
     return _section("likelihood", "How likely are the data?", finding, *blocks)
+
+
+def _own_decoders(study: Study) -> str:
+    """Name the rules of timesteps that are chosen for a decoder of their own."""
+    words = {"method": "the method's own variance", "fixed": "a fixed variance"}
+    rules = study.param("evaluate.likelihood.timesteps", {}).items()
+    chosen = {name: words[v] for name, rule in rules if (v := rule.get("decoder_variance"))}
+    return "".join(
+        f"With {name} timesteps the step into the data has {told}, and they are chosen for it. "
+        for name, told in chosen.items()
+    )
 
 
 def _in_pairs(study: Study) -> str:

@@ -45,6 +45,8 @@ def check_timesteps(
             return
         if rule.of == GITS and costs.trajectories is None:
             yield f"{where}: 'gits' needs train.timesteps.trajectories, which is null"
+        if rule.of == GITS and rule.decoder_variance:
+            yield f"{where}.decoder_variance: timesteps of 'gits' have no decoder; use null"
         for method in [rule.of] if rule.of else methods:
             if method not in [*costs.methods, GITS]:
                 yield f"{where}: train.timesteps.methods: {unknown(method, costs.methods)}"

@@ -20,7 +20,13 @@ from ocm_core.schema.block import (
     Seed,
     Width,
 )
-from ocm_core.schema.timesteps import EvenTimesteps, FixedTimesteps, PowerTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import (
+    DecoderVariance,
+    EvenTimesteps,
+    FixedTimesteps,
+    PowerTimesteps,
+    TimestepsParams,
+)
 
 SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
 PresetName = Literal["quality", "diverse", "likelihood", "photographs"]
@@ -397,7 +403,7 @@ class StepCostsParams(Params):
     batch_size: BatchSize
     seed: Seed = 8
     cdf: Cdf = "exact"
-    decoder_variance: Literal["fixed", "method"] = "fixed"
+    decoder_variance: DecoderVariance = "fixed"  # where a rule does not say it
 
 
 class TrainParams(Params):

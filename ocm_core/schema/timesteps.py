@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ocm_core.schema.block import Count, Params, Positive
 
+DecoderVariance = Literal["fixed", "method"]  # β̃_{1:2}, or the method's own
 GITS = "gits"  # the timesteps along which DDIM leaves fine trajectories least
 
 
@@ -49,6 +50,12 @@ class OptimalTimesteps(Params):
     kind: Literal["optimal"] = "optimal"
     # the method whose bound is minimised, or gits; null: the one that is sampled with
     of: str | None = None
+    decoder_variance: DecoderVariance | None = None  # of that bound; null: as the stages have it
+
+    def source(self, method: str) -> str:
+        """Return the name of the costs that the timesteps of a method follow from."""
+        label = self.of or method
+        return f"{label}/{self.decoder_variance}" if self.decoder_variance else label
 
 
 _Fixed = EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps

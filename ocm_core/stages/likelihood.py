@@ -24,7 +24,12 @@ from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
-from ocm_core.schema.timesteps import EvenTimesteps, OptimalTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import (
+    DecoderVariance,
+    EvenTimesteps,
+    OptimalTimesteps,
+    TimestepsParams,
+)
 from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, _results
 from ocm_core.stages._networks import denoiser_facts, evaluating, score_modules
 from ocm_core.stages._results import PIECES, load_pieces, save_piece, unfinished
@@ -47,7 +52,13 @@ class LikelihoodParams(Params):
     batch_size: BatchSize
     seed: Seed = 4
     cdf: Literal["exact", "tanh"] = "exact"
-    decoder_variance: Literal["fixed", "method"] = "fixed"
+    decoder_variance: DecoderVariance = "fixed"  # where a rule does not say it
+
+    def variance(self, rule: str) -> DecoderVariance:
+        """Return the variance of the decoder in a rule's bounds."""
+        params = self.timesteps[rule]
+        own = params.decoder_variance if isinstance(params, OptimalTimesteps) else None
+        return own or self.decoder_variance
 
     def groups(self) -> dict[tuple[int, ...], list[str]]:
         """Return the methods that share a pass, by the nfe that it serves."""
@@ -137,11 +148,12 @@ def _made_of(job: Job, score: str, optimal: TimestepsByMethod, cell: BoundCell) 
     (group,) = (labels for labels in settings.groups().values() if label in labels)
     before = [experiment.methods[other].products for other in group[: group.index(label)]]
     rule = settings.timesteps[cell.rule]
-    own = {"images", "batch_size", "seed", "cdf", "decoder_variance"}
+    own = {"images", "batch_size", "seed", "cdf"}
     facts = {
         **denoiser_facts(job, score, label),
         "timesteps": build(rule, schedule, cell.nfe, label, optimal),
         "settings": settings.model_dump(mode="json", include=own),
+        "decoder_variance": settings.variance(cell.rule),
         "clip": experiment.sample.clip.model_dump(mode="json"),
         "probes before": sum(before) if experiment.methods[label].products else 0,
         "images": [job.contents(task) for task in job.folders if task.stage == Encoded.stage],
@@ -173,7 +185,7 @@ def _cells(
     """Yield every bound that exists: optimal timesteps are those of some methods and nfe."""
     for rule, method, nfe in product(settings.timesteps, methods, settings.nfe):
         params = settings.timesteps[rule]
-        exists = params.kind != "optimal" or nfe in optimal.get(params.of or method, {})
+        exists = params.kind != "optimal" or nfe in optimal.get(params.source(method), {})
         if exists and nfe in settings.nfe_by_method.get(method, settings.nfe):
             yield BoundCell(rule, method, nfe)
 
@@ -210,6 +222,7 @@ def _bits(
             lambda t: SampleNoise(*whose, NoiseFor.LIKELIHOOD, t, draws=1),
             label,
             progress=partial(job.progress, description=f"bound for {', '.join(chosen)}"),
+            decoders={name: settings.variance(cell.rule) for name, cell in names.items()},
         )
         for name, bound in bounds.items():
             bits[cells.index(names[name])] = bound.bits_per_dim.cpu().numpy()

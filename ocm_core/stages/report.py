@@ -76,7 +76,10 @@ def run(job: Job) -> None:
     study = Study(results, experiment.model_dump(mode="json"), registry)
     folder = job.outputs / "reports" / experiment.name
     shown = (_samples(job, study.shown_samples), _test_data(job), _curves(job))
-    timesteps = optimal_timesteps(job, experiment.network.scores[-1])
+    named = study.param("evaluate.likelihood.timesteps", {}).values()
+    decoders = {"", *(rule.get("decoder_variance") for rule in named)}
+    found = optimal_timesteps(job, experiment.network.scores[-1])
+    timesteps = {key: found[key] for key in found if key.partition("/")[2] in decoders}
     write_report(folder, study, _provenance(job), *shown, timesteps, _posterior_std(job))
     html = render(page(ReportFolder(folder), registry))
     folder.with_name(f"{experiment.name}.html").write_text(html, encoding="utf-8")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.trajectories import Trajectories
-from ocm_core.schema.timesteps import GITS
+from ocm_core.schema.timesteps import GITS, DecoderVariance
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import PartialResult, batches, computed
@@ -49,7 +50,10 @@ def optimal_timesteps(job: Inputs, score: str) -> TimestepsByMethod:
     found: dict[str, dict[int, Timesteps]] = {}
     for file in filter(Path.exists, (table.folder / BOUNDS, table.folder / TRAJECTORIES)):
         with np.load(file) as tables:
-            found |= {label: costs.optimal() for label, costs in _costs(tables).items()}
+            for label, costs in _costs(tables).items():
+                found[label] = costs.optimal()
+                for variance in costs.decoders:
+                    found[f"{label}/{variance}"] = costs.decoded(variance).optimal()
     return found
 
 
@@ -57,15 +61,21 @@ def _tables(costs: Mapping[str, StepCosts]) -> dict[str, np.ndarray]:
     """Return what is saved; all methods share the grid and the prior's terms."""
     first = next(iter(costs.values()))
     shared = {"timesteps": np.array(first.timesteps), "ends": first.ends}
-    return shared | {f"steps.{label}": table.steps for label, table in costs.items()}
+    steps = {f"steps.{label}": table.steps for label, table in costs.items()}
+    rows = {(v, k): row for k, table in costs.items() for v, row in table.decoders.items()}
+    return shared | steps | {f"{v}.{label}": row for (v, label), row in rows.items()}
 
 
 def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
     times, ends = tuple(tables["timesteps"].tolist()), np.array(tables["ends"])
+    kinds: dict[str, dict[str, np.ndarray]] = {}
+    for name, table in tables.items():
+        kind, _, label = name.partition(".")
+        kinds.setdefault(kind, {})[label] = np.array(table)
+    variances = [v for v in get_args(DecoderVariance) if v in kinds]
     return {
-        name.removeprefix("steps."): StepCosts(times, np.array(steps), ends)
-        for name, steps in tables.items()
-        if name.startswith("steps.")
+        label: StepCosts(times, steps, ends, {v: kinds[v][label] for v in variances})
+        for label, steps in kinds["steps"].items()
     }
 
 

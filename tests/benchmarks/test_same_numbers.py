@@ -10,7 +10,9 @@ from benchmarks import covariance_error, few_steps, frechet, latents, likelihood
 from benchmarks.all_heads import LABELS, HeadTraining
 from benchmarks.measuring import peak_bytes
 from benchmarks.networks import DIT_S2, drawn, small_denoiser
+from benchmarks.sampling_head import operations
 from benchmarks.sampling_loop import SamplingLoop
+from benchmarks.structured import flops, published
 from benchmarks.training_step import TrainingStep
 from ocm_core.covariance.learned import CovarianceHead
 from ocm_core.diffusion import schedule as schedules
@@ -138,3 +140,11 @@ def test_a_scheduler_in_its_own_loop() -> None:
     few = few_steps.FewSteps(denoiser, shape)
     torch.testing.assert_close(few.solver(), few.their_loop(), atol=1e-5, rtol=0)
     assert not torch.allclose(few.recipe(), replace(few, order=2).recipe())
+
+
+def test_a_solve_is_compared_with_one_forward_and_one_backward_pass() -> None:
+    solve, (network, _) = published("imagenet256"), operations("imagenet256")
+    assert flops(solve.passes) == pytest.approx(2 * network, rel=0.03)
+    inputs, outputs = 1152 + 1, 2 * 2 * 4  # width and bias; a patch of four channels
+    assert solve.bytes == 2 * 8 * inputs * (inputs + outputs)
+    assert flops(solve.sums) - flops(solve.passes) > 2 * 256 * inputs**2

@@ -1,6 +1,8 @@
 """Bounds against entropies; F[s, t], and the timesteps of least bound that follow from it."""
 
+from dataclasses import replace
 from math import e, log, pi, sqrt
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
+from ocm_core.schema.timesteps import DecoderVariance
 from ocm_core.stages import likelihood as likelihood_stage
 from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import PAIR, Replay, exact
@@ -67,6 +70,21 @@ def test_with_exact_covariances_only_the_end_of_the_timesteps_is_lost(
     assert gap(schedule, timesteps, std, "exact_diag") == pytest.approx(lost, abs=1e-4, rel=1e-4)
 
 
+def test_one_step_from_pure_noise_is_optimal_where_the_decoder_is_exact() -> None:
+    """From x_T a Gaussian's exact decoder loses the prior alone, and the fixed one much more."""
+    std, levels = 0.5, schedules.linear(T)
+    model = exact(Mixture(torch.zeros(1, 1, dtype=torch.float64), std), levels)
+    likelihood = Likelihood(model, {"exact": covariance.build("exact_diag")}, Decoder(None))
+    found = likelihood.step_costs([*range(1, T + 1)], std * SIGNS, lambda t: Replay([NOISE]))
+    entropy = 0.5 * log(2 * pi * e * std**2)
+    own, fixed = (found["exact"].decoded(v) for v in ("method", "fixed"))
+    alpha_bar, b = levels.marginal(T)
+    lost = 0.5 * (alpha_bar * std**2 + b - 1.0 - log(alpha_bar * std**2 + b))
+    assert own.optimal()[1] == (T,)
+    assert own.cost((T,)) - entropy == pytest.approx(lost, abs=1e-4)
+    assert fixed.cost(fixed.optimal()[1]) - entropy > 0.3
+
+
 X0 = torch.from_numpy(PAIR.draw(64, np.random.default_rng(0)))
 
 
@@ -90,6 +108,39 @@ def test_step_costs_are_the_terms_of_every_timesteps() -> None:
         for name, table in found.items():
             expected = bounds["K", name].terms.double().sum(0).mean()
             assert table.cost(timesteps) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("own", ["fixed", "method"])
+def test_costs_with_either_decoder_are_the_terms_of_its_bound(own: DecoderVariance) -> None:
+    methods, levels = pair_likelihood().methods, schedules.linear(T)
+    likelihood = Likelihood(exact(PAIR, levels), methods, Decoder(None, variance=own))
+    tables = likelihood.step_costs([*range(1, T + 1)], X0, noise_at)
+    for variance in get_args(DecoderVariance):
+        costs = {name: table.decoded(variance) for name, table in tables.items()}
+        cases = {("best", name): table.optimal()[4] for name, table in costs.items()}
+        decoders = dict.fromkeys(cases, variance)
+        bounds, _ = likelihood.bounds_on(cases, X0, noise_at, decoders=decoders)
+        for name, table in costs.items():
+            terms = bounds["best", name].terms.double().mean(1)
+            first = table.timesteps.index(cases["best", name][0])
+            assert table.steps[0, first] == pytest.approx(float(terms[0]), rel=1e-6)
+            total = table.cost(cases["best", name])
+            assert total == pytest.approx(float(terms.sum()), rel=1e-6)
+            assert total <= table.cost(rules.even(T, 4))
+    assert all((t.steps == t.decoded(own).steps).all() for t in tables.values())
+
+
+def test_bounds_with_both_decoders_in_one_pass_are_those_of_each_alone() -> None:
+    visited, name = (4, 20, T), "exact_diag"
+    cases = {("fixed", name): visited, ("method", name): visited}
+    both, _ = pair_likelihood().bounds_on(
+        cases, X0, noise_at, decoders={("method", name): "method"}
+    )
+    for (variance, _), bound in both.items():
+        alone = replace(pair_likelihood(), decoder=Decoder(None, variance=variance))
+        expected, _ = alone.bounds({"K": visited}, X0, noise_at)
+        assert torch.equal(bound.terms, expected["K", name].terms)
+    assert (both["method", name].terms[0] != both["fixed", name].terms[0]).all()
 
 
 def test_bits_per_dimension_are_of_the_decoder_the_steps_and_the_prior() -> None:

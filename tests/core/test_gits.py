@@ -115,9 +115,10 @@ def found_by(made) -> dict[str, dict[int, rules.Timesteps]]:
 def test_the_stage_adds_them_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, _ = job(tmp_path / "plain", monkeypatch)
     made, model = job(tmp_path / "more", monkeypatch, trajectories=12, batch_size=5)
-    assert [*found_by(plain)] == ["beta", "exact_diag"]
+    bounds = [f"{m}{v}" for m in ("beta", "exact_diag") for v in ("", "/fixed", "/method")]
+    assert [*found_by(plain)] == bounds
     found = found_by(made)
-    assert [*found] == ["beta", "exact_diag", "gits"]
+    assert [*found] == [*bounds, "gits"]
     drawn = stage.stream(stage.Stream.TIMESTEPS_ITEMS, 5).permutation(30)[:12]
     noise = SampleNoise(5, sorted(drawn.tolist()), (2,), use=NoiseFor.TIMESTEPS).normal()
     last = len(found["gits"])
@@ -144,6 +145,8 @@ def test_a_sampler_of_an_experiment_uses_them() -> None:
     compose("digits", [OF_GITS, "train.timesteps.trajectories=8"])
     with pytest.raises(OcmError, match=re.escape("'gits' needs train.timesteps.trajectories")):
         compose("digits", [OF_GITS, "train.timesteps.trajectories=null"])
+    with pytest.raises(OcmError, match="decoder_variance: timesteps of 'gits' have no decoder"):
+        compose("digits", [OF_GITS[:-1] + ", decoder_variance: method}"])
     named = ["+methods.gits={kind: beta}", "train.timesteps.methods=[ocm_relative, gits]"]
     with pytest.raises(OcmError, match="'gits' names timesteps; give the method another label"):
         compose("digits", named)

@@ -43,7 +43,7 @@ def image_folder(path: Path, rows: list[Row] | None = None, **params: Any) -> Re
         PARAMS | params,
         images(36, 8),
         posterior_std=PosteriorStd((1, 100), noisy, std),
-        timesteps={"ocm": {2: (1, 900), 50: tuple(range(50))}},
+        timesteps={"ocm": {2: (1, 900), 50: tuple(range(50))}, "ocm/method": {2: (50, 900)}},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,16 @@ def test_a_bound_alone_or_diverged_values_have_a_page(tmp_path: Path) -> None:
     assert "NaN" not in html.split("<script>")[0]
 
 
+def test_bounds_and_timesteps_for_another_decoder_say_so(tmp_path: Path) -> None:
+    rules = {"even": {"kind": "even"}, "own": {"kind": "optimal", "decoder_variance": "method"}}
+    given = {"likelihood": {"timesteps": rules}}
+    html = render(page(image_folder(tmp_path / "digits", evaluate=given)))
+    told = "With own timesteps the step into the data has the method's own variance"
+    assert told in unescape(html) and html.count("With own timesteps") == 1
+    drawn = html[html.index('id="chosen-timesteps"') :]
+    assert "ocm/method" in drawn and "50 900" in drawn
+
+
 def test_guidance_has_a_figure_where_three_scales_were_sampled(tmp_path: Path) -> None:
     rows: list[Row] = []
     for scale in (1.5, 2.0, 3.0):
@@ -187,7 +198,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert folder.results == Results(image_rows())
     assert folder.params == PARAMS
     assert folder.provenance == PROVENANCE
-    assert folder.timesteps == {"ocm": {2: (1, 900)}}  # longer ones are not shown
+    chosen = {"ocm": {2: (1, 900)}, "ocm/method": {2: (50, 900)}}  # longer ones are not shown
+    assert folder.timesteps == chosen
     assert len(folder.curves["by denoising", "score"]) == 100
     metrics = json.loads((folder.path / "metrics.json").read_text())
     assert metrics["frechet"]["ddpm"]["ocm"]["K5"] == 27

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ocm_core.diffusion import schedule
+from ocm_core.diffusion import schedule, timesteps
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.distributed import Rank
@@ -145,6 +145,27 @@ def test_one_more_bound_reads_what_is_there(
     fresh = run(tmp_path / "fresh", Rank(), more)
     one, other = (likelihood.Bounds(job.folder).load() for job in (grown, fresh))
     assert [*one] == [*other]
+
+
+def test_a_rule_with_a_decoder_differs_in_that_term_alone(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the same timesteps; and its bounds stand beside those that are there."""
+    chosen = {f"{m}/fixed": {n: timesteps.even(1000, n) for n in (2, 5)} for m in METHODS}
+    monkeypatch.setattr(likelihood, "optimal_timesteps", lambda *_: chosen)
+    rules = "{even: {kind: even}, other: {kind: optimal, decoder_variance: fixed}}"
+    earlier = finished(run(tmp_path / "before", Rank()))
+    job = run(tmp_path / "after", Rank(), [f"evaluate.likelihood.timesteps={rules}"], earlier)
+    found = {
+        (row.measure, row.timesteps, row.method, row.nfe): row.value
+        for row in likelihood.Bounds(job.folder).load()
+        if row.measure.startswith("bits_per_dim_")
+    }
+    for (measure, rule, *place), value in found.items():
+        if rule == "other" and measure in ("bits_per_dim_steps", "bits_per_dim_prior"):
+            assert value == found[measure, "even", *place]
+        if rule == "other" and measure == "bits_per_dim_decoder":
+            assert value != found[measure, "even", *place]
 
 
 @pytest.mark.parametrize("stage", [likelihood, score_loss])

@@ -173,14 +173,14 @@ def fit_head(
 ) -> Denoiser:
     """Return the denoiser with what `method` needs; in `folder`, a killed run resumes.
 
-    The head of `ocm`, `npr` or `sn` is solved for from so many noisy images (`draws`): a linear
-    system, in place of a training of `iterations`. A relative head is trained: it predicts c in
-    proportion to its mean over these images at each t, and stays positive. `METHOD+dct` is `METHOD`
-    with the correlation of x̂_0's error in a basis, whose spectrum is estimated as well.
+    The head of `ocm`, `npr`, `sn` or `kdct` is solved for from so many noisy images (`draws`): a
+    linear system, in place of a training of `iterations`. A relative head is trained: it predicts c
+    in proportion to its mean over these images at each t, and stays positive. `METHOD+dct` is
+    `METHOD` with the correlation of x̂_0's error in a basis, whose spectrum is estimated as well.
     """
-    images, (label, basis) = _data(denoiser, images, labels), covariance.split(method)
+    images, (label, _) = _data(denoiser, images, labels), covariance.split(method)
     rule, items = covariance.build(label), InMemory(images, labels)
-    if basis:
+    if basis := covariance.build(method).spectrum:
         denoiser = _with_spectrum(denoiser, items, basis, seed, batch_size)
     if not isinstance(rule, LearnedMethod):
         if basis:
@@ -189,12 +189,17 @@ def fit_head(
     is_regression = isinstance(rule, RegressionMethod)
     if relative and not (is_regression and fit == "train"):
         raise OcmError(f"method '{method}': a relative head predicts c, and takes fit='train'")
+    if relative and rule.spectrum:
+        raise OcmError(f"method '{method}' is relative to its spectrum; leave `relative` out")
     if fit == "solve" and not is_regression:
         raise OcmError(f"method '{method}' is no least-squares fit; give fit='train'")
     settings, device = _settings(iterations, batch_size, learning_rate, seed), _device(denoiser)
     with torch.random.fork_rng(), TemporaryDirectory() as scratch:
         seed_torch(seed)
-        head, place = CovarianceHead(denoiser.network.make_head(kind)), Path(folder or scratch)
+        sizes = {"outputs": images[0].numel()} if rule.pooled else {}
+        link = "positive" if rule.spectrum and fit == "train" else "identity"
+        head = CovarianceHead(denoiser.network.make_head(kind, **sizes), link=link)
+        place = Path(folder or scratch)
         bare, means = HeadFitting(denoiser, {label: rule}, items, _limits(denoiser)[2]), {}
         if relative or fit == "solve":
             means = target_means(bare, seed, min(batch_size, DRAWS), device)
@@ -503,7 +508,7 @@ def save_pipeline(
     if vae is None and isinstance(denoiser, LatentDenoiser):
         raise OcmError("save_pipeline: a model of latents needs its `vae`, an AutoencoderKL")
     made, heads = _scheduler(denoiser, config, method, **how), cast(Any, denoiser.heads)
-    label, basis = covariance.split(method)
+    label, basis = covariance.split(method)[0], covariance.build(method).spectrum
     used = {label: heads[label]} if label in heads else {}
     kept = {basis: denoiser.spectra[basis]} if basis else {}
     fitted = replace(denoiser, heads=used, spectra=kept)
@@ -533,7 +538,7 @@ def _ready(denoiser: Denoiser, method: str) -> CovarianceMethod:
     if method == "iddpm" and denoiser.network.learns_variance and method not in denoiser.heads:
         options = {"source": "network", "lower_end": "timesteps"}  # as in DiT
     rule = covariance.build(method, **options)
-    label, basis = covariance.split(method)
+    label, basis = covariance.split(method)[0], rule.spectrum
     if rule.needs == "head" and label not in denoiser.heads:
         raise OcmError(
             f"method '{method}' has no head yet; fit it with api.fit_head (`ocm sample --head` "

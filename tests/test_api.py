@@ -265,19 +265,32 @@ def test_a_head_is_solved_for_by_default_and_a_killed_run_resumes(tmp_path: Path
     assert (c > 0).all() and c.std() > 0
 
 
-def test_a_correlated_method_is_fitted_saved_and_sampled(tmp_path: Path) -> None:
-    denoiser = api.fit_head(short(), images(), "ocm+dct", draws=60, batch_size=3)
+@pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
+def test_a_correlated_method_is_fitted_saved_and_sampled(method: str, tmp_path: Path) -> None:
+    denoiser = api.fit_head(short(), images(), method, draws=60, batch_size=3)
     api.save_heads(denoiser, tmp_path / "heads.safetensors")
     again = api.load_heads(short(), tmp_path / "heads.safetensors")
-    timesteps = api.optimal_timesteps(denoiser, images(), "ocm+dct", 3, points=8)
-    for method in ("ocm+dct", "beta_tilde+dct"):
-        drawn, same = (api.sample(d, SHAPE, method, steps=3, count=2) for d in (denoiser, again))
-        plain = api.sample(denoiser, SHAPE, covariance.split(method)[0], steps=3, count=2)
+    timesteps = api.optimal_timesteps(denoiser, images(), method, 3, points=8)
+    plain = api.sample(
+        denoiser, SHAPE, {"ocm+dct": "ocm"}.get(method, "beta_tilde"), steps=3, count=2
+    )
+    for chosen in (method, "beta_tilde+dct"):
+        drawn, same = (api.sample(d, SHAPE, chosen, steps=3, count=2) for d in (denoiser, again))
         assert torch.equal(drawn, same) and not torch.equal(drawn, plain)
-    bits = api.bits_per_dim(again, images(), "ocm+dct", timesteps)
-    assert torch.equal(bits, api.bits_per_dim(denoiser, images(), "ocm+dct", timesteps))
-    with pytest.raises(OcmError, match=r"'ocm\+dct' has no spectrum yet; api\.fit_head"):
-        api.sample(replace(denoiser, spectra={}), SHAPE, "ocm+dct", steps=3)
+    bits = api.bits_per_dim(again, images(), method, timesteps)
+    assert torch.equal(bits, api.bits_per_dim(denoiser, images(), method, timesteps))
+    with pytest.raises(
+        OcmError, match=rf"'{re.escape(method)}' has no spectrum yet; api\.fit_head"
+    ):
+        api.sample(replace(denoiser, spectra={}), SHAPE, method, steps=3)
+
+
+def test_a_diagonal_in_a_basis_is_trained_and_positive() -> None:
+    given: Any = FEW | {"learning_rate": 0.1, "iterations": 5}
+    denoiser = api.fit_head(short(), images(), "kdct", **given)
+    assert (covariance.build("kdct").c(denoiser.predict(images(4), 35)) > 0).all()
+    with pytest.raises(OcmError, match="'kdct' is relative to its spectrum; leave `relative` out"):
+        api.fit_head(short(), images(), "kdct", relative=True, **FEW)
 
 
 @pytest.mark.parametrize("relative", [False, True])

@@ -105,16 +105,20 @@ def _head(
             found = f"found {table.dtype} of shape {tuple(table.shape)}"
             where = f"{path}: expected a {name} for each of {times} timesteps, {found}"
             raise OcmError(f"{where}: the file was written for another schedule")
-    kind = kind_of(denoiser.network, net, path)
-    return CovarianceHead.of_state(denoiser.network.make_head(kind), state, link)
+    kind, sizes = kind_of(denoiser.network, net, path)
+    return CovarianceHead.of_state(denoiser.network.make_head(kind, **sizes), state, link)
 
 
-def kind_of(network: ScoreNetwork, tensors: Mapping[str, Tensor], where: object = "head") -> str:
-    """Return the kind of head of this network whose tensors have these names and shapes."""
+def kind_of(
+    network: ScoreNetwork, tensors: Mapping[str, Tensor], where: object = "head"
+) -> tuple[str, dict[str, int]]:
+    """Return kind and sizes of the network's head whose tensors have these names and shapes."""
     shapes = {key: tensor.shape for key, tensor in tensors.items()}
+    pooled = shapes.get("pooled.bias", ())  # one for each number that the head gives
+    sizes = {"outputs": pooled[0]} if len(pooled) == 1 and pooled[0] else {}
     for kind in network.head_kinds:
-        head = network.make_head(kind).state_dict()
+        head = network.make_head(kind, **sizes).state_dict()
         if {key: tensor.shape for key, tensor in head.items()} == shapes:
-            return kind
+            return kind, sizes
     known = f"{type(network).__name__} ({', '.join(network.head_kinds)})"
     raise OcmError(f"{where}: no head of {known} has these tensors: written for another network")

@@ -153,6 +153,11 @@ class CovarianceMethod(BaseModel, ABC):
         return "nothing"
 
     @property
+    def spectrum(self) -> str:
+        """Return the name of the basis whose spectrum it reads; "" for none."""
+        return ""
+
+    @property
     def options(self) -> dict[str, Any]:
         """Return the options by name, defaults included."""
         return self.model_dump(exclude={"label"})
@@ -190,6 +195,10 @@ class PosteriorMethod(CovarianceMethod):
     @abstractmethod
     def c(self, prediction: Prediction) -> Tensor:
         """Return c(x_t, t)."""
+
+    def by_entry(self, prediction: Prediction) -> Tensor:
+        """Return c of each entry of x_0."""
+        return self.c(prediction)
 
 
 class FixedMethod(CovarianceMethod):

@@ -11,6 +11,7 @@ plain network is noisier than that at large t, and √c̄_t is the better unit t
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMethod
+from ocm_core.diffusion.basis import Basis
 from ocm_core.diffusion.denoiser import Prediction
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
-from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.diffusion.score_network import TrunkFeatures, last_layer
 from ocm_core.errors import OcmError
 from ocm_core.shapes import Batch, OverTime, PerSample, Times
 
@@ -47,18 +49,21 @@ class TrainingBatch:
     def predicted_eps(self) -> Batch:
         return self.prediction.eps.detach()
 
-    def diagonal(self, probes: int) -> Batch:
-        """mean_m v_m ⊙ (Jᵀ v_m) over the first so many probes, unbiased for diag J."""
+    def diagonal(self, probes: int, basis: Basis | None = None) -> Batch:
+        """mean_m v_m ⊙ (Jᵀ v_m) over the first so many probes, unbiased for diag J; or UᵀJU."""
         if probes > len(self.probes):
             said = f"{probes} probes asked for and {len(self.probes)} drawn"
             raise ValueError(f"{said}: a method's `training_probes` says how many its loss reads")
-        for v in self.probes[len(self._products) : probes]:
-            self._products.append(v * self.prediction.vjp(v))
-        return sum(self._products[:probes], torch.zeros_like(self.prediction.x)) / probes
+        known = self._products[basis]
+        for v in self.probes[len(known) : probes]:
+            turned = v if basis is None else basis.combine(v)
+            product = self.prediction.vjp(turned)
+            known.append(v * (product if basis is None else basis.coefficients(product).view_as(v)))
+        return sum(known[:probes], torch.zeros_like(self.prediction.x)) / probes
 
     @cached_property
-    def _products(self) -> list[Batch]:
-        return []
+    def _products(self) -> defaultdict[Basis | None, list[Batch]]:
+        return defaultdict(list)
 
 
 def identity(raw: Tensor, baseline: Tensor) -> Tensor:
@@ -147,14 +152,10 @@ class CovarianceHead(nn.Module):
         return image
 
 
-def last_layer(net: nn.Module) -> tuple[str, nn.Linear | nn.Conv2d]:
-    """Return the last layer of a head, which is linear, and its name."""
-    layers = [(k, m) for k, m in net.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
-    return layers[-1]
-
-
 class LearnedMethod(CovarianceMethod):
     """A method with a head, and the loss that trains it."""
+
+    pooled: ClassVar[bool] = False  # a head with weights of its own for each number that it gives
 
     @property
     def training_probes(self) -> int:
@@ -182,19 +183,27 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         """Return a random value with E[target | x_t] = c."""
 
     def c(self, prediction: Prediction) -> Tensor:
-        raw, baseline = prediction.head(self.label), self._table("baseline", prediction)
+        raw, baseline = prediction.head(self.label), self.baseline(prediction)
         if baseline is None:
             c = self.published(raw, prediction)
         else:
             c = cast(CovarianceHead, prediction.denoiser.heads[self.label]).link(raw, baseline)
-        floor = self._table("floor", prediction)
+        floor = self.floor(prediction)
         return c if floor is None else torch.maximum(c, floor)
+
+    def baseline(self, prediction: Prediction) -> Tensor | None:
+        """Return c̄, which the head is relative to; None where it is as published."""
+        return self._table("baseline", prediction)
+
+    def floor(self, prediction: Prediction) -> Tensor | None:
+        """Return the least c of a head that was solved for."""
+        return self._table("floor", prediction)
 
     def loss(self, batch: TrainingBatch) -> PerSample:
         with torch.no_grad():
             target = self.target(batch)
         error = self.c(batch.prediction) - target
-        baseline = self._table("baseline", batch.prediction)
+        baseline = self.baseline(batch.prediction)
         if baseline is not None:
             unit = cast(CovarianceHead, batch.prediction.denoiser.heads[self.label]).unit
             own = self.unit(baseline) if unit == "own" else baseline.sqrt()
@@ -207,7 +216,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
 
     def linear_target(self, batch: TrainingBatch) -> tuple[Batch, Tensor]:
         """Return the raw output that a linear layer is fitted to, and the weight of its square."""
-        target, baseline = self.target(batch), self._table("baseline", batch.prediction)
+        target, baseline = self.target(batch), self.baseline(batch.prediction)
         if baseline is None:
             offset = self.published(torch.zeros_like(target), batch.prediction)
             return target - offset, torch.ones_like(target[:, :1])

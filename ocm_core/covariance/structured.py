@@ -38,6 +38,10 @@ class Structured(CovarianceMethod):
         return "nothing" if self.method.state_free else self.method.needs
 
     @property
+    def spectrum(self) -> str:
+        return self.basis
+
+    @property
     def options(self) -> dict[str, Any]:
         return self.method.options
 

@@ -6,8 +6,8 @@ along channels, rows and columns, or one matrix for the flattened data.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 from math import pi
 
 import torch
@@ -15,7 +15,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from ocm_core.errors import OcmError
-from ocm_core.shapes import Batch
+from ocm_core.shapes import Batch, Times
 
 BASES = ("dct", "klt")
 _LARGEST = 2048  # dimensions of data whose principal axes are computed
@@ -80,11 +80,20 @@ class Spectrum:
 
     def at(self, t: int) -> Float64[Tensor, "1 ..."]:
         """Return ρ(t), straight in log ρ between timesteps of the grid."""
-        above = min(max(bisect_left(self.times, t), 1), len(self.times) - 1)
-        low, high = self.times[above - 1], self.times[above]
-        share = min(max((t - low) / (high - low), 0.0), 1.0)
+        return self.at_each(torch.full((1,), t, device=self.log_variance.device))
+
+    def at_each(self, t: Times) -> Float64[Tensor, "batch ..."]:
+        """Return ρ at the timestep of each item."""
+        grid = self._grid
+        above = torch.bucketize(t, grid).clamp(1, len(grid) - 1)
+        low, high = grid[above - 1], grid[above]
+        share = ((t - low).to(self.log_variance) / (high - low)).clamp(0, 1)
         before, after = self.log_variance[above - 1], self.log_variance[above]
-        return torch.lerp(before, after, share).exp()[None]
+        return torch.lerp(before, after, share.view(-1, *(1,) * (before.ndim - 1))).exp()
+
+    @cached_property
+    def _grid(self) -> Times:
+        return torch.tensor(self.times, device=self.log_variance.device)
 
     @property
     def is_flat(self) -> bool:

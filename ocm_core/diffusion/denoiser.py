@@ -86,12 +86,12 @@ class Prediction(AnyPrediction):
         # in x's precision: a head is no part of the trunk's autocast
         features = (part.detach().contiguous().to(self.x.dtype) for part in self.features)
         output: Tensor = heads[name](TrunkFeatures(*features), self.t)
-        if output.shape != self.x.shape:
+        if output.flatten(1).shape != self.x.flatten(1).shape:
             raise OcmError(
                 f"head '{name}' gives {tuple(output.shape[1:])} where the network's input has "
                 f"{tuple(self.x.shape[1:])}: it belongs to another network"
             )
-        return output.to(self.x.dtype)
+        return output.reshape(self.x.shape).to(self.x.dtype)
 
     def at(self, table: Tensor | None, what: str) -> Tensor:
         """Return `table[t]`, shaped to multiply the batch."""

@@ -20,6 +20,12 @@ class TrunkFeatures(NamedTuple):
     embedding: Tensor  # the time (and class) embedding that conditions the blocks
 
 
+def last_layer(net: nn.Module) -> tuple[str, nn.Linear | nn.Conv2d]:
+    """Return the last layer of a head, which is linear, and its name."""
+    layers = [(k, m) for k, m in net.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    return layers[-1]
+
+
 class ScoreNetwork(nn.Module, ABC):
     """A network that predicts the noise, in a trunk and a readout."""
 

@@ -26,7 +26,7 @@ AGAIN = "export it again"
 
 
 class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
-    """`heads` says of each label the kind, the link and the shapes of tables over t.
+    """`heads` says of each label the kind, its sizes, the link and the shapes of tables over t.
 
     `base` is the configuration of the model whose features they read, `model` the digest of its
     weights; `spectra` says of each basis the shapes of its tensors.
@@ -47,8 +47,8 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
         for label, form in heads.items():
             if form["link"] not in LINKS:
                 raise OcmError(f"heads.{label}.link: {unknown(form['link'], LINKS)}")
-            net, shapes = network.make_head(form["kind"]), form["tables"]
-            tables: Any = {name: torch.ones(shape) for name, shape in shapes.items()}
+            net = network.make_head(form["kind"], **form.get("sizes", {}))
+            tables: Any = {name: torch.ones(shape) for name, shape in form["tables"].items()}
             self.by_label[label] = CovarianceHead(net, link=form["link"], **tables)
         self.tables = nn.ModuleDict()
         for basis, shapes in (spectra or {}).items():
@@ -76,8 +76,9 @@ class CovarianceHeads(ModelMixin, ConfigMixin):  # type: ignore[misc]
         forms = {}
         for label, head in heads.items():
             tables = {k: list(v.shape) for k, v in head.state_dict().items() if k in head.tables}
-            kind = kind_of(network, head.net.state_dict())
+            kind, sizes = kind_of(network, head.net.state_dict())
             forms[label] = {"kind": kind, "link": links[head.link], "tables": tables}
+            forms[label] |= {"sizes": sizes} if sizes else {}
         shapes = {b: {k: list(v.shape) for k, v in held.items()} for b, held in spectra.items()}
         own = {key: value for key, value in model.config.items() if not key.startswith("_")}
         base = {"_class_name": type(model).__name__, **own}

@@ -3,14 +3,14 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures, last_layer
 from ocm_core.errors import OcmError
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
@@ -43,12 +43,32 @@ class CutNetwork(ScoreNetwork):
         """Make a head that predicts zero."""
         ...
 
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+    def _build_head(self, kind: str, outputs: int = 0, **sizes: int) -> nn.Module:
         if sizes:
             raise OcmError(
                 f"head kind {kind!r} takes its size from the network; leave out {', '.join(sizes)}"
             )
-        return self.head(kind)
+        head = self.head(kind)
+        return PooledHead(head, outputs) if outputs else head
+
+
+class PooledHead(nn.Module):
+    """A linear layer to all outputs, after mean and mean square of a head's inputs over positions.
+
+    A head shares its weights over positions, and cannot tell the vectors of a basis apart.
+    """
+
+    def __init__(self, head: Any, outputs: int) -> None:
+        super().__init__()
+        name, layer = last_layer(head)
+        head.set_submodule(name, nn.Identity())
+        self.reader, self.pooled = head, zeroed(nn.Linear(2 * layer.weight.shape[1], outputs))
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        inputs = self.reader.inputs(features)
+        rows = inputs if inputs.ndim == 3 else inputs.flatten(2).mT
+        outputs: Tensor = self.pooled(torch.cat([rows.mean(1), rows.square().mean(1)], dim=1))
+        return outputs
 
 
 class ModulatedOutput(nn.Module):
@@ -65,10 +85,15 @@ class ModulatedOutput(nn.Module):
         modulation = zeroed(nn.Linear(width, 2 * width))
         return cls(modulation, zeroed(nn.Linear(width, patch_size**2 * out_channels)), patch_size)
 
-    def forward(self, features: TrunkFeatures) -> Tensor:
+    def inputs(self, features: TrunkFeatures) -> Tensor:
+        """Return the tokens that the linear map reads."""
         tokens, embedding = features
         shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
-        patches: Tensor = self.linear(modulated_norm(tokens, shift, scale))
+        return modulated_norm(tokens, shift, scale)
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        tokens = features.hidden
+        patches: Tensor = self.linear(self.inputs(features))
         side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
         grid = patches.reshape(len(patches), side, side, patch, patch, -1)
         return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(grid), -1, side * patch, side * patch)

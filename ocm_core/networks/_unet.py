@@ -118,11 +118,15 @@ class OutputLayer(nn.Module):
         self.residual, self.norm, self.conv = residual, norm, conv
         self.published_names: Mapping[str, str] = {}
 
-    def forward(self, features: TrunkFeatures) -> Tensor:
+    def inputs(self, features: TrunkFeatures) -> Tensor:
+        """Return the map that the convolution reads."""
         hidden, embedding = features
         if self.residual is not None:
             hidden = self.residual(hidden, embedding)
-        image: Tensor = self.conv(F.silu(self.norm(hidden)))
+        return F.silu(self.norm(hidden))
+
+    def forward(self, features: TrunkFeatures) -> Tensor:
+        image: Tensor = self.conv(self.inputs(features))
         return image
 
 

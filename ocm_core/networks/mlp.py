@@ -101,7 +101,9 @@ class PlaneNetwork(ScoreNetwork):
     def features(self, x: Points, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
         return TrunkFeatures(x, time)
 
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+    def _build_head(self, kind: str, outputs: int = 0, **sizes: int) -> nn.Module:
+        if outputs not in (0, self.dimension):
+            raise OcmError(f"head kind '{kind}' has {self.dimension} outputs, not {outputs}")
         if sizes.keys() != {"width", "depth"}:
             raise OcmError(f"head.sizes of '{kind}': expected width and depth, got {dict(sizes)}")
         return MlpHead(self.levels, self.dimension, sizes["width"], sizes["depth"])

@@ -65,7 +65,8 @@ def _cells(experiment: Experiment) -> Iterator[str]:
 def _samplers(experiment: Experiment) -> Iterator[str]:
     if experiment.sample.guided and not experiment.network.conditional:
         yield "sample.samplers: guidance needs a network with class labels; use guidance: [1.0]"
-    last = experiment.schedule.steps
+    last, mixed = experiment.schedule.steps, experiment.sample.guidance
+    partly = mixed.guided_channels and mixed.covariance == "guided" and experiment.sample.guided
     for label, sampler in experiment.sample.samplers.items():
         where = f"sample.samplers.{label}"
         if isinstance(sampler, SolverParams):
@@ -73,6 +74,10 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
                 yield f"{where}: a solver has no covariance; add the method `none:` to `methods`"
             continue
         yield from unknown_methods(experiment, f"{where}.methods", sampler.methods)
+        for method in sampler.methods if partly else ():
+            if (known := experiment.methods.get(method)) and known.spectrum and not known.basis:
+                wrong = f"'{method}' is by coefficient, and guidance by channel does not mix those"
+                yield f"{where}.methods: {wrong}; use sample.guidance.channels: all"
         for nfe in sampler.nfe:
             if nfe > last:
                 yield f"{where}.grids: nfe = {nfe} is more than schedule.steps = {last}"

@@ -277,6 +277,11 @@ class MethodParams(OpenParams):
         return self.kind.partition("+")[2]
 
     @property
+    def spectrum(self) -> str:
+        """Return the basis whose spectrum it reads: that of its correlation, or an option."""
+        return self.basis or str(self.options.get("basis", ""))
+
+    @property
     def products(self) -> float:
         """Products with the Jacobian that each of its covariances costs."""
         asked = self.options.get("probes", self.options.get("products", 0))

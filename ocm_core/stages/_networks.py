@@ -76,10 +76,15 @@ def denoiser_tasks(
     for score in scores:
         tasks += score_tasks(experiment, score)
         tasks += [Task("moments", score)] if needs_moments(experiment, labels) else []
-        bases = {experiment.methods[label].basis for label in labels} - {""}
-        tasks += [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
+        tasks += spectrum_tasks(experiment, labels, score)
         tasks += [Task("selection" if selected else "heads", score)] if learned else []
     return tasks
+
+
+def spectrum_tasks(experiment: Experiment, labels: Iterable[str], score: str) -> list[Task]:
+    """Return the spectra that these methods read."""
+    bases = {experiment.methods[label].spectrum for label in labels} - {""}
+    return [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
 
 
 def denoiser_facts(job: Inputs, score: str, label: str) -> dict[str, Any]:

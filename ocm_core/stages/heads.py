@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from safetensors.torch import load_file
 from torch import Tensor
@@ -30,7 +31,7 @@ from ocm_core.stages._networks import (
     train,
 )
 from ocm_core.stages.moments import moments_of
-from ocm_core.stages.spectrum import load_spectrum
+from ocm_core.stages.spectrum import spectra_of
 from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
@@ -46,9 +47,9 @@ def _work(experiment: Experiment, part: str) -> Work:
     settings, passes = experiment.train.heads, 0.0
     draws = {"train": settings.iterations * settings.batch_size, "solve": settings.solve.draws}
     for how in FITS:
-        kinds = [experiment.methods[label] for label in fitted(experiment, how)]
-        probes = max((int(m.options.get("probes", 1)) for m in kinds if m.kind == "ocm"), default=0)
-        passes += draws[how] * (1.2 + 2.0 * probes) if kinds else 0.0
+        methods = build_all({k: experiment.methods[k] for k in fitted(experiment, how)}).values()
+        probes = max((cast(LearnedMethod, m).training_probes for m in methods), default=0)
+        passes += draws[how] * (1.2 + 2.0 * probes) if methods else 0.0
     return Work(passes)
 
 
@@ -71,8 +72,12 @@ def _check(experiment: Experiment) -> Iterator[str]:
     train, solved = experiment.train, fitted(experiment, "solve")
     for label in solved:
         form = experiment.head.form(experiment.methods[label])
-        if form.baseline != "none" and form.link != "identity":
+        if form.link != "identity":
             yield f"methods.{label}.head.link: {form.link!r} is not linear; use fit: train"
+    for label in methods_with_heads(experiment):
+        method = experiment.methods[label]
+        if method.spectrum and experiment.head.form(method).baseline != "none":
+            yield f"methods.{label}.head.baseline: it is relative to its spectrum; use none"
     for label, method in experiment.methods.items():
         if method.head and method.head.fit != "train" and label not in solved and not method.basis:
             yield f"methods.{label}.head.fit: not a least-squares fit; use fit: train"
@@ -131,22 +136,22 @@ def new_head(
     experiment: Experiment, label: str, network: ScoreNetwork, baseline: Tensor | None = None
 ) -> CovarianceHead:
     """Return the untrained head of a method."""
-    head, form = experiment.head, experiment.head.form(experiment.methods[label])
-    net = network.make_head(head.kind, **head.sizes)
+    head, form = experiment.head, experiment.head.form(method := experiment.methods[label])
+    learned = cast(type[LearnedMethod], class_of(method.kind))
+    outputs = {"outputs": prod(experiment.shape)} if learned.pooled else {}
+    net = network.make_head(head.kind, **head.sizes, **outputs)
     return CovarianceHead(net, baseline, form.link, form.unit)
 
 
 def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denoiser:
-    """Load the score network with the heads and spectra of `labels`, and moments if at hand."""
+    """Load the score network with the heads of `labels`, and spectra and moments if at hand."""
     denoiser, heads, methods = load_score(job, score), {}, job.experiment.methods
-    labels = list(labels)
-    bases = sorted({methods[label].basis for label in labels} - {""})
-    spectra = {basis: load_spectrum(job, score, basis) for basis in bases}
     if needing := [label for label in labels if methods[label].needs == "head"]:
         selected = job.folders.get(Task("selection", score))
         artifact = Heads(selected) if selected else job.take(Heads, score)
         heads = artifact.load(job, denoiser.network, needing)
-    return replace(denoiser, heads=heads, spectra=spectra, moments=moments_of(job, score))
+    tables: Any = {"spectra": spectra_of(job, score), "moments": moments_of(job, score)}
+    return replace(denoiser, heads=heads, **tables)
 
 
 def run(job: Job) -> None:

@@ -100,7 +100,7 @@ def _at(
     x = q_sample(x0, noise.normal(), alpha_bar, b)
     with torch.no_grad():
         seen = denoiser.predict(x, t, label)
-        c = [method.c(seen) for method in methods.values()]
+        c = [method.by_entry(seen) for method in methods.values()]
         c += [probed(seen, noise, count) for count in settings.probes]
     deviations = [(b / alpha_bar * value).clamp(min=0).sqrt() for value in c]
     return np.asarray(torch.stack([x, *deviations]).cpu().numpy())

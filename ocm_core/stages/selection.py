@@ -18,7 +18,13 @@ from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader
-from ocm_core.stages._networks import MODEL_KEYS, family_modules, methods_with_heads, score_tasks
+from ocm_core.stages._networks import (
+    MODEL_KEYS,
+    family_modules,
+    methods_with_heads,
+    score_tasks,
+    spectrum_tasks,
+)
 from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.fetch_vae import VAE, vae_modules
 from ocm_core.stages.heads import Heads, fitted, load_denoiser
@@ -44,7 +50,7 @@ STAGE: Stage[Params] = Stage(
     parts=_parts,
     takes=lambda e, part: [
         *(*score_tasks(e, part), Heads.task(part), *map(Reference.task, e.spaces[:1])),
-        *(*SPACE_TASKS, *VAE),
+        *(*SPACE_TASKS, *VAE, *spectrum_tasks(e, methods_with_heads(e), part)),
     ],
     reads=(
         *MODEL_KEYS,

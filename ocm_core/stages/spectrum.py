@@ -28,7 +28,7 @@ STAGE: Stage[Params] = Stage(
     parts=lambda e: [
         f"{score}-{basis}"
         for score in e.network.scores
-        for basis in sorted({method.basis for method in e.methods.values()} - {""})
+        for basis in sorted({method.spectrum for method in e.methods.values()} - {""})
     ],
     **evaluating("sample.clip.x0", "train.spectrum", scores=_score),
     shared=True,
@@ -44,9 +44,10 @@ class SpectrumTable(Artifact):
         return Spectrum.of_tensors(load_file(self.folder / FILE), device)
 
 
-def load_spectrum(job: Inputs, score: str, basis: str) -> Spectrum:
-    """Load the spectrum of a score in a basis."""
-    return job.take(SpectrumTable, f"{score}-{basis}").load(job.device)
+def spectra_of(job: Inputs, score: str) -> dict[str, Spectrum]:
+    """Load the spectra of a score that the job takes, by the name of their basis."""
+    tables = {basis: job.find(SpectrumTable, f"{score}-{basis}") for basis in bases.BASES}
+    return {basis: table.load(job.device) for basis, table in tables.items() if table}
 
 
 def run(job: Job) -> None:

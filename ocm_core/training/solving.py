@@ -18,8 +18,8 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocm_core.covariance.learned import LINKS, CovarianceHead, RegressionMethod, last_layer
-from ocm_core.diffusion.score_network import TrunkFeatures
+from ocm_core.covariance.learned import LINKS, CovarianceHead, RegressionMethod
+from ocm_core.diffusion.score_network import TrunkFeatures, last_layer
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
 from ocm_core.io.state_file import State, load_state, save_state
@@ -108,7 +108,7 @@ class HeadSolving:
     def __post_init__(self) -> None:
         for label, method in self.fitting.methods.items():
             head = self.heads[label]
-            linear = head.baseline is None or head.link is LINKS["identity"]
+            linear = head.link is LINKS["identity"]
             if not (isinstance(method, RegressionMethod) and linear):
                 found = f"methods.{label}: its head is no linear least-squares fit"
                 raise OcmError(f"{found}; use fit: train, or a head with link: identity")
@@ -145,7 +145,8 @@ class HeadSolving:
             return False  # each weighs positions by its own table
         layer = last_layer(heads[0].net)[0]
         one, other = (head.net.state_dict() for head in heads)
-        return all(torch.equal(one[k], other[k]) for k in one if not k.startswith(f"{layer}."))
+        shared = [k for k in one if not k.startswith(f"{layer}.")]
+        return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in shared)
 
     def add(self, sums: Sums, number: int) -> None:
         """Add one batch of draws to the sums."""

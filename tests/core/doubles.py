@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from ocm_core.diffusion import basis as bases
+from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Covariance
 from ocm_core.diffusion.kernels.ddim import Ddim
@@ -39,6 +42,16 @@ def killed(at: int) -> Callable[[Iterable[int]], Iterator[int]]:
         raise KeyboardInterrupt
 
     return progress
+
+
+def spectra(schedule: Schedule, *shape: int, device: Any = "cpu") -> dict[str, Spectrum]:
+    """Return the spectrum of a Gaussian whose powers fall with the index of the vector."""
+    powers = torch.logspace(0, -0.5, prod(shape), dtype=torch.float64).view(shape)
+    times = tuple(range(1, schedule.steps + 1))
+    marginals = (schedule.marginal(t) for t in times)
+    rho = torch.stack([b * powers / (alpha_bar * powers + b) for alpha_bar, b in marginals])
+    basis = bases.build("dct", torch.zeros(1, *shape))
+    return {"dct": Spectrum(basis, times, rho.log()).to(device)}
 
 
 def exact(data: Mixture, schedule: Schedule, **more: Any) -> Denoiser:

@@ -25,7 +25,7 @@ from ocm_core.errors import OcmError
 from ocm_core.networks.mlp import MlpScore
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.recipe import Recipe
-from tests.core.doubles import Ddim, Ddpm, Given, QuadraticNetwork, ddim, ddpm, root_of
+from tests.core.doubles import Ddim, Ddpm, Given, QuadraticNetwork, ddim, ddpm, root_of, spectra
 
 STEPS = 50
 KERNELS: dict[str, Kernel] = {"ddpm": Ddpm(), "ddim": Ddim(eta=0.3)}
@@ -43,7 +43,7 @@ def a_model(labels=(), moments=True, width=8):
         torch.nn.init.normal_(net.net.layers[-1].weight, std=0.3)
         heads[label] = CovarianceHead(net)
     table = torch.linspace(1, 0, STEPS + 1) if moments else None
-    return Denoiser(network, levels, heads=heads, moments=table)
+    return Denoiser(network, levels, heads=heads, moments=table, spectra=spectra(levels, 2))
 
 
 OPTIONS = {"rademacher": {"probes": 3}, "ocm": {"probes": 2}}  # of others, the defaults

@@ -20,6 +20,7 @@ from ocm_core.training import solving
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.solving import HeadSolving, LastLayer, solve
+from tests.core.doubles import spectra
 
 UNET = {"in_channels": 2, "base_channels": 32, "channel_multipliers": [1], "blocks_per_level": 1}
 DIT = {"image_size": 4, "patch_size": 2, "in_channels": 2, "width": 16, "depth": 1}
@@ -29,7 +30,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "complex": ("ddpm_unet", {**UNET, "attention_levels": []}),
     "adaln": ("dit", {**DIT, **DIT_MORE}),
 }
-LABELS = ("ocm", "npr", "sn")
+LABELS = ("ocm", "npr", "sn", "kdct")
 SETTINGS = SolveParams(draws=640, batch_size=16)
 
 
@@ -50,11 +51,13 @@ def fitting(kind: str, **head: Any) -> Kept:
     network = build(family, config).eval().requires_grad_(False)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    heads = {label: CovarianceHead(network.make_head(kind), **head) for label in LABELS}
-    denoiser = Denoiser(network, schedule.linear(100), heads=heads)
+    methods: Any = {label: covariance.build(label) for label in LABELS}
+    sizes: Any = {label: {"outputs": 32} if m.pooled else {} for label, m in methods.items()}
+    heads = {k: CovarianceHead(network.make_head(kind, **sizes[k]), **head) for k in LABELS}
+    levels = schedule.linear(100)
+    denoiser = Denoiser(network, levels, heads=heads, spectra=spectra(levels, 2, 4, 4))
     x0 = torch.randn(50, 2, 4, 4, generator=torch.Generator().manual_seed(0))
     items = InMemory(x0, torch.arange(50) % 3 if kind == "adaln" else None)
-    methods: Any = {label: covariance.build(label) for label in LABELS}
     return Kept(denoiser, methods, items, Decoder(None))
 
 
@@ -99,19 +102,21 @@ def test_the_gradient_of_the_loss_vanishes(
         assert gradient(label) < 2e-3 * before[label], label
 
 
+@pytest.mark.parametrize("label", ["ocm", "kdct"])
 @pytest.mark.parametrize("kind", CASES)
-def test_outputs_are_in_the_layout_of_the_layer(kind: str) -> None:
+def test_outputs_are_in_the_layout_of_the_layer(kind: str, label: str) -> None:
     case = fitting(kind)
     case.predict(case.draw(solving.BatchRng(0, 0, 5)))
     parts = case.batches[0].prediction.features
     features = TrunkFeatures(*(part.detach() for part in parts))
-    head = case.denoiser.heads["ocm"]
+    head = case.denoiser.heads[label]
     for parameter in head.net.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     layer = LastLayer(head.net)
     image, rows = head.net(features), layer.inputs(features)
     weights = torch.cat([layer.layer.weight.flatten(1).T, layer.layer.bias[None]])
-    torch.testing.assert_close(rows @ weights, layer.arranged(features, image), atol=1e-4, rtol=0)
+    found = layer.arranged(features, image)
+    torch.testing.assert_close(rows @ weights, found, atol=1e-4, rtol=1e-5)
 
 
 def test_sums_do_not_depend_on_processes_or_kills(tmp_path: Any) -> None:

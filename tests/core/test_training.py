@@ -46,6 +46,7 @@ from tests.core.doubles import (
     changed,
     exact,
     killed,
+    spectra,
 )
 from tests.core.test_published_runs import case_denoiser, training_batch
 from tests.goldens_io import arrays, facts
@@ -65,7 +66,8 @@ def head_fitting(labels=LEARNED, score=None, width=16, probes=None):
     x0 = torch.from_numpy(PAIR.draw(100, np.random.default_rng(0))).float()
     more = {label: {"probes": count} for label, count in (probes or {}).items()}
     methods = {n: covariance.build(n.partition("_")[0], n, **more.get(n, {})) for n in labels}
-    denoiser = Denoiser(network.eval().requires_grad_(False), levels, heads=heads)
+    frozen = network.eval().requires_grad_(False)
+    denoiser = Denoiser(frozen, levels, heads=heads, spectra=spectra(levels, 2))
     return HeadFitting(denoiser, methods, InMemory(x0), Decoder(None))
 
 

@@ -95,15 +95,16 @@ def test_samples_are_ours_for_the_same_noise(
     assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
 
 
-def test_a_correlated_covariance_goes_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
+def test_a_correlated_covariance_goes_along(method: str, tmp_path: Path) -> None:
     own, base, denoiser = wrapped()
-    denoiser = api.fit_head(denoiser, images(), "ocm+dct", draws=60, batch_size=3)
-    given: Any = {"method": "ocm+dct", "scheduler": base}
+    denoiser = api.fit_head(denoiser, images(), method, draws=60, batch_size=3)
+    given: Any = {"method": method, "scheduler": base}
     pipe = opened(api.save_pipeline(denoiser, own, tmp_path / "pipeline", **given))
     theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 5)
-    ours = api.sample(denoiser, SHAPE, "ocm+dct", steps=5, count=2, seed=3)
+    ours = api.sample(denoiser, SHAPE, method, steps=5, count=2, seed=3)
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
-    alone = loop(own, api.scheduler(denoiser, base, "ocm+dct", model=own), SHAPE, 5)
+    alone = loop(own, api.scheduler(denoiser, base, method, model=own), SHAPE, 5)
     torch.testing.assert_close(alone, ours, atol=1e-5, rtol=0)
 
 

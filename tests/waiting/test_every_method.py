@@ -33,6 +33,7 @@ from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.trajectories import Trajectories
 from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
+from tests.core.doubles import spectra
 
 SHAPE, TIMESTEPS = (1, 2, 2), (10, 40, 90)
 LEVELS = schedule.linear(100)
@@ -60,7 +61,8 @@ def a_model(device: torch.device) -> Denoiser:
     learned = [k for k in covariance.available() if covariance.build(k).needs == "head"]
     heads = {kind: CovarianceHead(network.make_head("adaln")).to(device) for kind in learned}
     moments = torch.ones(101, dtype=torch.float64, device=device)
-    model = Denoiser(network, LEVELS, heads=heads, moments=moments)
+    spectrum = spectra(LEVELS, *SHAPE, device=device)
+    model = Denoiser(network, LEVELS, heads=heads, moments=moments, spectra=spectrum)
     LEVELS.marginal_at(torch.ones(1, dtype=torch.int64, device=device), moments)
     return model
 

@@ -32,7 +32,6 @@ from typing import get_args
 from torch import Tensor
 
 from ocm_core.covariance.interface import CovarianceMethod, ReverseStep
-from ocm_core.covariance.structured import Structured
 from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.diffusion.schedule import predict_eps, predict_x0
@@ -72,11 +71,11 @@ def means_of_order(order: Order, kernel: Kernel, method: CovarianceMethod) -> St
     if order == "ipndm":
         return AdamsBashforth()
     if order == "matched":
-        if not isinstance(method, Structured):
+        if not method.spectrum:
             raise OcmError(
                 f"order = matched needs a spectrum: use {method.label}+dct, or order = 2"
             )
-        return Multistep(basis=method.basis)
+        return Multistep(basis=method.spectrum)
     return FirstOrder() if order == 1 else Multistep(corrects=order == 3)
 
 

@@ -70,7 +70,6 @@ def denoiser_tasks(
     experiment: Experiment, labels: Collection[str], scores: Iterable[str], heads: bool = True
 ) -> list[Task]:
     """Return what `load_denoiser` takes for these methods and scores."""
-    selected = experiment.train.selection.kind == "best_frechet"
     learned = heads and any(experiment.methods[label].needs == "head" for label in labels)
     tasks = []
     for score in scores:
@@ -78,16 +77,18 @@ def denoiser_tasks(
         tasks += [Task("moments", score)] if needs_moments(experiment, labels) else []
         bases = {experiment.methods[label].basis for label in labels} - {""}
         tasks += [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
-        tasks += [Task("selection" if selected else "heads", score)] if learned else []
+        if learned:
+            selected = experiment.train.selection.kind == "best_frechet"
+            tasks.append(Task("selection" if selected else "heads", score))
     return tasks
 
 
-def denoiser_facts(job: Inputs, score: str, label: str) -> dict[str, Any]:
+def denoiser_facts(job: Inputs, score: str, label: str, heads: bool = True) -> dict[str, Any]:
     """Return what the predictions for one method depend on, and nothing of other methods."""
     experiment, method = job.experiment, job.experiment.methods[label]
     latent, own = experiment.encode.latent, f"heads/{split(label)[0]}.safetensors"
     inputs = dict[str, str]()
-    for task in denoiser_tasks(experiment, [label], [score]):
+    for task in denoiser_tasks(experiment, [label], [score], heads):
         several = task.stage in ("heads", "selection")  # one file per method, and curves
         if task in job.folders:
             inputs |= job.contents(task, own.__eq__ if several else _is_no_curve)

@@ -21,6 +21,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.networks import enable_gradient_checkpointing, save_networks
 from ocm_core.precision import set_precision
+from ocm_core.progress import Progress
 from ocm_core.rng.streams import seed_torch
 from ocm_core.stages import (
     Artifact,
@@ -46,7 +47,13 @@ from ocm_core.stages._networks import (
 )
 from ocm_core.stages.moments import moments_of
 from ocm_core.stages.spectrum import load_spectrum
-from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
+from ocm_core.training.baselines import (
+    DRAWS,
+    gaussian_baseline,
+    or_gaussian,
+    target_means,
+    timesteps,
+)
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
@@ -67,7 +74,11 @@ FITS: tuple[Fit, ...] = ("train", "solve")
 def _work(experiment: Experiment, part: str) -> Work:
     """A pass with a graph, a product with the Jacobian per probe, and the heads themselves."""
     settings, passes = experiment.train.heads, 0.0
-    draws = {"train": settings.iterations * settings.batch_size, "solve": settings.solve.draws}
+    means = DRAWS * len(timesteps(experiment.schedule.steps))  # of the targets of solved heads
+    draws = {
+        "train": settings.iterations * settings.batch_size,
+        "solve": settings.solve.draws + means,
+    }
     for how in FITS:
         kinds = [experiment.methods[label] for label in fitted(experiment, how)]
         probes = max((int(m.options.get("probes", 1)) for m in kinds if m.kind == "ocm"), default=0)
@@ -270,10 +281,14 @@ def _solve(job: Job, solved: HeadFitting) -> None:
     settings = job.experiment.train.heads
     if not solved.methods:
         return
-    means = target_means(solved, settings.seed, settings.solve.batch_size, job.device)
-    progress = partial(job.progress, description=f"normal equations on the {job.part} score")
-    system = HeadSolving(solved, settings.solve, job.device)
+    rows, system = settings.solve.batch_size, HeadSolving(solved, settings.solve, job.device)
+    means = target_means(solved, settings.seed, rows, job.device, _shown(job, "means of targets"))
+    progress = _shown(job, "normal equations")
     solve(system, job.state, means, progress=progress, rank=current_rank())
+
+
+def _shown(job: Job, what: str) -> Progress[int]:
+    return partial(job.progress, description=f"{what} on the {job.part} score")
 
 
 def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor | None]:
@@ -282,7 +297,7 @@ def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
     targets = replace(bare, methods={k: m for k, m in bare.methods.items() if kinds[k] == "target"})
     rows = settings.batch_size // settings.accumulate
-    estimates = target_means(targets, settings.seed, rows, job.device)
+    estimates = target_means(targets, settings.seed, rows, job.device, _shown(job, "baselines"))
     by_moments = [label for label, kind in kinds.items() if kind == "moments"]
     estimates |= {label: require(bare.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]

@@ -205,7 +205,7 @@ def test_the_data_set_takes_its_size(name: str) -> None:
 
 def test_a_data_set_of_unknown_size_is_no_error(nothing_here, monkeypatch, capsys) -> None:
     """A new one that declares neither its size nor its archives."""
-    kind = type(compose("cifar10_ls").data)
+    kind = type([compose(name).data for name in ("cifar10_ls", "cifar10_ls_fast")][0])
     for fact in ("count_items", "needed_archives"):
         monkeypatch.setattr(kind, fact, getattr(DataParams, fact))
     code, text = doctor(capsys, "cifar10_ls")
@@ -287,12 +287,16 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
 
 
 def test_what_takes_weeks_here_has_the_time_of_a_gpu(nothing_here, capsys) -> None:
-    headline = re.search(r"to do: .*", doctor(capsys, "imagenet256")[1])
     operations = 3e6 * size_of(compose("imagenet256"), "score").operations
     operations += 2e6 * size_of(compose("imagenet256"), "spaces").operations
-    assert headline
-    computed = duration(operations / ASSUMED["cuda"])
-    assert headline[0].startswith(f"to do: about {computed} on one A100, computed; too long at 1 G")
+    there = duration(operations / ASSUMED["cuda"])
+    for name, first in (
+        ("imagenet256", f"{there} for imagenet256_fast, a first look; {there} for imagenet256;"),
+        ("imagenet256_fast", f"{there} for imagenet256_fast;"),
+    ):
+        headline = re.search(r"to do: .*", doctor(capsys, name)[1])
+        assert headline and headline[0].startswith(f"to do: about {first} on one A100, computed;")
+        assert "too long at 1 G" in headline[0]
     assert "one by one, at 1 GFLOP/s" in doctor(capsys, "digits")[1]
 
 

@@ -94,6 +94,26 @@ def test_a_pass_of_the_published_networks(name: str) -> None:
     assert size.activations > 0
 
 
+@pytest.mark.parametrize("name", ["cifar10_ls", "imagenet256"])
+def test_the_table_of_published_work_is_that_of_the_stages(name: str) -> None:
+    lines = Path("docs/published.md").read_text("utf-8").splitlines()
+    (row,) = (line for line in lines if line.startswith(f"| `{name}` |") and " E, " in line)
+    work = dict.fromkeys(("heads", "solved", "selection", "sample", "evaluate"), (0.0, 0.0))
+    for graph, solved in ((Graph(compose(name)), False), (Graph(compose(f"{name}_solved")), True)):
+        for task in graph.tasks:
+            key = task.stage if task.stage in work else graph.stage(task).phase
+            key = "solved" if solved and key == "heads" else key
+            if key in work and (key == "solved") == solved:
+                passes, network = cost.work_of(graph.experiment, task)
+                known, operations = work[key]
+                work[key] = known + passes, operations + passes * network.operations
+    cells = [
+        f"{cost.metric(n).strip()}, {cost.metric(count)}, {duration(count / ASSUMED['cuda'])}"
+        for n, count in work.values()
+    ]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == cells
+
+
 def test_operations_of_linear_networks_decoders_and_features() -> None:
     points, latents, pixels = map(compose, ("toy_mog9", "imagenet256", "celeba64"))
     size = measure(points, "score")

@@ -17,6 +17,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.archives import Archive
 from ocm_core.io.fetch import PublishedFile
 from ocm_core.io.reading import unlike_its_name
+from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.stage import Task
 from ocm_core.pipeline.state import UP_TO_DATE, states
@@ -28,6 +29,7 @@ from ocm_core.text import plural, text_table
 IN_PLACE, DOWNLOAD = "in place", "to be downloaded by the run"
 FLOAT32, INT64 = 4, 8  # bytes
 LONG = 30 * 24 * 3600.0  # seconds that nobody waits for
+FIRST_LOOK = "_fast"  # the preset
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class ExperimentReport:
     files: list[NeededFile]
     bytes: dict[str, int | None]  # still to be written, by stage; None: not known
     pace: str
+    first_look: float | None  # operations with the preset, where all of it takes weeks here
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,23 @@ def diagnose(graph: Graph | None) -> Diagnosis:
         problems.append(f"disk: {_size(needed)} still to be written, {_size(free)} free")
     stopping = [file for file in files if file.state not in (IN_PLACE, DOWNLOAD)]
     problems += [f"{file.path}: {file.state}; {file.remedy}" for file in stopping]
-    report = ExperimentReport(experiment.name, tasks, files, space, pace)
+    first_look = _first_look(experiment.name) if _to_do(tasks) > LONG else None
+    report = ExperimentReport(experiment.name, tasks, files, space, pace, first_look)
     return Diagnosis(here, differing, report, problems)
+
+
+def _first_look(name: str) -> float | None:
+    """Return the operations of an experiment with the preset for a first look."""
+    if FIRST_LOOK in name:
+        return None
+    graph = Graph(compose(f"{name}{FIRST_LOOK}"))
+    works = (cost.work_of(graph.experiment, task) for task in graph.tasks)
+    return sum(passes * network.operations for passes, network in works)
+
+
+def _to_do(tasks: Sequence[TaskReport]) -> float:
+    """Return the seconds that tasks take here which are not up to date."""
+    return sum(task.seconds for task in tasks if task.state != UP_TO_DATE)
 
 
 def needed_files(graph: Graph, states: Mapping[Task, str]) -> list[NeededFile]:
@@ -202,7 +220,7 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
     counts = Counter(task.state.partition(":")[0] for task in report.tasks)
     listed = ", ".join(f"{count} {state}" for state, count in counts.items())
     waiting = [task for task in report.tasks if task.state != UP_TO_DATE]
-    to_do = f"to do: about {_time_to_do(waiting, report.pace)}" if waiting else "nothing to do"
+    to_do = f"to do: about {_time_to_do(report, waiting)}" if waiting else "nothing to do"
     yield [f"{report.name}: {plural(len(report.tasks), 'task')}, {listed}", to_do]
     how = f"{cost.EFFICIENCY:.0%} of its TF32 peak of {metric(cost.A100_PEAK)}FLOP/s"
     numbers = ("tasks", "network passes", "operations", "time here", "on one A100")
@@ -219,22 +237,24 @@ def _experiment(report: ExperimentReport) -> Iterator[list[str]]:
         yield [heading, *(f"{stage}  {_size(count)}" for stage, count in report.bytes.items())]
 
 
-def _time_to_do(waiting: Sequence[TaskReport], pace: str) -> str:
-    """Return the time here; of what takes weeks here, that of the GPU that it is for."""
-    here = sum(task.seconds for task in waiting)
-    if here < LONG:
-        return f"{duration(here)} one by one, at {pace}"
-    there = sum(task.operations for task in waiting) / cost.ASSUMED["cuda"]
-    shorter = "the preset _fast is a first look, as `ocm doctor NAME_fast` says"
-    return f"{duration(there)} on one A100, computed; too long at {pace}; {shorter}"
+def _time_to_do(report: ExperimentReport, waiting: Sequence[TaskReport]) -> str:
+    """Return the time here; of what takes weeks here, that of a GPU, first with the preset."""
+    here = _to_do(waiting)
+    if here <= LONG:
+        return f"{duration(here)} one by one, at {report.pace}"
+    whole = sum(task.operations for task in waiting)
+    looks = {report.name: whole}
+    if report.first_look:
+        looks = {f"{report.name}{FIRST_LOOK}, a first look": report.first_look, **looks}
+    times = (f"{duration(n / cost.ASSUMED['cuda'])} for {name}" for name, n in looks.items())
+    return f"{'; '.join(times)}; on one A100, computed; too long at {report.pace}"
 
 
 def _work(tasks: Sequence[TaskReport]) -> tuple[str, ...]:
     """Return network passes, operations, the time left here and that of an A100."""
     passes, count = (sum(getattr(t, key) for t in tasks) for key in ("passes", "operations"))
     work = (metric(passes).strip(), f"{metric(count)}FLOP") if passes else ("", "")
-    left = sum(task.seconds for task in tasks if task.state != UP_TO_DATE)
-    times = (duration(t) if t else "" for t in (left, count / cost.ASSUMED["cuda"]))
+    times = (duration(t) if t else "" for t in (_to_do(tasks), count / cost.ASSUMED["cuda"]))
     return (*work, *times)
 
 

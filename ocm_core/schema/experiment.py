@@ -331,6 +331,7 @@ class MomentsParams(Params):
     """Monte-Carlo estimate of E|eps|^2 / d: how many noisy points per timestep."""
 
     draws: Count
+    points: Count | None = None  # timesteps, evenly spread and linear between them; null: all
     batch_size: BatchSize
     seed: Seed = 2
 

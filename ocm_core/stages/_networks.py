@@ -70,14 +70,15 @@ def denoiser_tasks(
     experiment: Experiment, labels: Collection[str], scores: Iterable[str], heads: bool = True
 ) -> list[Task]:
     """Return what `load_denoiser` takes for these methods and scores."""
-    selected = experiment.train.selection.kind == "best_frechet"
     learned = heads and any(experiment.methods[label].needs == "head" for label in labels)
     tasks = []
     for score in scores:
         tasks += score_tasks(experiment, score)
         tasks += [Task("moments", score)] if needs_moments(experiment, labels) else []
         tasks += spectrum_tasks(experiment, labels, score)
-        tasks += [Task("selection" if selected else "heads", score)] if learned else []
+        if learned:
+            selected = experiment.train.selection.kind == "best_frechet"
+            tasks.append(Task("selection" if selected else "heads", score))
     return tasks
 
 
@@ -87,12 +88,12 @@ def spectrum_tasks(experiment: Experiment, labels: Iterable[str], score: str) ->
     return [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
 
 
-def denoiser_facts(job: Inputs, score: str, label: str) -> dict[str, Any]:
+def denoiser_facts(job: Inputs, score: str, label: str, heads: bool = True) -> dict[str, Any]:
     """Return what the predictions for one method depend on, and nothing of other methods."""
     experiment, method = job.experiment, job.experiment.methods[label]
     latent, own = experiment.encode.latent, f"heads/{split(label)[0]}.safetensors"
     inputs = dict[str, str]()
-    for task in denoiser_tasks(experiment, [label], [score]):
+    for task in denoiser_tasks(experiment, [label], [score], heads):
         several = task.stage in ("heads", "selection")  # one file per method, and curves
         if task in job.folders:
             inputs |= job.contents(task, own.__eq__ if several else _is_no_curve)

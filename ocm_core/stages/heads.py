@@ -1,8 +1,10 @@
-"""Fit the covariance heads to the frozen score network: all are trained, or solved, in one pass."""
+"""Fit new covariance heads to the frozen score network: all are trained, or solved, in one pass."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,23 +22,51 @@ from ocm_core.errors import OcmError
 from ocm_core.io.checksums import is_intact, record_checksum
 from ocm_core.networks import enable_gradient_checkpointing, save_networks
 from ocm_core.precision import set_precision
+from ocm_core.progress import Progress
 from ocm_core.rng.streams import seed_torch
-from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, Work, require
+from ocm_core.stages import (
+    Artifact,
+    Experiment,
+    Inputs,
+    Job,
+    MadeOf,
+    Params,
+    Stage,
+    Task,
+    Work,
+    require,
+)
 from ocm_core.stages._networks import (
+    denoiser_facts,
     evaluating,
     frozen,
     load_score,
     methods_with_heads,
     open_training_set,
+    score_modules,
     train,
 )
 from ocm_core.stages.moments import moments_of
 from ocm_core.stages.spectrum import spectra_of
-from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_means
+from ocm_core.training.baselines import (
+    DRAWS,
+    gaussian_baseline,
+    or_gaussian,
+    target_means,
+    timesteps,
+)
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
-from ocm_core.training.state import TrainingState, save_curve, saved_at, state_file
+from ocm_core.training.state import (
+    CURVE_FILE,
+    Curve,
+    TrainingState,
+    load_curve,
+    save_curve,
+    saved_at,
+    state_file,
+)
 
 Fit = Literal["train", "solve"]
 FITS: tuple[Fit, ...] = ("train", "solve")
@@ -45,7 +75,11 @@ FITS: tuple[Fit, ...] = ("train", "solve")
 def _work(experiment: Experiment, part: str) -> Work:
     """A pass with a graph, a product with the Jacobian per probe, and the heads themselves."""
     settings, passes = experiment.train.heads, 0.0
-    draws = {"train": settings.iterations * settings.batch_size, "solve": settings.solve.draws}
+    means = DRAWS * len(timesteps(experiment.schedule.steps))  # of the targets of solved heads
+    draws = {
+        "train": settings.iterations * settings.batch_size,
+        "solve": settings.solve.draws + means,
+    }
     for how in FITS:
         methods = build_all({k: experiment.methods[k] for k in fitted(experiment, how)}).values()
         probes = max((cast(LearnedMethod, m).training_probes for m in methods), default=0)
@@ -102,13 +136,10 @@ STAGE: Stage[Params] = Stage(
 class Heads(Artifact):
     """The trained heads of all methods, their loss curve, and those kept for a selection."""
 
-    def file(self, label: str) -> Path:
-        """Return where the head of one method lies."""
-        return self.folder / "heads" / f"{label}.safetensors"
-
-    def kept(self, iteration: int) -> Path:
-        """Return where the average of all heads after so many iterations is kept."""
-        return self.folder / "kept" / f"{iteration}.safetensors"
+    def file(self, label: str, after: int | None = None) -> Path:
+        """Return where the head of one method lies, or its average after so many iterations."""
+        folder = "heads" if after is None else f"kept/{after}"
+        return self.folder / folder / f"{label}.safetensors"
 
     def load(
         self, job: Inputs, network: ScoreNetwork, labels: Iterable[str], after: int | None = None
@@ -117,19 +148,12 @@ class Heads(Artifact):
         heads = {}
         for label in labels:
             name = split(label)[0]
-            weights = self.weights(name, after)
+            weights = load_file(self.file(name, after))
             head = new_head(job.experiment, label, network)
             form = job.experiment.head.form(job.experiment.methods[label])
             head = CovarianceHead.of_state(head.net, weights, form.link, form.unit)
             heads[name] = frozen(head, job.device)
         return heads
-
-    def weights(self, label: str, iteration: int | None = None) -> dict[str, Tensor]:
-        """Load the weights of one method's head."""
-        if iteration is None:
-            return load_file(self.file(label))
-        prefix, kept = f"{label}.", load_file(self.kept(iteration))
-        return {k.removeprefix(prefix): v for k, v in kept.items() if k.startswith(prefix)}
 
 
 def new_head(
@@ -155,8 +179,9 @@ def load_denoiser(job: Inputs, score: str, labels: Iterable[str] = ()) -> Denois
 
 
 def run(job: Job) -> None:
-    """Train all heads, and keep some on the way for `selection`."""
+    """Fit the heads that are new, all from the same draws, and take over the others."""
     experiment, settings, rank = job.experiment, job.experiment.train.heads, current_rank()
+    taken, curve = rank.agreed(partial(_take_over, job))
     items, variance = open_training_set(job, settings.batch_size)
     denoiser = load_denoiser(job, job.part)
     network = denoiser.network.train(settings.trunk_dropout)
@@ -172,51 +197,103 @@ def run(job: Job) -> None:
     for label, baseline in _baselines(job, bare, variance).items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, network, baseline).to(job.device)
-    fitting = replace(bare, denoiser=replace(bare.denoiser, heads=heads))
-    _solve(job, fitting)
-    if rank.is_first and (lost := _lost(job, saved_at(job.state) or 0)):
-        job.log.warning("%s: lost or damaged since it was kept; training starts anew", lost[0])
-        state_file(job.state).unlink()
-    rank.wait()
 
-    def keep(state: TrainingState) -> None:
-        """Keep the averaged heads now and then, for `selection` to choose among."""
-        if settings.keep_every and state.iteration % settings.keep_every == 0:
-            file = Heads(job.folder).kept(state.iteration)
-            save_networks(file, state.networks, state.average)
-            if rank.is_first:
-                record_checksum(file)
+    def new(how: Fit) -> HeadFitting:
+        chosen = {k: bare.methods[k] for k in fitted(experiment, how) if k not in taken}
+        return replace(bare, denoiser=replace(bare.denoiser, heads=heads), methods=chosen)
 
-    trained = {label: fitting.methods[label] for label in fitted(experiment, "train")}
-    if trained:
-        objective = replace(fitting, methods=trained)
-        train(job, objective, settings, f"heads on the {job.part} score", keep)
-        if rank.is_first and (lost := _lost(job, settings.iterations)):
-            raise OcmError(f"{lost[0]}: lost while heads were trained; run it again")
-    elif rank.is_first:
-        save_curve(job.folder, [])
-    for label, head in heads.items():
-        save_networks(Heads(job.folder).file(label), {"": head})
+    _solve(job, new("solve"))
+    if (trained := new("train")).methods:
+        curve = _joined(fitted(experiment, "train"), curve, _train(job, trained))
+    if rank.is_first:
+        save_curve(job.folder, curve)
+    for label in heads.keys() - set(taken):
+        save_networks(Heads(job.folder).file(label), {"": heads[label]})
     job.note(parameters={k: sum(p.numel() for p in head.parameters()) for k, head in heads.items()})
 
 
-def _solve(job: Job, fitting: HeadFitting) -> None:
-    """Solve for the last layers of the heads that say so."""
-    settings, labels = job.experiment.train.heads, fitted(job.experiment, "solve")
-    if not labels:
+def _take_over(job: Job) -> tuple[list[str], Curve]:
+    """Take over heads that were fitted to the same, and return their labels and losses."""
+    experiment, folder = job.experiment, job.folder
+    taken = []
+    for label in methods_with_heads(experiment):
+        files = [Heads(folder).file(label), *_kept(job, label, experiment.train.heads.iterations)]
+        names = [file.relative_to(folder).as_posix() for file in files]
+        if job.reuse(names[0], [*names, CURVE_FILE], _made_of(job, label)):
+            taken.append(label)
+    return taken, _joined(taken, load_curve(folder)) if taken else []
+
+
+def _joined(labels: Iterable[str], *curves: Curve) -> Curve:
+    """Return the losses of these heads in one curve."""
+    rows = defaultdict[float, dict[str, float]](dict)
+    for point in chain(*curves):
+        rows[point["iteration"]] |= point
+    chosen = [{k: row[k] for k in ("iteration", *labels) if k in row} for row in rows.values()]
+    return [row for row in chosen if len(row) > 1]
+
+
+def _made_of(job: Job, label: str) -> MadeOf:
+    """Return all that the head of a method depends on, and nothing of other methods."""
+    experiment, encoded = job.experiment, {t for t in job.folders if t.stage == "encode"}
+    kind = split(experiment.methods[label].kind)[0]
+    facts = {
+        **denoiser_facts(job, job.part, label, heads=False),
+        "heads": experiment.head.model_dump(mode="json"),
+        "train": experiment.train.heads.model_dump(mode="json"),
+        "images": [job.contents(task) for task in sorted(encoded)],
+    }
+    modules = [__name__, f"ocm_core.covariance.{kind}", *score_modules(experiment, [job.part])]
+    return MadeOf(modules, facts)
+
+
+def _train(job: Job, objective: HeadFitting) -> Curve:
+    """Train heads to the end, and return their losses; averages are kept now and then."""
+    settings, rank, labels = job.experiment.train.heads, current_rank(), list(objective.methods)
+
+    def lost(iteration: int) -> list[Path]:
+        kept = (file for label in labels for file in _kept(job, label, iteration))
+        return [file for file in kept if not is_intact(file)]
+
+    def keep(state: TrainingState) -> None:
+        if settings.keep_every and state.iteration % settings.keep_every == 0:
+            for label, head in state.networks.items():
+                file = Heads(job.folder).file(label, state.iteration)
+                save_networks(file, {"": head}, state.average_of(label))
+                if rank.is_first:
+                    record_checksum(file)
+
+    if rank.is_first and (files := lost(saved_at(job.state) or 0)):
+        job.log.warning("%s: lost or damaged since it was kept; training starts anew", files[0])
+        state_file(job.state).unlink()
+    rank.wait()
+    state = train(job, objective, settings, f"heads on the {job.part} score", keep)
+    if rank.is_first and (files := lost(settings.iterations)):
+        raise OcmError(f"{files[0]}: lost while heads were trained; run it again")
+    return state.curve
+
+
+def _kept(job: Job, label: str, iterations: int) -> list[Path]:
+    """Return the files of a head that so many iterations of training keep."""
+    experiment = job.experiment
+    every = experiment.train.heads.keep_every if label in fitted(experiment, "train") else None
+    numbers = range(every, iterations + 1, every) if every else ()
+    return [Heads(job.folder).file(label, n) for n in numbers]
+
+
+def _solve(job: Job, solved: HeadFitting) -> None:
+    """Solve for the last layers of heads."""
+    settings = job.experiment.train.heads
+    if not solved.methods:
         return
-    solved = replace(fitting, methods={label: fitting.methods[label] for label in labels})
-    means = target_means(solved, settings.seed, settings.solve.batch_size, job.device)
-    progress = partial(job.progress, description=f"normal equations on the {job.part} score")
-    system = HeadSolving(solved, settings.solve, job.device)
+    rows, system = settings.solve.batch_size, HeadSolving(solved, settings.solve, job.device)
+    means = target_means(solved, settings.seed, rows, job.device, _shown(job, "means of targets"))
+    progress = _shown(job, "normal equations")
     solve(system, job.state, means, progress=progress, rank=current_rank())
 
 
-def _lost(job: Job, iterations: int) -> list[Path]:
-    """Return the files that so many iterations should have kept, and that are not intact."""
-    every = job.experiment.train.heads.keep_every or iterations + 1
-    kept = (Heads(job.folder).kept(n) for n in range(every, iterations + 1, every))
-    return [file for file in kept if not is_intact(file)]
+def _shown(job: Job, what: str) -> Progress[int]:
+    return partial(job.progress, description=f"{what} on the {job.part} score")
 
 
 def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor | None]:
@@ -225,7 +302,7 @@ def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor
     kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
     targets = replace(bare, methods={k: m for k, m in bare.methods.items() if kinds[k] == "target"})
     rows = settings.batch_size // settings.accumulate
-    estimates = target_means(targets, settings.seed, rows, job.device)
+    estimates = target_means(targets, settings.seed, rows, job.device, _shown(job, "baselines"))
     by_moments = [label for label, kind in kinds.items() if kind == "moments"]
     estimates |= {label: require(bare.denoiser.moments) for label in by_moments}
     replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]

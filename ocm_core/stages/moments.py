@@ -13,7 +13,7 @@ from ocm_core.shapes import OverTime
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating, load_score, needs_moments, open_training_set
 from ocm_core.training.batches import DroppedLabels
-from ocm_core.training.moments import Moments, estimate
+from ocm_core.training.moments import Moments, estimate, grid
 
 FILE = "moments.npz"
 STAGE: Stage[Params] = Stage(
@@ -22,7 +22,7 @@ STAGE: Stage[Params] = Stage(
     parts=lambda e: list(e.network.scores) if needs_moments(e, e.methods) else [],
     **evaluating("train.moments"),
     shared=True,
-    work=lambda e, part: Work(e.train.moments.draws * e.schedule.steps),
+    work=lambda e, part: Work(e.train.moments.draws * len(grid(e.train.moments, e.schedule.steps))),
 )
 
 
@@ -69,11 +69,12 @@ def run(job: Job) -> None:
     keep(found)
     rank.wait()
     if rank.is_first:
-        if (moments := begun()).missing:
+        times, moments = grid(settings, denoiser.schedule.steps), begun()
+        if missing := moments.missing(times):
             raise OcmError(
-                f"{job.state}: {len(moments.missing)} timesteps have no finite moments, or were"
+                f"{job.state}: {len(missing)} timesteps have no finite moments, or were"
                 " lost; check the network's weights, then run it again"
             )
         with replacing(job.folder / FILE) as temporary, temporary.open("wb") as opened:
-            np.savez(opened, **vars(moments))
+            np.savez(opened, **vars(moments.between(times)))
     job.note(draws_per_timestep=settings.draws)

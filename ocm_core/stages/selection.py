@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any, cast
 
 import torch
+from safetensors.torch import load_file
 
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
@@ -112,9 +113,9 @@ def _save(job: Job, distances: Mapping[Candidate, float], solved: Iterable[str] 
     """Save the best heads as training leaves them, those solved for, and every distance."""
     kept, chosen = job.take(Heads, job.part), best(distances)
     for label, iteration in chosen.items():
-        save_tensors(SelectedHeads(job.folder).file(label), kept.weights(label, iteration))
+        save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label, iteration)))
     for label in solved:
-        save_tensors(SelectedHeads(job.folder).file(label), kept.weights(label))
+        save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label)))
     by_method = {
         label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen

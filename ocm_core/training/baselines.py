@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ocm_core.covariance.learned import RegressionMethod
 from ocm_core.diffusion.schedule import Schedule
+from ocm_core.progress import Progress
 from ocm_core.rng.batches import BatchRng
 from ocm_core.shapes import OverTime
 from ocm_core.training.head_fitting import HeadFitting
@@ -36,7 +37,11 @@ def timesteps(steps: int) -> list[int]:
 
 
 def target_means(
-    fitting: HeadFitting, seed: int, batch_size: int = DRAWS, device: str = "cpu"
+    fitting: HeadFitting,
+    seed: int,
+    batch_size: int = DRAWS,
+    device: str = "cpu",
+    progress: Progress[int] = iter,
 ) -> dict[str, OverTime]:
     """Return the mean of each method's target over t = 0 … T (entry 0 is 0)."""
     regressions = {k: m for k, m in fitting.methods.items() if isinstance(m, RegressionMethod)}
@@ -45,7 +50,7 @@ def target_means(
     schedule = fitting.denoiser.schedule
     times = timesteps(schedule.steps)
     means = {label: [0.0] for label in regressions}
-    for t in times:
+    for t in progress(times):
         found: dict[str, list[Tensor]] = {label: [] for label in regressions}
         for first in range(0, DRAWS, batch_size):
             rows = range(first, min(first + batch_size, DRAWS))

@@ -7,7 +7,7 @@ unbiased 1 - Γ_t too, and at large t, where ε̂ ≈ ε, its error is smaller b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from math import sqrt
@@ -60,10 +60,20 @@ class Moments:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Moments(*(np.where(np.isnan(mine), theirs, mine) for mine, theirs in pairs))
 
-    @property
-    def missing(self) -> list[int]:
-        """Return the timesteps without an estimate."""
-        return np.flatnonzero(np.isnan(self.one_minus_gamma)).tolist()
+    def missing(self, times: Collection[int]) -> list[int]:
+        """Return those of the timesteps that have no estimate."""
+        return [t for t in times if np.isnan(self.one_minus_gamma[t])]
+
+    def between(self, times: Collection[int]) -> Moments:
+        """Return tables that are linear between these timesteps."""
+        every, known = range(len(self.gamma)), [0, *times]
+        return Moments(*(np.interp(every, known, table[known]) for table in vars(self).values()))
+
+
+def grid(settings: Settings, steps: int) -> list[int]:
+    """Return the timesteps at which moments are estimated."""
+    points = min(settings.points or steps, steps)
+    return [round(t) for t in np.linspace(1, steps, points).tolist()]
 
 
 @torch.no_grad()
@@ -97,6 +107,7 @@ def estimate(
 ) -> Moments:
     """Estimate the tables of noisy items; `begun` is continued, and handed to `keep` on the way."""
     moments = begun or Moments.empty(denoiser.schedule.steps)
+    times = grid(settings, denoiser.schedule.steps)
     fresh: dict[int, Entries] = {}
 
     def draw(t: int) -> tuple[int, tuple[Batch, Labels, Batch]]:
@@ -104,7 +115,7 @@ def estimate(
         x0, label = items.batch(rng)
         return t, pinned((x0, label, rng.normals(tuple(x0.shape[1:]))), device)
 
-    with closing(prefetch(draw, progress(rank.mine(moments.missing)))) as draws:
+    with closing(prefetch(draw, progress(rank.mine(moments.missing(times))))) as draws:
         for t, drawn in draws:
             x0, label, eps = moved(drawn, device)
             fresh[t] = estimate_at(denoiser, t, x0, eps, label, settings.batch_size)

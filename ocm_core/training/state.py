@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from ocm_core.errors import OcmError
+from ocm_core.io.atomic import write_text
 from ocm_core.io.state_file import load_state, save_state
 from ocm_core.schema.experiment import OptimiserParams
 
 _FILE = "training.safetensors"
-_CURVE_FILE = "curve.json"
+CURVE_FILE = "curve.json"
 _FACTS = ("iteration", "smoothed", "lowest", "curve")
 
 Curve = list[dict[str, float]]
@@ -59,6 +60,11 @@ class TrainingState:
         """Put the moving average in the place of the weights."""
         for name, parameter in self.parameters.items():
             parameter.copy_(self.average[name])
+
+    def average_of(self, name: str) -> dict[str, Tensor]:
+        """Return the moving average of one network."""
+        found, prefix = self.average.items(), f"{name}."
+        return {k.removeprefix(prefix): v for k, v in found if k.startswith(prefix)}
 
     def save(self, folder: Path) -> None:
         save_state(state_file(folder), self._tensors(), {f: getattr(self, f) for f in _FACTS})
@@ -106,10 +112,10 @@ def saved_at(folder: Path) -> int | None:
 
 def save_curve(folder: Path, curve: Sequence[dict[str, float]]) -> None:
     """Write the loss curve."""
-    (folder / _CURVE_FILE).write_text(json.dumps(curve, indent=1) + "\n")
+    write_text(folder / CURVE_FILE, json.dumps(curve, indent=1) + "\n")
 
 
 def load_curve(folder: Path) -> Curve:
     """Read the loss curve."""
-    curve: Curve = json.loads((folder / _CURVE_FILE).read_text())
+    curve: Curve = json.loads((folder / CURVE_FILE).read_text())
     return curve

@@ -35,7 +35,7 @@ from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_m
 from ocm_core.training.batches import InMemory, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
-from ocm_core.training.moments import Moments, estimate, estimate_at
+from ocm_core.training.moments import Moments, estimate, estimate_at, grid
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 from tests.core.doubles import (
@@ -408,6 +408,21 @@ def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
     again = estimate(denoiser, items, settings, begun=begun, **seen)
     assert visited == list(range(101, 251))
     np.testing.assert_array_equal(again.one_minus_gamma, whole.one_minus_gamma)
+
+
+@pytest.mark.parametrize("points", [1, 2, 6, 250, 900])
+def test_moments_on_a_grid_are_those_of_its_timesteps_and_linear_between(points: int) -> None:
+    denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.01, 251)))
+    items = InMemory(torch.randn(9, 4, dtype=torch.float64))
+    few = MomentSettings(draws=3, points=points, batch_size=3, seed=0)
+    every, visited = few.model_copy(update={"points": None}), list[int]()
+    found = estimate(denoiser, items, few, progress=lambda times: visited.extend(times) or times)
+    assert visited == grid(few, 250) and visited[0] == 1
+    assert len(visited) == len({*visited}) == min(points, 250)
+    table, whole = found.between(visited).one_minus_gamma, estimate(denoiser, items, every)
+    np.testing.assert_array_equal(table[visited], whole.one_minus_gamma[visited])
+    between = np.interp(range(251), [0, *visited], table[[0, *visited]])
+    np.testing.assert_array_equal(table, between)
 
 
 def test_dropout_in_the_frozen_trunk_is_seeded_by_the_batch() -> None:

@@ -94,6 +94,26 @@ def test_a_pass_of_the_published_networks(name: str) -> None:
     assert size.activations > 0
 
 
+@pytest.mark.parametrize("name", ["cifar10_ls", "imagenet256"])
+def test_the_table_of_published_work_is_that_of_the_stages(name: str) -> None:
+    lines = Path("docs/published.md").read_text("utf-8").splitlines()
+    (row,) = (line for line in lines if line.startswith(f"| `{name}` |") and " E, " in line)
+    work = dict.fromkeys(("heads", "solved", "selection", "sample", "evaluate"), (0.0, 0.0))
+    for graph, solved in ((Graph(compose(name)), False), (Graph(compose(f"{name}_solved")), True)):
+        for task in graph.tasks:
+            key = task.stage if task.stage in work else graph.stage(task).phase
+            key = "solved" if solved and key == "heads" else key
+            if key in work and (key == "solved") == solved:
+                passes, network = cost.work_of(graph.experiment, task)
+                known, operations = work[key]
+                work[key] = known + passes, operations + passes * network.operations
+    cells = [
+        f"{cost.metric(n).strip()}, {cost.metric(count)}, {duration(count / ASSUMED['cuda'])}"
+        for n, count in work.values()
+    ]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == cells
+
+
 def test_operations_of_linear_networks_decoders_and_features() -> None:
     points, latents, pixels = map(compose, ("toy_mog9", "imagenet256", "celeba64"))
     size = measure(points, "score")
@@ -205,6 +225,7 @@ def test_the_data_set_takes_its_size(name: str) -> None:
 
 def test_a_data_set_of_unknown_size_is_no_error(nothing_here, monkeypatch, capsys) -> None:
     """A new one that declares neither its size nor its archives."""
+    compose("cifar10_ls_fast")  # before its data are changed
     kind = type(compose("cifar10_ls").data)
     for fact in ("count_items", "needed_archives"):
         monkeypatch.setattr(kind, fact, getattr(DataParams, fact))
@@ -287,12 +308,16 @@ def test_every_stage_is_listed_with_its_work(nothing_here, capsys) -> None:
 
 
 def test_what_takes_weeks_here_has_the_time_of_a_gpu(nothing_here, capsys) -> None:
-    headline = re.search(r"to do: .*", doctor(capsys, "imagenet256")[1])
     operations = 3e6 * size_of(compose("imagenet256"), "score").operations
     operations += 2e6 * size_of(compose("imagenet256"), "spaces").operations
-    assert headline
-    computed = duration(operations / ASSUMED["cuda"])
-    assert headline[0].startswith(f"to do: about {computed} on one A100, computed; too long at 1 G")
+    there = duration(operations / ASSUMED["cuda"])
+    for name, first in (
+        ("imagenet256", f"{there} for imagenet256_fast, a first look; {there} for imagenet256;"),
+        ("imagenet256_fast", f"{there} for imagenet256_fast;"),
+    ):
+        headline = re.search(r"to do: .*", doctor(capsys, name)[1])
+        assert headline and headline[0].startswith(f"to do: about {first} on one A100, computed;")
+        assert "too long at 1 G" in headline[0]
     assert "one by one, at 1 GFLOP/s" in doctor(capsys, "digits")[1]
 
 

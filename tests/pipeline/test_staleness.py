@@ -43,7 +43,7 @@ EDITS: dict[str, Edit] = {  # by rows of the tour: an edit, what is stale, phase
         {"sample", "evaluate", "report"},
     ),
     "more samples (`count`)": ({"sample": {"count": 24}}, *SAMPLED),
-    "one more method with a head": (
+    "one more or fewer method with a head": (
         {**METHOD, **BETTER},
         HEADS_ON,
         {"train", "sample", "evaluate", "report"},

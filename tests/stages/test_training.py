@@ -1,5 +1,7 @@
 """What the training stages hand to the training loop, and choose of what it leaves."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ocm_core.errors import OcmError
+from ocm_core.io.checksums import remove_records
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import graph_of
+from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
@@ -18,7 +22,7 @@ from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.selection import SelectedHeads, _save, best, candidates
 from ocm_core.training.batches import InMemory
-from tests.stages.jobs import experiment_with, job_of
+from tests.stages.jobs import experiment_with, finished, job_of, visible
 
 SOME = InMemory(torch.zeros(4, 1, 8, 8)), 1.0
 
@@ -99,6 +103,107 @@ def test_fewer_images_than_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         _networks.open_training_set(job, 8)
 
 
+# Heads that were fitted before
+
+
+FEW = [
+    *("network.width=8", "network.depth=1", "head.sizes={width: 8, depth: 1}"),
+    *("train.heads.iterations=20", "train.heads.keep_every=10", "train.heads.batch_size=4"),
+    *("train.heads.solve={draws: 2560, batch_size: 64}", "train.heads.checkpoint_every=10"),
+]
+OCM = "kind: ocm, head: {{baseline: gaussian, link: identity, fit: {}}}, init: ocm_relative"
+FITS = {"ocm_relative": "train", "sn_relative": "train", "solved": "solve", "three": "solve_train"}
+BOTH = ["ocm_relative", "sn_relative"]
+ONE = BOTH[:1]
+DEFINED = [
+    f"++methods.solved={{{OCM.format('solve')}}}",
+    f"++methods.three={{{OCM.format('solve_train')}, probes: 3}}",
+]
+
+
+@pytest.fixture
+def fit_heads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Job]:
+    """Fit the heads of these methods on the untrained network of a mixture."""
+    items = InMemory(torch.randn(8, 2)), 1.0
+
+    def fit_heads(name: str, labels: list[str], more: Any = (), before: Path | None = None) -> Job:
+        task = Task("heads", "trained")
+        experiment = experiment_with("toy_mog9", [*FEW, *DEFINED, *more], labels)
+        torch.manual_seed(0)
+        network = new_score(experiment, "trained").requires_grad_(False)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)  # a new one's output is zero
+        denoiser = new_denoiser(experiment, network)
+        monkeypatch.setattr(heads, "load_score", lambda job, score: denoiser)
+        monkeypatch.setattr(heads, "open_training_set", lambda job, batch_size: items)
+        job = job_of(visible(experiment, task), task, tmp_path / name)
+        job = replace(job, earlier=before)
+        heads.run(job)
+        return job
+
+    return fit_heads
+
+
+def left(job: Job) -> dict[str, bytes]:
+    """Return the content of what a job leaves."""
+    remove_records(job.folder)
+    names = (file for file in job.folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(job.folder)): file.read_bytes() for file in names}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["ocm_relative"], ["ocm_relative", "sn_relative", "solved", "three"]),
+        (["three", "sn_relative"], ["sn_relative", "ocm_relative", "three"]),
+        (["ocm_relative", "sn_relative", "three", "solved"], ["sn_relative", "solved"]),
+        (["solved"], ["ocm_relative", "solved"]),
+    ],
+)
+def test_heads_of_the_same_methods_are_taken_over(
+    before: list[str], after: list[str], fit_heads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh, earlier = fit_heads("fresh", after), fit_heads("earlier", before)
+    was, place = left(earlier), finished(earlier)
+    begun, fit = list[str](), _networks.fit
+
+    def watched(objective: Any, *given: Any, **more: Any) -> Any:
+        begun.extend(objective.methods)
+        return fit(objective, *given, **more)
+
+    monkeypatch.setattr(_networks, "fit", watched)
+    grown = fit_heads("grown", after, (), place)
+    new = {label for label in after if label not in before}
+    assert {*begun} == {label for label in new if "train" in FITS[label]}
+    assert left(grown) == left(fresh)
+    assert (grown.notes, grown.pieces) == (fresh.notes, fresh.pieces)
+    assert left(replace(earlier, folder=place)).items() >= was.items()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ["train.heads.learning_rate=0.125"],
+        ["methods.ocm_relative.probes=2"],
+        ["head.sizes.width=9"],
+        ["schedule.steps=900"],
+    ],
+)
+def test_heads_of_another_recipe_are_fitted_again(changed: list[str], fit_heads: Any) -> None:
+    one, fresh = fit_heads("one", ONE), fit_heads("fresh", ONE, changed)
+    before = left(one)
+    other = fit_heads("other", ONE, changed, finished(one))
+    assert left(other) == left(fresh) != before
+
+
+def test_a_head_that_is_damaged_is_fitted_again(fit_heads: Any) -> None:
+    one = fit_heads("one", BOTH)
+    whole, place = left(one), finished(one)
+    file = Heads(place).file("ocm_relative", 10)
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    assert left(fit_heads("again", BOTH, (), place)) == whole
+
+
 # Selection
 
 
@@ -123,9 +228,9 @@ def test_each_method_has_its_own_best_iteration(
 def test_chosen_heads_are_of_their_iterations_and_lie_where_trained_ones_do(tmp_path: Path) -> None:
     trained = Heads(tmp_path / "heads")
     for iteration in (10, 20):
-        values = {f"{label}.w": torch.tensor([float(iteration)]) for label in ("ocm", "sn")}
-        trained.kept(iteration).parent.mkdir(parents=True, exist_ok=True)
-        save_file(values, trained.kept(iteration))
+        for file in (trained.file(label, iteration) for label in ("ocm", "sn")):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_file({"w": torch.tensor([float(iteration)])}, file)
     task = Task("selection", "trained")
     job = job_of(None, task, tmp_path / "made", {Heads.task("trained"): trained.folder})
     trained.file("npr").parent.mkdir(parents=True)

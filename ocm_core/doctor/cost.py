@@ -305,10 +305,9 @@ def _feature_space(
         if space == "classifier":
             model = module.ClassifierNetwork(*shape[:2], max(1, experiment.data.classes))
         else:
-            model, shape = (
-                module.EfficientNet.from_name("efficientnet-lite0"),
-                (3, *2 * [module.SIDE]),
-            )
+            from efficientnet_lite_pytorch import EfficientNet
+
+            model, shape = EfficientNet.from_name("efficientnet-lite0"), (3, *2 * [module.SIDE])
     model.eval().requires_grad_(False)
     features = model.features if space == "classifier" else model.extract_features
     return model, lambda batch: features(torch.zeros(batch, *shape, device=device))

@@ -106,6 +106,8 @@ def test_operations_of_linear_networks_decoders_and_features() -> None:
     assert measure(latents, "spaces").operations == inception
     assert measure(pixels, "spaces").operations == measure(pixels, "decoded").operations
     assert measure(pixels, "autoencoder").operations == measure(points, "decoded").operations == 0
+    large, small = (cost._feature_size(DIGITS, f"efficientnet_lite0{s}") for s in ("", "_small"))
+    assert large.operations == pytest.approx((224 / 64) ** 2 * small.operations, rel=0.02)
     for name in ("digits", "cifar10_small"):  # spaces without a download
         assert measure(compose(name), "spaces").operations > 1e5
 

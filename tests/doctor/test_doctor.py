@@ -114,6 +114,7 @@ def test_operations_of_linear_networks_decoders_and_features() -> None:
 
 def test_a_pace_is_measured_once_and_kept(timings: list[str], kept_in_folder: Path) -> None:
     assert [pace_of(DIGITS).rate for _ in range(3)] == [1e9] * 3
+    assert pace_of(compose("digits", ["sample.count=7"])).measured  # the same network
     assert timings == ["cpu"]
     kept_in_folder.write_text('{"cut off')
     assert pace_of(DIGITS).measured and timings == ["cpu", "cpu"]

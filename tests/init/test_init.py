@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -97,6 +99,7 @@ def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
     for kind in ("cat", "dog"):
         write_images(place / "sorted" / kind, count=10)
     shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit")
+    assert "classes, by sub-folder: 0: cat, 1: dog\n" in shown
     assert "5 classes" in shown and "with its autoencoder" in shown
     experiment = has_all_that_the_pages_show(shown, likelihood=False)
     assert experiment.data.shape == (3, 16, 16) and experiment.shape == (4, 8, 8)
@@ -251,6 +254,9 @@ def test_a_look_at_images(tmp_path: Path) -> None:
     assert start.shape == (1, 16)  # the largest of a small network's that fits
     treated = "each becomes 16×16: the shorter edge is scaled, the centre cut out"
     assert [*start.treatment()] == [treated]
+    colour: Any = SimpleNamespace(shape=(3, 16, 16), vae=None, classes=None)
+    told = [treated, "grey becomes colour, as the model takes it"]
+    assert [*Start("mine", summary, colour).treatment()] == told
     tree = yaml.safe_load(text(start))
     assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
     assert tree["data"]["path"] == str(tmp_path / "grey.zip")

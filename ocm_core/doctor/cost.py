@@ -229,7 +229,7 @@ def _timed(experiment: Experiment, device: str, network: str) -> float:
         _, predict = _feature_space(experiment, name, device)
         operations = _feature_size(experiment, name).operations
     batch = max(1, min(most, int(BATCH_OPERATIONS[device] / operations)))
-    clock = {"timer": time.process_time} if device == "cpu" else {}  # other work does not count
+    clock: Any = {"timer": time.process_time} if device == "cpu" else {}  # of this process alone
     timer = Timer("predict().sum().item()", globals={"predict": partial(predict, batch)}, **clock)
     return batch * operations / timer.blocked_autorange(min_run_time=SECONDS).median
 

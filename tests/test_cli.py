@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 from ocm_core import commands
 from ocm_core.cli import EXIT_CODES, _parser, all_commands, main
-from ocm_core.commands import COMMANDS
+from ocm_core.commands import COMMANDS, run
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = "sample --method ocm --steps 2"
@@ -155,6 +156,14 @@ ERRORS = {
 def test_a_file_that_cannot_be_written_is_named(message, monkeypatch, capsys) -> None:
     assert failing(monkeypatch, ERRORS[message]) == 1
     assert capsys.readouterr().err.startswith(f"ocm: a/b: {message}")
+
+
+def test_a_log_on_a_full_disk_is_no_traceback(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(run, "LOG", logging.Logger("full"))
+    (log := tmp_path / "x.log").symlink_to("/dev/full")
+    run._log_to(log, first=True)
+    run.LOG.info("something that does not fit")
+    assert "something" in (said := capsys.readouterr().err) and "Traceback" not in said
 
 
 def test_a_dangling_link_is_named_and_a_bug_is_traced(monkeypatch, tmp_path: Path, capsys) -> None:

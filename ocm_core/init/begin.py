@@ -174,7 +174,8 @@ def _write(start: Start, file: Path, budget: float | None) -> Iterator[str]:
     total, sizes = taken(changes), {**sizes, **changes}
     hours = {k: f"about {duration(count)}" for k, count in phase_times(start.name).items()}
     write_text(file, text(start, sizes, hours))
-    yield f"{file}: written; a run in one process takes about {duration(total)} here, by that pace"
+    alone = f"`ocm run all {start.name}` takes about {duration(total)}"
+    yield f"{file}: written; {alone} by that pace, longer beside other work"
     if changes:
         few = f"{MOST_NFE} evaluations at most" if any("nfe" in key for key in changes) else ""
         numbers = [f"{key} {n}" for key, n in changes.items() if isinstance(n, int)]

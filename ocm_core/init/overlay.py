@@ -26,6 +26,7 @@ FEWEST = 10  # images that an experiment makes sense with
 GREY = ("1", "L", "LA", "I;16")
 PICTURES = (".bmp", ".gif", ".tif", ".tiff", ".heic", ".avif")  # formats that are not read
 SIDES = (8, 16, 32)  # of a network that is trained here
+TINY = 16  # sides up to this one are compared in a smaller feature space
 HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
 
 
@@ -181,6 +182,8 @@ def _lines(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> 
 def _tree(start: Start, sizes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the sizes by group, and null for what latents and models do without."""
     tree: dict[str, dict[str, Any]] = {"train": {}, "sample": {}, "evaluate": {}}
+    if start.shape[1] <= TINY:
+        tree["features"] = {"space": "efficientnet_lite0_small"}
     if start.model:
         tree["train"]["score"] = None
     if start.model and start.model.vae:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 SPACES = {
     "inception": "Inception v3",
     "efficientnet_lite0": "EfficientNet-Lite0",
+    "efficientnet_lite0_small": "EfficientNet-Lite0 at 64×64",
     "classifier": "a classifier trained on these data",
 }
 

@@ -28,7 +28,7 @@ from ocm_core.schema.timesteps import (
     TimestepsParams,
 )
 
-SpaceName = Literal["classifier", "efficientnet_lite0", "inception"]
+SpaceName = Literal["classifier", "efficientnet_lite0", "efficientnet_lite0_small", "inception"]
 PresetName = Literal["quality", "diverse", "likelihood", "photographs"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
 Order = Literal[1, 2, 3, "ipndm", "matched"]  # of a step's mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from math import prod
 from pathlib import Path
 
@@ -125,12 +126,15 @@ def test_operations_of_linear_networks_decoders_and_features() -> None:
     assert measure(latents, "spaces").operations == inception
     assert measure(pixels, "spaces").operations == measure(pixels, "decoded").operations
     assert measure(pixels, "autoencoder").operations == measure(points, "decoded").operations == 0
+    large, small = (cost._feature_size(DIGITS, f"efficientnet_lite0{s}") for s in ("", "_small"))
+    assert large.operations == pytest.approx((224 / 64) ** 2 * small.operations, rel=0.02)
     for name in ("digits", "cifar10_small"):  # spaces without a download
         assert measure(compose(name), "spaces").operations > 1e5
 
 
 def test_a_pace_is_measured_once_and_kept(timings: list[str], kept_in_folder: Path) -> None:
     assert [pace_of(DIGITS).rate for _ in range(3)] == [1e9] * 3
+    assert pace_of(compose("digits", ["sample.count=7"])).measured  # the same network
     assert timings == ["cpu"]
     kept_in_folder.write_text('{"cut off')
     assert pace_of(DIGITS).measured and timings == ["cpu", "cpu"]
@@ -159,6 +163,22 @@ def test_networks_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_start_of_a_job_is_timed_once(kept_in_folder: Path) -> None:
     first = cost.start_of(DIGITS)
     assert 0.3 < first < 300 and cost.start_of(DIGITS) == first
+
+
+def test_other_work_on_the_machine_does_not_count(tmp_path: Path, monkeypatch) -> None:
+    """What waits takes no time of the processor: here it sleeps."""
+    network, predict = cost._score(DIGITS, "cpu")
+    waiting = lambda batch: time.sleep(0.2) or predict(batch)  # noqa: E731
+    monkeypatch.setattr(cost, "_score", lambda experiment, device: (network, waiting))
+    monkeypatch.setattr(cost, "SECONDS", 0.001)
+    each = size_of(DIGITS, "score").operations
+    batch = min(DIGITS.sample.batch_size, int(cost.BATCH_OPERATIONS["cpu"] / each))
+    assert pace_of(DIGITS).rate > batch * each / 0.2
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 0.5\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    assert cost._started(DIGITS) < 0.3
 
 
 def test_a_run_takes_its_longest_path_or_the_sum_over_the_workers(

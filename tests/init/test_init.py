@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -67,7 +69,9 @@ def has_all_that_the_pages_show(shown: str, likelihood: bool) -> Experiment:
     assert shown.endswith("run: snakemake --cores 2 reports/mine.html\n")
     experiment = compose("mine")
     assert {*experiment.sample.samplers} >= {"ddpm", "ddim", "quality", "diverse", "dpmpp_2m"}
-    assert experiment.features and "posterior_std" in experiment.evaluate
+    tiny = max(experiment.data.shape) <= 16
+    space = f"efficientnet_lite0{'_small' if tiny else ''}"
+    assert experiment.features.space == space and "posterior_std" in experiment.evaluate
     assert ("likelihood" in experiment.evaluate) == likelihood
     return experiment
 
@@ -95,6 +99,7 @@ def test_latents_of_a_model_with_classes(place: Path, capsys) -> None:
     for kind in ("cat", "dog"):
         write_images(place / "sorted" / kind, count=10)
     shown = said(capsys, "mine", "--images", "sorted", "--model", "my-dit")
+    assert "classes, by sub-folder: 0: cat, 1: dog\n" in shown
     assert "5 classes" in shown and "with its autoencoder" in shown
     assert "my-dit: takes latents; the page says whether it is a posterior mean" in shown
     experiment = has_all_that_the_pages_show(shown, likelihood=False)
@@ -157,7 +162,7 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
 
 
 def test_a_budget_shrinks_what_takes_its_time(place: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(cost, "_timed", lambda experiment, device, network: 1e11)
+    monkeypatch.setattr(cost, "_timed", lambda experiment, device, network: 3e10)
     write_model(place / "my-model")
     whole, shrunken = compose_after(capsys, *WITH_MODEL), []
     for budget in ("2m", "40s"):
@@ -250,6 +255,9 @@ def test_a_look_at_images(tmp_path: Path) -> None:
     assert start.shape == (1, 16)  # the largest of a small network's that fits
     treated = "each becomes 16×16: the shorter edge is scaled, the centre cut out"
     assert [*start.treatment()] == [treated]
+    colour: Any = SimpleNamespace(shape=(3, 16, 16), vae=None, classes=None)
+    told = [treated, "grey becomes colour, as the model takes it"]
+    assert [*Start("mine", summary, colour).treatment()] == told
     tree = yaml.safe_load(text(start))
     assert tree["data"]["fit"] == "center_crop" and tree["network"]["config"]["in_channels"] == 1
     assert tree["data"]["path"] == str(tmp_path / "grey.zip")

@@ -21,6 +21,7 @@ REFUSED = {
     "init mine --images gone": "gone: not there",
     f"{MINE} --model gone": "gone: no such folder",
     f"{MINE} --captions gone.csv": "gone.csv: no such file",
+    f"{MINE} --model lcm": "LCMScheduler: a distilled model",
     f"{MINE} --side 64": "--side 64: the network that is trained here takes 8, 16, 32",
     f"{MINE} --model my-model --budget 2s": "--budget: 2 s; the least here is",
     "init mine --images few": "at least 10, found 3",
@@ -81,14 +82,18 @@ def test_the_walk(newcomer: Newcomer) -> None:
     write_images(home / "few", count=3)
     (write_images(home / "damaged") / "000.png").write_bytes(b"")
     write_model(home / "my-model")
+    config = write_model(home / "lcm") / "scheduler/scheduler_config.json"
+    config.write_text(config.read_text().replace("DDPMScheduler", "LCMScheduler"))
+    (home / "my-images/skipped.bmp").write_bytes(b"BM")
     types("python -c 'from diffusers import UNet2DModel'")  # of the user's own scripts
     assert types("ocm --version").startswith("ocm ")
     for words, message in REFUSED.items():
         assert message in types(f"ocm {words}", code=1), words
     shown = types(f"ocm {MINE} --model my-model")
-    assert "my-images: 24 images, 16×16, colour" in shown and "ocm run all mine_smoke" in shown
+    assert "my-images: 24 images, 16×16, colour; 1 other picture skipped" in shown
+    assert "ocm run all mine_smoke" in shown
     shown = types("ocm init quick --images my-images --model my-model --budget 15m")
-    assert "a run in one process takes about" in shown
+    assert "`ocm run all quick` takes about" in shown
     ignored = (home / ".gitignore").read_text().splitlines()
     assert {"/my-images", "/my-model"} <= {*ignored}
     assert "done; open reports/mine_smoke.html" in types("ocm run all mine_smoke")

@@ -16,6 +16,7 @@ from ocm_core.features import (
     FeatureSpace,
     classifier,
     efficientnet_lite0,
+    efficientnet_lite0_small,
     extract,
     feature_batches,
     inception,
@@ -101,6 +102,17 @@ def test_what_efficientnet_sees(
     efficientnet.features(levels)
     assert seen[0].shape == (2, 3, 224, 224)
     assert seen[0].amin((1, 2, 3)).tolist() == seen[0].amax((1, 2, 3)).tolist() == [-127 / 128, 1.0]
+
+
+def test_small_images_have_a_space_of_their_own() -> None:
+    """The more noise on digits, the farther they are."""
+    digits = torch.from_numpy(load_digits().images * 15.9)[:, None]
+    space, noise = efficientnet_lite0_small.build("cpu"), torch.randn(100, 1, 8, 8)
+    assert space.name == "efficientnet_lite0_small"
+    noisy = [(digits[100:200] + scale * noise).clamp(0, 255) for scale in (0, 15, 40, 90)]
+    real, *features = (extract(space, x.to(torch.uint8), 50) for x in (digits[:100], *noisy))
+    distances = [frechet_distance(real=Statistics.of(real), generated=x) for x in features]
+    assert distances == sorted(distances) and distances[1] > 1.5 * distances[0]
 
 
 def test_efficientnet_features_are_what_its_last_layer_reads(efficientnet: FeatureSpace) -> None:

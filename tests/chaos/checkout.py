@@ -21,6 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path("datasets/references", REFERENCES["imagenet256"].file)
 FEW = "{iterations: 12, batch_size: 4, checkpoint_every: 3, learning_rate: 1e-3, ema: 0.9}"
 GRID = "grids=[{nfe: [2], guidance: [1.0]}]"
+SAMPLERS = (
+    "ddpm: {kind: ddpm, grids: [{nfe: [2]}], methods: [beta, ocm]}",
+    "ddim: {kind: ddim, grids: [{nfe: [2]}], methods: [delta]}",
+)
 SAMPLES = ["sample.count=6", "sample.batch_size=4", "sample.seeds=[0]", "sample.split=[]"]
 TIMESTEPS = ["train.timesteps.points=5", "train.timesteps.images=4", "train.timesteps.batch_size=4"]
 LIKELIHOOD = ["evaluate.likelihood.nfe=[2]", "evaluate.likelihood.images=6"]
@@ -28,17 +32,6 @@ SELECTED = [  # heads are kept between the checkpoints
     "train.heads.keep_every=4",
     "train.selection={kind: best_frechet, samples: 6, nfe: 2, batch_size: 4}",
 ]
-OF_DIGITS = (
-    "long",
-    "lanczos",
-    "ipndm",
-    "quality",
-    "diverse",
-    "likelihood",
-    "unipc",
-    "dpmpp_2m",
-    "dpmpp_2m_sde",
-)
 TINY = {
     "digits": [
         *("schedule.steps=120", "network.config.base_channels=8", "encode.chunk=128"),
@@ -46,10 +39,7 @@ TINY = {
         *(f"train.classifier={FEW}", "train.moments={draws: 2, batch_size: 2}"),
         "train.heads.solve={draws: 40, batch_size: 1}",
         *("train.spectrum={images: 4, points: 3, batch_size: 2}", "train.timesteps.trajectories=2"),
-        *(f"~sample.samplers.{label}" for label in OF_DIGITS),
-        *(f"~sample.samplers.{label}" for label in ("dpmpp_2m", "dpmpp_2m_sde", "ddpm_2m")),
-        *(f"sample.samplers.ddpm.{GRID}", f"sample.samplers.ddim.{GRID}", *SAMPLES),
-        *("sample.samplers.ddpm.methods=[beta, ocm]", "sample.samplers.ddim.methods=[delta]"),
+        *("~sample.samplers", f"+sample.samplers={{{', '.join(SAMPLERS)}}}", *SAMPLES),
         *("train.timesteps.methods=[beta, ocm]", *TIMESTEPS, *LIKELIHOOD),
         *("evaluate.likelihood.methods=[beta, ocm]", "evaluate.likelihood.nfe_by_method={}"),
         "evaluate.likelihood.batch_size=2",

@@ -1,0 +1,1 @@
+"""What a covariance is for: error bars, restoration, files."""

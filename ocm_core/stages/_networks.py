@@ -134,7 +134,8 @@ def evaluating(
 
     def keys(experiment: Experiment, part: str) -> list[str]:
         learned = ("head", "train.selection") if heads and methods(experiment, part) else ()
-        return [*MODEL_KEYS, *learned, *reads]
+        prompts = ("encode.jobs",) if text_of(experiment) else ()
+        return [*MODEL_KEYS, *learned, *prompts, *reads]
 
     def plugins(experiment: Experiment, part: str) -> list[str]:
         return score_modules(experiment, scores(experiment, part))

@@ -22,7 +22,16 @@ from ocm_core.diffusion.schedule import Schedule, predict_x0
 from ocm_core.diffusion.transition import transition
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import SampleNoise
-from tests.core.doubles import Ddim, Ddpm, LabelledNetwork, QuadraticNetwork, Replay, exact, root_of
+from tests.core.doubles import (
+    Ddim,
+    Ddpm,
+    LabelledNetwork,
+    QuadraticNetwork,
+    Replay,
+    exact,
+    root_of,
+    spectra,
+)
 
 betas = st.lists(st.floats(1e-4, 0.5), min_size=3, max_size=12)
 seeds = st.integers(0, 2**31)
@@ -149,7 +158,8 @@ def test_guidance_at_one_is_the_conditional_model(betas, seed, name, data):
     schedule, step = a_step(betas, data)
     network, table = LabelledNetwork(seed), torch.rand(schedule.steps + 1)
     heads = {kind: CovarianceHead(network.make_head("linear")) for kind in DDPM}
-    model = Denoiser(network, schedule, heads=heads, moments=table)
+    known = {"moments": table, "spectra": spectra(schedule, 4, 2, 2)}
+    model = Denoiser(network, schedule, heads=heads, **known)
     x, label = points(seed, 3, 4, 2, 2), torch.tensor([0, 1, 2])
     channels = data.draw(st.sampled_from([None, 3]))
     guided = GuidedDenoiser(model, Guidance(1.0, channels), 3).predict(x, step.t, label)

@@ -126,7 +126,7 @@ def test_the_bound_of_all_methods(published: Case) -> None:
     x0, schedule = published.noise.normal(), published.denoiser.schedule
     with Synchronisations() as waits:
         seen = bound.evaluate(x0, 500, published.noise, published.label, counters)
-        terms = [seen(transition(schedule, s, 500), methods) for s in (0, 250)]
+        terms = [seen(transition(schedule, s, 500), methods, None) for s in (0, 250)]
     assert len(terms[1]) == len(methods) > 3 and waits.found == []
 
 

@@ -27,7 +27,7 @@ from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.job import available_device
 from ocm_core.pipeline.stage import Task, stages
 from ocm_core.schema.block import require
-from ocm_core.schema.experiment import Experiment, ImageNetworkParams
+from ocm_core.schema.experiment import Experiment, ImageNetworkParams, PrecisionName
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ FILE = Path(".ocm/pace.json")
 A100_PEAK, EFFICIENCY = 156e12, 0.35  # TF32 operations per second, and the share assumed of them
 ASSUMED = {"cuda": EFFICIENCY * A100_PEAK, "mps": 1e12, "cpu": 3e10}  # where nothing was measured
 SECONDS = 1.0  # that a measurement takes, at least one pass
-BATCH_OPERATIONS = {"cpu": 5e8, "mps": 2e11, "cuda": 2e12}  # of one timed pass
+BATCH_OPERATIONS = {"cpu": 5e9, "mps": 2e11, "cuda": 2e12}  # of one timed pass
 # Inception of `features/inception.py` is a file that has to be fetched: counted on torchvision's
 # network, whose layers have the same shapes.
 INCEPTION_OPERATIONS, INCEPTION_WEIGHTS = 11_422_336_192, 87_000_000
@@ -90,7 +90,12 @@ def network_size(experiment: Experiment, network: str) -> NetworkSize:
     return NetworkSize(*_kept(experiment, network, lambda: list(measure(experiment, network))))
 
 
-def pace_of(experiment: Experiment, device: str | None = None, network: str = "score") -> Pace:
+def pace_of(
+    experiment: Experiment,
+    device: str | None = None,
+    network: str = "score",
+    precision: PrecisionName = "float32",
+) -> Pace:
     """Measure operations per second, or read the measurement; assume them for an absent GPU."""
     here = this_device()
     device = device or here
@@ -98,12 +103,14 @@ def pace_of(experiment: Experiment, device: str | None = None, network: str = "s
 
     def measured() -> float | None:
         fits = 2 * network_size(experiment, "score").weights < host_memory()
-        return _timed(experiment, device, network) if fits and device in ("cpu", here) else None
+        timeable = fits and device in ("cpu", here)
+        return _timed(experiment, device, network, precision) if timeable else None
 
     compares = network in ("spaces", "decoded") and bool(_timeable(experiment))
     if network != "score" and not compares:
         return pace_of(experiment, device)
-    rate = _kept(experiment, f"features, {place}" if compares else place, measured)
+    what = ["features"] * compares + ["bfloat16"] * (precision == "bfloat16")
+    rate = _kept(experiment, ", ".join([*what, place]), measured)
     return Pace(device, rate or ASSUMED[device], measured=rate is not None)
 
 
@@ -114,7 +121,7 @@ def start_of(experiment: Experiment) -> float:
 
 def work_of(experiment: Experiment, task: Task) -> tuple[float, NetworkSize]:
     """Return the passes that a task makes, and the size of the network that they go through."""
-    passes, network = stages()[task.stage].work(experiment, task.part)
+    passes, network, _ = stages()[task.stage].work(experiment, task.part)
     return passes, network_size(experiment, network) if passes else NetworkSize()
 
 
@@ -130,8 +137,8 @@ def working_seconds(experiment: Experiment, task: Task, device: str) -> float:
         return 0.0
     stage = stages()[task.stage]
     place = device if stage.computes_on_gpu(experiment) else "cpu"
-    network = stage.work(experiment, task.part).network
-    return passes * size.operations / pace_of(experiment, place, network).rate
+    _, network, precision = stage.work(experiment, task.part)
+    return passes * size.operations / pace_of(experiment, place, network, precision).rate
 
 
 def expected_time(todo: Todo, cores: int) -> str:
@@ -217,8 +224,9 @@ def _read() -> Any:
         return {}
 
 
-def _timed(experiment: Experiment, device: str, network: str) -> float:
+def _timed(experiment: Experiment, device: str, network: str, precision: PrecisionName) -> float:
     """Time passes of a network for a second, on one thread as jobs have it."""
+    import torch
     from torch.utils.benchmark import Timer
 
     if network == "score":
@@ -231,7 +239,8 @@ def _timed(experiment: Experiment, device: str, network: str) -> float:
     batch = max(1, min(most, int(BATCH_OPERATIONS[device] / operations)))
     clock: Any = {"timer": time.process_time} if device == "cpu" else {}  # of this process alone
     timer = Timer("predict().sum().item()", globals={"predict": partial(predict, batch)}, **clock)
-    return batch * operations / timer.blocked_autorange(min_run_time=SECONDS).median
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+        return batch * operations / timer.blocked_autorange(min_run_time=SECONDS).median
 
 
 def _timeable(experiment: Experiment) -> list[str]:

@@ -14,7 +14,7 @@ from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
     from ocm_core.results.measures import Measure
-    from ocm_core.schema.experiment import Experiment
+    from ocm_core.schema.experiment import Experiment, PrecisionName
 
 Phase = Literal["fetch", "encode", "train", "sample", "evaluate", "report"]
 PHASES: tuple[Phase, ...] = ("fetch", "encode", "train", "sample", "evaluate", "report")
@@ -43,6 +43,7 @@ class Work(NamedTuple):
 
     passes: float = 0.0
     network: Literal["score", "encoder", "autoencoder", "spaces", "decoded"] = "score"
+    precision: PrecisionName = "float32"  # that the network is run in
 
 
 Names = Callable[["Experiment", str], Iterable[str]]

@@ -84,7 +84,7 @@ def _work(experiment: Experiment, part: str) -> Work:
         methods = build_all({k: experiment.methods[k] for k in fitted(experiment, how)}).values()
         probes = max((cast(LearnedMethod, m).training_probes for m in methods), default=0)
         passes += draws[how] * (1.2 + 2.0 * probes) if methods else 0.0
-    return Work(passes)
+    return Work(passes, precision=settings.precision)
 
 
 def fitted(experiment: Experiment, how: Fit) -> list[str]:

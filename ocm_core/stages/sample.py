@@ -78,7 +78,8 @@ def _work(experiment: Experiment, part: str) -> Work:
         cell.nfe * (1 + (cell.guidance != 1.0)) * (1 + 2 * experiment.methods[cell.method].products)
         for cell in cells_of(experiment, part)
     ]
-    return Work(sum(passes) * experiment.sample.count)
+    precision = experiment.sample.execution.precision
+    return Work(sum(passes) * experiment.sample.count, precision=precision)
 
 
 STAGE: Stage[Params] = Stage(

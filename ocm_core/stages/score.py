@@ -25,7 +25,8 @@ def _files(experiment: Experiment) -> list[str]:
 
 def _work(experiment: Experiment, part: str) -> Work:
     settings = require(experiment.train.score)
-    return Work(0.0 if settings.weights else settings.passes)
+    passes = 0.0 if settings.weights else settings.passes
+    return Work(passes, precision=settings.precision)
 
 
 STAGE: Stage[Params] = Stage(

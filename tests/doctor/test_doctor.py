@@ -62,7 +62,7 @@ def fake_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 def timings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pretend that every network does 1 GFLOP/s, and list the devices that were timed."""
     timed: list[str] = []
-    monkeypatch.setattr(cost, "_timed", lambda _, device, network: timed.append(device) or 1e9)
+    monkeypatch.setattr(cost, "_timed", lambda _, device, *what: timed.append(device) or 1e9)
     monkeypatch.setattr(cost, "_started", lambda experiment: START)
     return timed
 
@@ -140,6 +140,14 @@ def test_a_pace_is_measured_once_and_kept(timings: list[str], kept_in_folder: Pa
     assert pace_of(DIGITS).measured and timings == ["cpu", "cpu"]
     pace_of(compose("digits", ["network.config.base_channels=32"]))  # another network
     assert len(timings) == 3
+
+
+def test_each_precision_has_its_own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    paces = {"float32": 1e9, "bfloat16": 4e9}
+    monkeypatch.setattr(cost, "_timed", lambda *of: paces[of[-1]])
+    by_precision = [compose("digits", [f"sample.execution.precision={name}"]) for name in paces]
+    single, half = (cost.working_seconds(e, Task("sample", "ddpm"), "cpu") for e in by_precision)
+    assert single == pytest.approx(4 * half)
 
 
 def test_what_is_not_here_or_too_large_is_assumed(timings: list[str], monkeypatch) -> None:

@@ -36,7 +36,7 @@ WITH_MODEL = [*MINE, "--model", "my-model"]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that is no checkout, with images in it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cost, "_timed", lambda experiment, device, network: 1e9)
+    monkeypatch.setattr(cost, "_timed", lambda *_: 1e9)
     monkeypatch.setattr(cost, "_started", lambda experiment: 1.0)
     write_images(tmp_path / "my-images")
     return tmp_path
@@ -162,7 +162,7 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
 
 
 def test_a_budget_shrinks_what_takes_its_time(place: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(cost, "_timed", lambda experiment, device, network: 3e10)
+    monkeypatch.setattr(cost, "_timed", lambda *_: 3e10)
     write_model(place / "my-model")
     whole, shrunken = compose_after(capsys, *WITH_MODEL), []
     for budget in ("2m", "40s"):

@@ -107,7 +107,13 @@ def test_the_command_starts_without_what_takes_its_time() -> None:
 LARGE = {"torch", "diffusers", "hydra", "zarr", "sklearn", "transformers", "scipy.stats"}
 WRONG = [
     *("run heads gone", "sample gone --method ocm --steps 5", "export gone to", "doctor gone"),
-    *("status gone", "params gone", "sample --model gone --method ocm --steps 5"),
+    *(
+        "run gone digits",
+        "report gone",
+        "status gone",
+        "params gone",
+        "sample --model gone --method ocm --steps 5",
+    ),
     *("sample --model . --head gone --steps 5", "init mine --images gone"),
     "init mine --images docs --model gone",
 ]

@@ -133,13 +133,16 @@ def report(experiment: list[str]) -> None:
       ocm report                         every experiment with results
     """
     from ocm_core.report.folder import REPORTS, read_folder, report_names
+
+    folders = {name: read_folder(name) for name in experiment or report_names()}
+
     from ocm_core.report.page import page
     from ocm_core.report.render import render
     from ocm_core.stages.report import all_measures
 
-    for name in experiment or report_names():
+    for name, folder in folders.items():
         file = Path(REPORTS, f"{name}.html")
-        write_text(file, render(page(read_folder(name), all_measures())))
+        write_text(file, render(page(folder, all_measures())))
         print(f"open {file}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.commands import NATURAL, POSITIVE, argument, command, device, known
-from ocm_core.errors import OcmError
+from ocm_core.errors import OcmError, unknown
 
 LOG = logging.getLogger("ocm")
 
@@ -37,12 +37,15 @@ def run(stage: str, experiment: str, part: str | None, log: Path | None, **where
       ocm run all digits_smoke                    the page, without a process for each stage
       ocm run heads imagenet64 pretrained --gpus 8 --log heads.log
     """
+    from ocm_core.pipeline.stage import ALL, PHASES, stage_names
+
+    if stage not in (names := (*PHASES, ALL, *stage_names())):
+        raise OcmError(f"stage {unknown(stage, names)}")
     device, threads = where.pop("device"), where.pop("threads")
     if where["gpus"] == 0 and device == "auto":
         device = "cpu"
     with _together(**where):
         from ocm_core.pipeline.job import run_phase, run_task
-        from ocm_core.pipeline.stage import ALL, PHASES
 
         kept = _log_to(log, os.environ.get("RANK", "0") == "0")
         whole_phase = part is None and stage in (*PHASES, ALL)

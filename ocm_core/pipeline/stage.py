@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ocm_core.errors import OcmError
-from ocm_core.schema.block import Params
+from ocm_core.schema.block import Params, require
 
 if TYPE_CHECKING:
     from ocm_core.results.measures import Measure
@@ -110,12 +111,16 @@ class Stage(Generic[Settings]):
         return min(per_job, per_job if self.shared else 1) * self.computes_on_gpu(experiment)
 
 
+def stage_names() -> list[str]:
+    """Return the names of all stages, which are those of their files; nothing is imported."""
+    places = require(find_spec(PACKAGE)).submodule_search_locations
+    return [info.name for info in iter_modules(places) if info.name[0] != "_"]
+
+
 @cache
 def stages() -> Mapping[str, Stage[Params]]:
     """Return every stage by name: by phase, then as `ORDER` lists them, those not listed last."""
-    package = import_module(PACKAGE)
-    names = [info.name for info in iter_modules(package.__path__) if info.name[0] != "_"]
-    declared = [import_module(f"{PACKAGE}.{name}").STAGE for name in names]
-    order = {name: place for place, name in enumerate(package.ORDER)}
+    declared = [import_module(f"{PACKAGE}.{name}").STAGE for name in stage_names()]
+    order = {name: place for place, name in enumerate(import_module(PACKAGE).ORDER)}
     declared.sort(key=lambda s: (PHASES.index(s.phase), order.get(s.name, len(order)), s.name))
     return {stage.name: stage for stage in declared}

@@ -2,12 +2,15 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
+
+from ocm_core.schema.experiment import SpectrumParams
 
 TESTS = Path(__file__).parent
 LONG = ("cluster", "browser", "init", "pipeline", "chaos", "docs")  # files of minutes
@@ -26,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def few_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the API estimate spectra from a dozen images at a few timesteps."""
+    few = partial(SpectrumParams, images=12, points=6)
+    monkeypatch.setattr("ocm_core.api.SpectrumParams", few)
 
 
 @pytest.fixture(scope="session")

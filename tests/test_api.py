@@ -265,6 +265,7 @@ def test_a_head_is_solved_for_by_default_and_a_killed_run_resumes(tmp_path: Path
     assert (c > 0).all() and c.std() > 0
 
 
+@pytest.mark.usefixtures("few_residuals")
 @pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
 def test_a_correlated_method_is_fitted_saved_and_sampled(method: str, tmp_path: Path) -> None:
     denoiser = api.fit_head(short(), images(), method, draws=60, batch_size=3)
@@ -285,6 +286,7 @@ def test_a_correlated_method_is_fitted_saved_and_sampled(method: str, tmp_path: 
         api.sample(replace(denoiser, spectra={}), SHAPE, method, steps=3)
 
 
+@pytest.mark.usefixtures("few_residuals")
 def test_a_diagonal_in_a_basis_is_trained_and_positive() -> None:
     given: Any = FEW | {"learning_rate": 0.1, "iterations": 5}
     denoiser = api.fit_head(short(), images(), "kdct", **given)

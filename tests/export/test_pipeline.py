@@ -95,6 +95,7 @@ def test_samples_are_ours_for_the_same_noise(
     assert not torch.allclose(theirs, other, atol=1e-3)  # the head has its say
 
 
+@pytest.mark.usefixtures("few_residuals")
 @pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
 def test_a_correlated_covariance_goes_along(method: str, tmp_path: Path) -> None:
     own, base, denoiser = wrapped()

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from ocm_core.checkpoints.registry import CHECKPOINTS
 from ocm_core.networks import configuration
@@ -55,7 +56,7 @@ def _assert_best_heads(project: Project, smoke: str) -> None:
         distances = record["distances"][label]
         assert distances.keys() == {"10", "20"}
         assert distances[str(iteration)] == min(distances.values())
-        used, kept = selected.weights(label), trained.weights(label, iteration)
+        used, kept = map(load_file, (selected.file(label), trained.file(label, iteration)))
         assert used.keys() == kept.keys()
         assert all(torch.equal(used[name], kept[name]) for name in used)
 

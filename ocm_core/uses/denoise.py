@@ -88,15 +88,20 @@ def matched_timesteps(schedule: Schedule, sigma: Sigmas) -> Times:
     wrong = ~((sigma * _BEYOND >= low) & (sigma <= high * _BEYOND))  # NaN is wrong, too
     if bool(wrong.any()):
         place = int(wrong.nonzero()[0, 0])
-        found = f"sigma = {float(sigma[place]):.4g} (image {place})"
+        found = f"sigma[{place}] = {float(sigma[place]):.4g}"
         raise OcmError(f"{found}: the schedule's noise is from {low:.4g} to {high:.4g}; give such")
     middles = (known[1:] + known[:-1]) / 2
     return torch.bucketize(sigma.log(), middles) + 1
 
 
+def is_estimate(method: CovarianceMethod | type[CovarianceMethod]) -> bool:
+    """Say whether a method estimates Cov[x_0 | x_t], with a diagonal and a density."""
+    return method.kernels is None and method.has_density and not method.fixed_variance
+
+
 def check_estimate(method: CovarianceMethod) -> None:
     """Raise an error if a method is no estimate of Cov[x_0 | x_t] with a diagonal."""
-    if method.kernels is not None or method.fixed_variance or not method.has_density:
+    if not is_estimate(method):
         expected = "expected an estimate of it with a diagonal, such as ocm, ocm_relative, analytic"
         raise OcmError(f"method '{method.label}': no covariance of x_0 given x_t; {expected}")
 

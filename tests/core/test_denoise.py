@@ -137,13 +137,13 @@ IMAGES = draw(3, 1, 4, 4)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"sigma": 0.0}, r"sigma = 0 \(image 0\): the schedule's noise is from 0.01 to 157.4"),
-        ({"sigma": -1.0}, r"sigma = -1"),
-        ({"sigma": float("nan")}, r"sigma = nan"),
-        ({"sigma": torch.tensor([0.1, 0.1, 0.009])}, r"sigma = 0.009 \(image 2\)"),
-        ({"sigma": 174.0}, r"sigma = 174"),
+        ({"sigma": 0.0}, r"sigma\[0\] = 0: the schedule's noise is from 0.01 to 157.4"),
+        ({"sigma": -1.0}, r"sigma\[0\] = -1"),
+        ({"sigma": float("nan")}, r"sigma\[0\] = nan"),
+        ({"sigma": torch.tensor([0.1, 0.1, 0.009])}, r"sigma\[2\] = 0.009"),
+        ({"sigma": 174.0}, r"sigma\[0\] = 174"),
         ({"sigma": torch.ones(2)}, r"sigma: shape \(2,\); expected a number, or one for each of 3"),
-        ({"images": torch.ones(3, 1, 8, 8)}, r"sigma = 0 \(image 0\)"),  # no noise to be seen
+        ({"images": torch.ones(3, 1, 8, 8)}, r"sigma\[0\] = 0"),  # no noise to be seen
         ({"images": draw(3, 2)}, r"2×2 pixels or more, found \(3, 2\); give it"),
         ({"images": IMAGES[:0]}, "images: none"),
         ({"images": IMAGES / 0, "sigma": 1.0}, "some that have no numbers"),

@@ -109,7 +109,7 @@ WRONG = [
     *("run heads gone", "sample gone --method ocm --steps 5", "export gone to", "doctor gone"),
     *("status gone", "params gone", "sample --model gone --method ocm --steps 5"),
     *("sample --model . --head gone --steps 5", "init mine --images gone"),
-    "init mine --images docs --model gone",
+    *("init mine --images docs --model gone", "denoise digits --method ocm --images gone"),
 ]
 
 

@@ -67,6 +67,8 @@ from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit as train
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
 from ocm_core.training.state import state_file
+from ocm_core.uses import denoise as denoising
+from ocm_core.uses.denoise import Denoised
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
@@ -388,6 +390,25 @@ def bits_per_dim(
     return torch.cat(bits)
 
 
+def denoise(
+    denoiser: Denoiser,
+    images: Images,
+    method: str,
+    sigma: float | Tensor | None = None,
+    **batches: Unpack[BatchOptions],
+) -> Denoised:
+    """Return what noisy images y = x_0 + σ n are without their noise, with a deviation by pixel.
+
+    One pass of the network gives both. σ is that of data in [-1, 1] (or of latents), a number or
+    one for each image; without it, it is estimated by image from the finest diagonal details, which
+    takes texture for noise. Images may well be outside of [-1, 1]: cut off, the noise is another.
+    """
+    images, clip = _data(denoiser, images, batches.get("labels"), noisy=True), _limits(denoiser)[0]
+    return denoising.denoise(
+        denoiser, images, _ready(denoiser, method), sigma, clip=clip, **batches
+    )
+
+
 class Evaluation(NamedTuple):
     """Measures of samples against images, in the features of EfficientNet-Lite0 (not FID)."""
 
@@ -607,8 +628,11 @@ def _named_problem() -> Iterator[None]:
         raise OcmError(f"fit_head: {first['loc'][0]}: {first['msg'].lower()}") from None
 
 
-def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
-    """Return latents as they are, and images of uint8 or [-1, 1] as [-1, 1]; guess nothing."""
+def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels, noisy: bool = False) -> Images:
+    """Return latents as they are, and images of uint8 or [-1, 1] as [-1, 1]; guess nothing.
+
+    Noisy images may be beyond.
+    """
     if labels is not None and len(labels) != len(images):
         raise OcmError(f"{len(labels)} labels for {len(images)} images; give one for each")
     found = f"{images.dtype} of shape {tuple(images.shape)}"
@@ -623,7 +647,7 @@ def _data(denoiser: Denoiser, images: Tensor, labels: ImageLabels) -> Images:
     if images.ndim == 4 and images.dtype == torch.uint8:
         return images.float() / 127.5 - 1.0
     least, most = (float(images.min()), float(images.max())) if images.numel() else (0.0, 0.0)
-    if not fits or max(-least, most) > 1.0 or least >= 0.0:
+    if not fits or (max(-least, most) > 1.0 and not noisy) or least >= 0.0:
         hint = " (if they are in [0, 1], give 2 * images - 1)" if 0 <= least <= most <= 1 else ""
         raise OcmError(
             f"images: {found}, from {least:.4g} to {most:.4g}; expected uint8 (0 to 255), or"

@@ -426,10 +426,51 @@ def test_latents_have_no_range_and_no_levels(tmp_path: Path) -> None:
     timesteps = api.optimal_timesteps(trained, latents, "ocm", 3, labels=labels, points=5)
     bits = api.bits_per_dim(trained, latents, "ocm", timesteps, labels=labels)
     assert bits.shape == (8,) and bits.isfinite().all()
+    bars = api.denoise(trained, latents, "ocm", 2.0, labels=labels)
+    assert bars.mean.shape == latents.shape and bars.std.min() > 0
     with pytest.raises(OcmError, match=r"latents: torch\.uint8 .*; expected floating-point"):
         api.fit_head(trained, latents.to(torch.uint8), labels=labels, **FEW)
     with pytest.raises(OcmError, match=r"evaluate: .* are latents; .*`ocm init`"):
         api.evaluate(trained, latents, "ocm", labels=labels)
+
+
+@pytest.mark.parametrize("name", ["plain", "learned_variance"])  # in colour, in grey
+def test_noisy_images_come_back_with_error_bars(name: str) -> None:
+    clean = images(6, CONFIGS[name]["in_channels"])
+    denoiser = api.fit_head(wrapped(name), clean, "npr", **FEW)
+    noisy = clean + 0.5 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(1))
+    found = api.denoise(denoiser, noisy, "npr", sigma=0.5)
+    alpha_bar, b = denoiser.schedule.marginal(t := int(found.timestep[0]))
+    assert (b / alpha_bar) ** 0.5 == pytest.approx(0.5, rel=0.005)
+    seen = denoiser.predict(alpha_bar**0.5 * noisy, t)
+    x0 = noisy - (b / alpha_bar) ** 0.5 * seen.eps
+    torch.testing.assert_close(found.mean, x0.clamp(-1, 1), rtol=0, atol=1e-5)
+    variance = b / alpha_bar * covariance.build("npr").c(seen)
+    floored = variance.where(variance > 0, denoiser.schedule.beta_tilde(1, 2)).sqrt()
+    torch.testing.assert_close(found.std, floored, rtol=0.005, atol=0)
+    each = torch.tensor([0.5, 0.1, 0.5, 1.0, 0.1, 0.5])
+    mixed = api.denoise(denoiser, noisy, "npr", sigma=each, batch_size=2)
+    torch.testing.assert_close(mixed.std[each == 0.5], found.std[each == 0.5], rtol=1e-4, atol=0)
+    eight = ((clean + 1) * 127.5).round().to(torch.uint8)
+    levels = api.denoise(denoiser, eight, "npr", 0.1).mean
+    assert torch.equal(levels, api.denoise(denoiser, eight.float() / 127.5 - 1, "npr", 0.1).mean)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"images": images() / 2 + 0.5}, r"in \[0, 1\], give 2 \* images - 1"),
+        ({"images": images(channels=1)}, "takes 3 channels"),
+        ({"method": "ocm"}, "method 'ocm' has no head yet"),
+        ({"method": "beta"}, "method 'beta': no covariance of x_0 given x_t"),
+        ({"sigma": 0.001}, "the schedule's noise is from 0.01 to 157"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, "3 labels for 8 images"),
+    ],
+)
+def test_impossible_denoising_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(OcmError, match=message):
+        given = {"images": images(), "method": "rademacher", "sigma": 0.5}
+        api.denoise(wrapped(), **(given | wrong))
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ WRONG = [
         "sample --model gone --method ocm --steps 5",
     ),
     *("sample --model . --head gone --steps 5", "init mine --images gone"),
-    "init mine --images docs --model gone",
+    *("init mine --images docs --model gone", "denoise digits --method ocm --images gone"),
 ]
 
 

@@ -1,4 +1,7 @@
-"""`ocm sample`: the pipeline's own samples again, on request, and everything that it refuses."""
+"""`ocm sample`: the pipeline's own samples again, on request, and everything that it refuses.
+
+And `ocm denoise`, by the same models.
+"""
 
 import json
 import re
@@ -369,3 +372,112 @@ def test_latents_of_a_folder_are_decoded(tmp_path, sample):
     np.testing.assert_array_equal(images, ((expected.double() + 1) * 127.5).round())
     with Image.open(files["grid"]) as grid:  # with a seam, four times as large
         assert (grid.size, grid.mode) == ((2 * 17 * 4,) * 2, "RGB")
+
+
+@pytest.fixture
+def denoised(here: Path, capsys) -> Callable[..., Any]:
+    """What `ocm denoise` made, or the message of its refusal."""
+
+    def run(arguments: str, code: int = 0) -> Any:
+        ended = main(["denoise", *arguments.split(), "--json", "--device", "cpu"])
+        said = capsys.readouterr()
+        assert ended == code, said.err
+        return said.err if code else json.loads(said.out)
+
+    return run
+
+
+def write_noisy(folder: Path, *shape: int, count: int = 5) -> torch.Tensor:
+    """Write files of noise, some of them in a folder, and return their pixels as the model does."""
+    (folder / "inner").mkdir(parents=True)
+    levels = np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
+    for i, pixels in enumerate(levels):
+        Image.fromarray(pixels).save(folder / ("inner" if i > 2 else "") / f"x{i}.png")
+    order = [3, 4, 0, 1, 2]  # of the names: inner/x3.png, …
+    channels = torch.from_numpy(levels)[order[:count]].view(count, *shape[:2], -1)
+    return channels.permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+@pytest.mark.parametrize("given", ["", " --sigma 0.6"])
+def test_a_folder_is_denoised_as_by_the_library(folder, tmp_path, denoised, given):
+    noisy, out = write_noisy(tmp_path / "noisy", 8, 8, 3), tmp_path / "out"
+    asked = f"--model {folder} --method rademacher --images {tmp_path / 'noisy'} --out {out}{given}"
+    said = denoised(asked)
+    expected = api.denoise(api.load(folder), noisy, "rademacher", 0.6 if given else None)
+    assert said["names"] == ["inner/x3.png", "inner/x4.png", "x0.png", "x1.png", "x2.png"]
+    store = xarray.open_zarr(said["store"], consolidated=False)
+    for name, values in expected._asdict().items():
+        np.testing.assert_allclose(store[name], values, rtol=1e-6)
+    assert store.attrs["files"] == said["names"] and store.attrs["method"] == "rademacher"
+    assert set(store.attrs["digests"]) == {"unet/diffusion_pytorch_model.safetensors"}
+    errors = expected.std.square().mean((1, 2, 3)).sqrt()
+    np.testing.assert_allclose(said["expected_error"], errors, rtol=1e-5)
+    for kind, values in {
+        "mean": expected.mean,
+        "std": 2 * expected.std / said["white"] - 1,
+    }.items():
+        shown = torch.from_numpy(np.asarray(Image.open(out / kind / "inner/x4.png")).copy())
+        levels = ((values[1] + 1) * 127.5).clamp(0, 255).permute(1, 2, 0)
+        assert (shown - levels).abs().max() <= 0.51
+    assert "is there already; --force" in denoised(asked, 1)
+    assert denoised(f"{asked} --force") == said and not list(out.glob("*.tmp"))
+
+
+def test_an_experiment_denoises_with_its_own_heads(made, tmp_path, denoised, capsys):
+    name, noisy = made("digits"), write_noisy(tmp_path / "noisy", 8, 8)
+    assert noisy.shape == (5, 1, 8, 8)
+    asked = (
+        f"{name} --images {tmp_path / 'noisy'} --sigma 0.5 --method ocm --out {tmp_path / 'out'}"
+    )
+    said = denoised(asked)
+    store = xarray.open_zarr(said["store"], consolidated=False)
+    assert store["std"].shape == (5, 1, 8, 8) and float(store["std"].min()) > 0
+    assert store.attrs["experiment"] == name and store.attrs["score"] == "trained"
+    assert "heads/trained/heads/ocm.safetensors" in store.attrs["digests"]
+    assert main(["denoise", *asked.split(), "--force", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert "5 images with noise of 0.5: expected errors" in told and "std/ (white is" in told
+    worst = said["names"][int(np.argmax(said["expected_error"]))]
+    assert f"largest of {worst} (" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--method beta", "method 'beta': no covariance of x_0 given x_t"),
+        ("--method ocn", "--method of tiny_digits: 'ocn' is unknown; did you mean 'ocm'"),
+        ("--method ocm --sigma 0", "sigma[0] = 0: the schedule's noise is from"),
+        ("--method ocm --label 1", "--label 1: the network takes no classes"),
+        ("--method ocm --images {0}/colour", "x3.png: 8×8 pixels of mode RGB; the model takes"),
+        ("--method ocm --images {0}/large", "x3.png: 9×8 pixels of mode L; the model takes 8×8"),
+        ("--method ocm --images {0}/broken", "broken/a.png: expected an image of 8 bits"),
+        ("--method ocm --images {0}/twice", "two images differ by their suffix alone"),
+        ("--method ocm --images {0}/empty", "found no images"),
+        ("--method ocm --head x", "--head goes with --model"),
+    ],
+)
+def test_what_cannot_be_denoised_is_refused(made, denoised, tmp_path, arguments, said):
+    write_noisy(tmp_path / "grey", 8, 8)
+    write_noisy(tmp_path / "colour", 8, 8, 3)
+    write_noisy(tmp_path / "large", 8, 9)
+    for name in ("broken", "twice", "empty"):
+        (tmp_path / name).mkdir()
+    for file in ("broken/a.png", "twice/a.png", "twice/a.jpg"):
+        (tmp_path / file).write_bytes(b"no image")
+    given = arguments.format(tmp_path)
+    where = "" if "--images" in given else f"--images {tmp_path / 'grey'}"
+    assert said in denoised(f"{made('digits')} {given} {where} --out {tmp_path / 'out'}", 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_latents_points_and_missing_classes_are_refused_for_denoising(made, denoised, tmp_path):
+    write_noisy(tmp_path / "noisy", 8, 8, 3)
+    asked = f"--images {tmp_path / 'noisy'} --out {tmp_path / 'out'} --sigma 0.5"
+    latents = f"{made('imagenet256_smoke')} {asked} --method ocm"
+    assert "a model of latents; in Python, api.denoise takes latents" in denoised(latents, 1)
+    points = f"{made('toy_mog9')} {asked} --method ocm_relative"
+    assert "a model of points" in denoised(points, 1)
+    classes = f"--model {saved(CONFIGS['classes'], tmp_path / 'classes')} {asked}"
+    told = denoised(f"{classes} --method rademacher", 1)
+    assert "--label: the network takes classes; give the one of these images" in told
+    assert len(denoised(f"{classes} --method rademacher --label 2")["sigma"]) == 5

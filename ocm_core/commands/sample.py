@@ -42,10 +42,21 @@ def order_of(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _source(parser: ArgumentParser) -> None:
-    source: Any = parser.add_mutually_exclusive_group(required=True)
-    argument("experiment", nargs="?", type=known)(source)
-    argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(source)
+def source(parser: ArgumentParser) -> None:
+    """Add what samples come from: an experiment, or a folder of a model."""
+    group: Any = parser.add_mutually_exclusive_group(required=True)
+    argument("experiment", nargs="?", type=known)(group)
+    argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(group)
+
+
+def check_head(model: Path | None, head: Path | None) -> None:
+    """Refuse a file of heads that is not there, or without the folder of its model."""
+    if head and not model:
+        raise OcmError("--head goes with --model; an experiment has heads of its own")
+    if model:
+        model_folder(model)
+    if head and not head.is_file():
+        raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
 
 
 PRESETS = "quality, diverse, likelihood or photographs"
@@ -53,17 +64,20 @@ KINDS = "even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000"
 ORDER = argument("--order N", "of the step's mean: 1, 2, 3, ipndm or matched", type=order_of)
 TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
 
+HEAD = argument("--head FILE", "as api.save_heads wrote it", type=Path)
+SCORE = argument("--score NAME", "exact, trained or pretrained, where there are several")
+
 
 @command(
-    _source,
-    argument("--head FILE", "as api.save_heads wrote it", type=Path),
+    source,
+    HEAD,
     argument("--method NAME", "covariance method; default: the one of the preset"),
     argument("--preset NAME", f"{PRESETS}: sampler, order, timesteps and method"),
     argument("--steps K", "network evaluations", type=POSITIVE, required=True),
     argument("--sampler NAME", "default: the experiment's first with that method; ddpm"),
     ORDER,
     TIMESTEPS,
-    argument("--score NAME", "exact, trained or pretrained, where there are several"),
+    SCORE,
     argument("--guidance W", "1.0 is none", type=float, default=1.0),
     argument("--label N", "one class for all samples", type=NATURAL),
     argument("--prompt TEXT", "of an experiment whose model takes text"),
@@ -91,12 +105,7 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
       ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
     """
     head, count, out, force = map(options.pop, ("head", "count", "out", "force"))
-    if head and not model:
-        raise OcmError("--head goes with --model; an experiment has heads of its own")
-    if model:
-        model_folder(model)
-    if head and not head.is_file():
-        raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
+    check_head(model, head)
     from ocm_core.sampling.from_experiment import from_experiment
     from ocm_core.sampling.request import SampleRequest, write
 

@@ -30,5 +30,5 @@ ORDER = (
     *("vae", "encode", "classifier", "reference"),
     *("score", "moments", "spectrum", "heads", "selection", "timesteps"),
     *("distances", "mmd", "covariance_error", "likelihood", "path_weights"),
-    *("score_loss", "posterior_std", "operations"),
+    *("denoising", "score_loss", "posterior_std", "operations"),
 )

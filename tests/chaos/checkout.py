@@ -44,6 +44,7 @@ TINY = {
         *("evaluate.likelihood.methods=[beta, ocm]", "evaluate.likelihood.nfe_by_method={}"),
         "evaluate.likelihood.batch_size=2",
         *("features.neighbours=2", "evaluate.distances.blocks=2"),
+        "evaluate.denoising={methods: [ocm], sigmas: [0.1, 1.0], images: 4, batch_size: 2}",
         "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
         "++evaluate.jacobian={images: 2}",
         *("evaluate.posterior_std.images=1", "evaluate.posterior_std.times=[1, 60]"),

@@ -35,6 +35,16 @@ def test_a_model_of_one_s_own(tmp_path: Path) -> None:
     assert load_file(tmp_path / "heads.safetensors")
 
 
+def test_error_bars(tmp_path: Path) -> None:
+    said = run("denoise.py", "--iterations", "60", "--folder", str(tmp_path))
+    found = re.findall(r"deviations: error ([\d.]+), expected ([\d.]+)", said)
+    errors, expected = ([float(pair[i]) for pair in found[:3]] for i in (0, 1))
+    assert expected == sorted(expected) and errors == pytest.approx(expected, rel=0.5)
+    assert re.findall(r"sigma ([\d.]+): \d+% within", said)[0] == "0.50" and len(found) == 6
+    grids = {Image.open(tmp_path / f"{name}.png").tobytes() for name in ("noisy", "mean", "std")}
+    assert len(grids) == 3
+
+
 def test_from_diffusers_and_back(tmp_path: Path) -> None:
     said = run("back_into_diffusers.py", "--iterations", "2", "--folder", str(tmp_path))
     assert [line.split()[0] for line in said.splitlines()] == ["beta_tilde", "ocm"]

@@ -9,7 +9,7 @@ costs about 0.01 bits/dim against the exact integral; `cdf` says which one is me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, pi, prod, sqrt
 from typing import Literal
 
@@ -154,8 +154,11 @@ class Correlated(Covariance):
         return self.with_diagonal(variance.clamp(max=sigma**2))
 
     def filled(self, variance: float) -> Correlated:
-        own = Diagonal(self._magnitude * self._spread(self.spectrum))
-        return self if self.magnitude is None else self.with_diagonal(own.filled(variance).variance)
+        found = replace(self, spectrum=Diagonal(self.spectrum).filled(variance).variance)
+        if self.magnitude is None:
+            return found
+        own = Diagonal(self.magnitude * self._spread(self.spectrum))
+        return found.with_diagonal(own.filled(variance).variance)
 
     def diagonal(self, like: Batch) -> Batch:
         return (self._magnitude * self._spread(self.spectrum)).to(like).expand_as(like)

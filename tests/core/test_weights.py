@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from ocm_core import covariance
+from ocm_core.diffusion import basis as bases
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
-from ocm_core.diffusion.gaussian import Decoder, Diagonal, full
+from ocm_core.diffusion.gaussian import Correlated, Decoder, Diagonal, full
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
@@ -188,6 +189,9 @@ def test_steps_are_those_of_samples_but_for_the_last_noise() -> None:
 def test_a_covariance_without_variance_takes_a_given_one() -> None:
     variance = torch.tensor([[0.0, 2.0]])
     assert Diagonal(variance).filled(0.5).variance.tolist() == [[0.5, 2.0]]
+    basis = bases.build("dct", torch.zeros(1, 1, 1, 2))
+    correlated = Correlated(basis, variance.view(1, 1, 1, 2))
+    assert correlated.filled(0.5).spectrum.flatten().tolist() == [0.5, 2.0]
     matrix = torch.tensor([[[1.0, 1.0], [1.0, 1.0]]])
     torch.testing.assert_close(
         full(matrix).filled(0.5).matrix(), matrix + torch.tensor([[[0.25, -0.25], [-0.25, 0.25]]])

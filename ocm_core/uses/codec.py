@@ -52,7 +52,7 @@ from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
-from ocm_core.uses.lossless import Pixels, encoded, read_webp, strip, unstrip
+from ocm_core.uses.lossless import ImagePixels, encoded, read_webp, strip, unstrip
 from ocm_core.uses.stack import Exhausted, Gaussians, Stack, Symbols, Words
 
 Image = UInt8[ndarray, "channel height width"]
@@ -66,11 +66,11 @@ _DDPM = Ddpm()
 
 
 @dataclass(frozen=True)
-class Level:
+class LatentBins:
     """A step t → s, the bins of x_t, and the level of x_s, which is None where that is x_0."""
 
     step: Transition
-    lower: Level | None
+    lower: LatentBins | None
     width: float  # of a bin
     reach: int  # bins that q has on either side of its mean
     most: int  # the last bin that x_t can be in
@@ -95,7 +95,7 @@ class ImageCodec:
     clip: Clip
     shape: tuple[int, ...]
 
-    def encode(self, images: Pixels, progress: Progress[int] = iter) -> Coded:
+    def encode(self, images: ImagePixels, progress: Progress[int] = iter) -> Coded:
         """Return the images as bits, after as few at the bottom as the others take to begin."""
         if len(images) == 0 or images.shape[1:] != self.shape:
             raise OcmError(f"images of shape {images.shape[1:]}: expected some of {self.shape}")
@@ -113,7 +113,7 @@ class ImageCodec:
 
     def decode(
         self, words: Words, first: int, count: int, progress: Progress[int] = iter
-    ) -> Pixels:
+    ) -> ImagePixels:
         """Return the images, of which there are `count`."""
         with reading("codec", "a stack of images", "is this the model that wrote it?"):
             stack = Stack(words)
@@ -143,14 +143,14 @@ class ImageCodec:
             symbols = below
         return symbols.reshape(self.shape).astype(np.uint8)
 
-    def _forward(self, level: Level, place: Tensor) -> Gaussians:
+    def _forward(self, level: LatentBins, place: Tensor) -> Gaussians:
         """q(x_t | x_s) = N(√ᾱ_{s:t} x_s, b_{s:t} I), within its reach."""
         mean = sqrt(level.step.alpha_bar_st) * place / level.width
         variance = torch.full_like(mean, level.step.b_st / level.width**2)
         return Gaussians.rounded(mean, variance, -level.reach, level.reach).around_means()
 
     @torch.no_grad()
-    def _reverse(self, level: Level, place: Tensor) -> Gaussians:
+    def _reverse(self, level: LatentBins, place: Tensor) -> Gaussians:
         """p(x_s | x_t), or p(x_0 | x_t) over the levels of the data."""
         t, step = level.step.t, ReverseStep(level.step, _DDPM, self.clip)
         x = place if self._basis is None else self._basis.combine(place)
@@ -159,7 +159,7 @@ class ImageCodec:
         covariance, mean = self.method.step_covariance(prediction, noise), step.mean(prediction)
         if (lower := level.lower) is None:
             variance, half = decoder_variance(step, covariance, mean, self.decoder), self._half
-            return Gaussians.rounded((mean + 1) * half, variance * half**2, 0, self._last)
+            return Gaussians.rounded((mean + 1) * half, variance * half**2, 0, self.last_level)
         mean, variance = self._coordinates(mean) / lower.width, self._variances(covariance(step))
         return Gaussians.rounded(mean, variance / lower.width**2, -lower.most, lower.most)
 
@@ -175,16 +175,16 @@ class ImageCodec:
         return (words >> 32).astype(np.uint32)
 
     @cached_property
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> list[LatentBins]:
         """The steps upwards, with bins that are narrow for q(x_t | x_s) and for p(x_t | x_u)."""
-        levels, steps = list[Level](), transitions(self.model.schedule, self.timesteps)[::-1]
+        levels, steps = list[LatentBins](), transitions(self.model.schedule, self.timesteps)[::-1]
         least = [*(step.beta_tilde for step in steps[1:]), 1.0]
         lower, most = None, 1.0 if self._basis is None else self._basis.largest_sum
         for step, variance in zip(steps, least, strict=True):
             width = 2.0 ** floor(log2(sqrt(min(step.b_st, variance)) / FINENESS))
             reach = ceil(REACH * sqrt(step.b_st) / width)
             most = sqrt(step.alpha_bar_st) * most + (reach + 1) * width
-            lower = Level(step, lower, width, reach, ceil(most / width))
+            lower = LatentBins(step, lower, width, reach, ceil(most / width))
             levels.append(lower)
         return levels
 
@@ -195,14 +195,14 @@ class ImageCodec:
         return self.model.spectrum(name).basis if name else None
 
     @property
-    def _last(self) -> int:
-        """The last level of the data."""
+    def last_level(self) -> int:
+        """Return the largest value of a pixel; the least is 0."""
         return (self.decoder.levels or 256) - 1
 
     @property
     def _half(self) -> float:
         """Levels in a unit of the data, which lie in [-1, 1]."""
-        return self._last / 2
+        return self.last_level / 2
 
     def _data(self, symbols: ndarray) -> Tensor:
         """Return the coordinates of x_0."""
@@ -226,7 +226,7 @@ class ImageCodec:
         raise OcmError(f"method '{self.method.label}': {UNCODED} (here: {kind})")
 
 
-def _place(level: Level, symbols: Symbols) -> Tensor:
+def _place(level: LatentBins, symbols: Symbols) -> Tensor:
     """Return the coordinates of the middle of bins."""
     return torch.from_numpy(symbols).double() * level.width
 

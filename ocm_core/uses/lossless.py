@@ -11,7 +11,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image
 
-Pixels = UInt8[ndarray, "image channel height width"]  # from 0 on
+ImagePixels = UInt8[ndarray, "image channel height width"]  # from 0 on
 Sheet = UInt8[ndarray, "height width channel"]
 FORMATS: dict[
     str, tuple[str, dict[str, Any]]
@@ -22,18 +22,18 @@ FORMATS: dict[
 }
 
 
-def strip(images: Pixels) -> Sheet:
+def strip(images: ImagePixels) -> Sheet:
     """Return the images one below the other."""
     return images.transpose(0, 2, 3, 1).reshape(-1, images.shape[3], images.shape[1])
 
 
-def unstrip(sheet: Sheet, shape: tuple[int, ...]) -> Pixels:
+def unstrip(sheet: Sheet, shape: tuple[int, ...]) -> ImagePixels:
     """Return the images of this shape that stand one below the other; grey ones have one colour."""
     channels, height, width = shape
     return sheet.reshape(-1, height, width, sheet.shape[2]).transpose(0, 3, 1, 2)[:, :channels]
 
 
-def mosaic(images: Pixels) -> Sheet:
+def mosaic(images: ImagePixels) -> Sheet:
     """Return the images side by side, in as many rows as columns; blank ones fill the last row."""
     columns = ceil(sqrt(len(images)))
     rows, (channels, height, width) = ceil(len(images) / columns), images.shape[1:]

@@ -46,6 +46,7 @@ TINY = {
         *("features.neighbours=2", "evaluate.distances.blocks=2"),
         "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
         "++evaluate.jacobian={images: 2}",
+        "evaluate.codec={methods: [beta, ocm], nfe: [2], images: 8}",
         *("evaluate.posterior_std.images=1", "evaluate.posterior_std.times=[1, 60]"),
         "evaluate.posterior_std.probes=[1]",
     ],

@@ -42,10 +42,21 @@ def order_of(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _source(parser: ArgumentParser) -> None:
-    source: Any = parser.add_mutually_exclusive_group(required=True)
-    argument("experiment", nargs="?", type=known)(source)
-    argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(source)
+def source(parser: ArgumentParser) -> None:
+    """Add the experiment, or in its place --model."""
+    group: Any = parser.add_mutually_exclusive_group(required=True)
+    argument("experiment", nargs="?", type=known)(group)
+    argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(group)
+
+
+def check_source(model: Path | None, head: Path | None) -> None:
+    """Refuse a folder or a file of heads that is not there, before slow imports."""
+    if head and not model:
+        raise OcmError("--head goes with --model; an experiment has heads of its own")
+    if model:
+        model_folder(model)
+    if head and not head.is_file():
+        raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
 
 
 PRESETS = "quality, diverse, likelihood or photographs"
@@ -55,7 +66,7 @@ TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
 
 
 @command(
-    _source,
+    source,
     argument("--head FILE", "as api.save_heads wrote it", type=Path),
     argument("--method NAME", "covariance method; default: the one of the preset"),
     argument("--preset NAME", f"{PRESETS}: sampler, order, timesteps and method"),
@@ -91,12 +102,7 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
       ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
     """
     head, count, out, force = map(options.pop, ("head", "count", "out", "force"))
-    if head and not model:
-        raise OcmError("--head goes with --model; an experiment has heads of its own")
-    if model:
-        model_folder(model)
-    if head and not head.is_file():
-        raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
+    check_source(model, head)
     from ocm_core.sampling.from_experiment import from_experiment
     from ocm_core.sampling.request import SampleRequest, write
 

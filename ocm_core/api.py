@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from diffusers.models.unets.unet_2d import UNet2DModel
 
     from ocm_core.export.scheduler import CovarianceScheduler
+    from ocm_core.uses.codec import ImageCodec
 
     Model = UNet2DModel | DiTTransformer2DModel
 
@@ -386,6 +387,19 @@ def bits_per_dim(
         bounds, _ = likelihood.bounds({"given": timesteps}, *batch)
         bits.append(bounds["given", method].bits_per_dim.sum(0).cpu())
     return torch.cat(bits)
+
+
+def codec(
+    denoiser: Denoiser, shape: Sequence[int], method: str = "ocm", **how: Unpack[RecipeOptions]
+) -> ImageCodec:
+    """Return a code for images of `shape` (channel, height, width), uint8 arrays.
+
+    `encode` gives a stack of bits that takes an image's bound on its bits, `decode` the images;
+    the last step has the method's own variance.
+    """
+    from ocm_core.uses.codec import codec_of
+
+    return codec_of(recipe(denoiser, method, **how), denoiser, _limits(denoiser)[1], tuple(shape))
 
 
 class Evaluation(NamedTuple):

@@ -112,10 +112,8 @@ def _codec(
 ) -> ImageCodec:
     """Return the codec of an experiment, or of a folder of diffusers with a file of heads."""
     check_source(model, head)
-    from ocm_core.diffusion.gaussian import Decoder
     from ocm_core.sampling.from_experiment import from_experiment
-    from ocm_core.sampling.recipe import Recipe
-    from ocm_core.uses.codec import image_codec
+    from ocm_core.uses.codec import codec_of
 
     if model:
         from ocm_core.sampling.from_folder import from_folder  # imports diffusers
@@ -123,10 +121,5 @@ def _codec(
         generator = from_folder(model, head, request)
     else:
         generator = from_experiment(experiment or "", request)
-    recipe = generator.recipe
-    if not isinstance(recipe, Recipe) or recipe.kernel.name != "ddpm" or recipe.order != 1:
-        raise OcmError("files take steps of DDPM of order 1; name such a --sampler or --preset")
     levels = generator.levels if generator.shape == generator.image_shape else None
-    decoder = Decoder(levels, variance="method")
-    timesteps, clip, shape = recipe.timesteps, recipe.clip, generator.shape
-    return image_codec(generator.denoiser, recipe.method, timesteps, decoder, clip, shape)
+    return codec_of(generator.recipe, generator.denoiser, levels, generator.shape)

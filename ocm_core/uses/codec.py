@@ -51,6 +51,7 @@ from ocm_core.likelihood.bound import decoder_variance
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
+from ocm_core.sampling.recipe import AnyRecipe, Recipe
 from ocm_core.shapes import Batch
 from ocm_core.uses.lossless import ImagePixels, encoded, read_webp, strip, unstrip
 from ocm_core.uses.stack import Exhausted, Gaussians, Stack, Symbols, Words
@@ -254,6 +255,17 @@ def image_codec(
         forward=forward,
     )
     return ImageCodec(model, method, timesteps, replace(decoder, cdf="exact"), clip, shape)
+
+
+def codec_of(
+    recipe: AnyRecipe, denoiser: Denoiser, levels: int | None, shape: tuple[int, ...]
+) -> ImageCodec:
+    """Return a code with the method and timesteps of a recipe, and its own variance at the end."""
+    fits = isinstance(recipe, Recipe) and recipe.kernel.name == "ddpm" and recipe.order == 1
+    if not isinstance(recipe, Recipe) or not fits or recipe.posterior_factor != 1.0:
+        raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
+    decoder = Decoder(levels, variance="method")
+    return image_codec(denoiser, recipe.method, recipe.timesteps, decoder, recipe.clip, shape)
 
 
 def uncodable(method: CovarianceMethod) -> str:

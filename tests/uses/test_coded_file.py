@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from safetensors.torch import load_file, save_file
 from ocm_core import api, covariance
 from ocm_core.cli import main
 from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.errors import OcmError
 from ocm_core.uses import coded_file
-from ocm_core.uses.codec import image_codec
+from ocm_core.uses.codec import ImageCodec
 from tests.networks.diffusers_cases import PLAIN, model
 from tests.uses.test_codec import smooth
 
@@ -100,14 +100,19 @@ def test_a_changed_weight_or_head_is_another_model(
     save_file(weights, changed / WEIGHTS, metadata={"format": "pt"})
     said = ocm("decompress", place / "coded", model=changed, code=1)
     assert "written by another model" in said and not (tmp_path / "out").exists()
+    header, _ = coded_file.read_coded(place / "coded")
     denoiser = api.load_heads(api.load(place / "model"), place / "heads.safetensors")
+    same = api.codec(denoiser, SHAPE, "ocm", timesteps=(1, 30, 1000))
+    assert coded_file.model_digest(same) == header.model
     next(denoiser.heads["ocm"].parameters()).data.view(-1)[0] += 1e-6
-    code = image_codec(
-        *(denoiser, covariance.build("ocm"), (1, 30, 1000)),
-        *(Decoder(256, variance="method"), Clip(x0=1.0, c_max=1.0), SHAPE),
-    )
-    with pytest.raises(OcmError, match="written by another model"):
-        coded_file.decompress(code, *coded_file.read_coded(place / "coded"), place / "coded")
+    others = [
+        api.codec(denoiser, SHAPE, "ocm", timesteps=(1, 30, 1000)),
+        replace(same, timesteps=(1, 31, 1000)),
+        replace(same, clip=Clip(x0=1.0)),
+        replace(same, method=covariance.build("ocm", probes=2)),
+    ]
+    digests = {header.model, *map(coded_file.model_digest, others)}
+    assert len(digests) == 1 + len(others)
 
 
 def test_another_processor_and_another_result_are_refused(

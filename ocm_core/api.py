@@ -390,16 +390,22 @@ def bits_per_dim(
 
 
 def codec(
-    denoiser: Denoiser, shape: Sequence[int], method: str = "ocm", **how: Unpack[RecipeOptions]
+    denoiser: Denoiser,
+    shape: Sequence[int],
+    method: str = "ocm",
+    levels: int = 256,
+    **how: Unpack[RecipeOptions],
 ) -> ImageCodec:
-    """Return a code for images of `shape` (channel, height, width), uint8 arrays.
+    """Return a code for images of `shape` (channel, height, width): uint8 arrays from 0 on.
 
-    `encode` gives a stack of bits that takes an image's bound on its bits, `decode` the images;
-    the last step has the method's own variance.
+    Images take as many bits as their bound says: `encode` gives them, and `decode` the images. The
+    last step has the method's own variance.
     """
     from ocm_core.uses.codec import codec_of
 
-    return codec_of(recipe(denoiser, method, **how), denoiser, _limits(denoiser)[1], tuple(shape))
+    chosen = recipe(denoiser, method, **how)
+    known = None if isinstance(denoiser, LatentDenoiser) else levels
+    return codec_of(chosen, denoiser, known, tuple(shape))
 
 
 class Evaluation(NamedTuple):

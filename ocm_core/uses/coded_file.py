@@ -1,7 +1,7 @@
 """Files of coded images: a header that says by which model, and the bits; folders on either side.
 
-The file is a mark, length and CRC of the header, the header as JSON, and the words of the stack.
-Which sizes and damage it refuses is known before any network runs.
+A file is a mark, length and CRC of the header, the header as deflated JSON, and the words of the
+stack. Damage is found before any network runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from struct import Struct
 from typing import Annotated, Any
-from zlib import crc32
+from zlib import compress as deflate
+from zlib import crc32, decompressobj
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from ocm_core.uses.stack import PER_BIN, PER_OCTAVE, Words
 
 MARK, _SIZES = b"OCM images 1\n", Struct("<II")
 EXPECTED, REMEDY = "a file of `ocm compress`", "copy it again from where it was written"
+_MOST_HEADER = 64 << 20  # bytes: a million names
 Natural = Annotated[int, Field(ge=0)]
 
 
@@ -85,7 +87,7 @@ def compress(
         crc=crc32(payload),
         pixels=crc32(images.tobytes()),
     )
-    text = header.model_dump_json().encode()
+    text = deflate(header.model_dump_json().encode(), 9)
     content = MARK + _SIZES.pack(len(text), crc32(text)) + text + payload
     with room_for(path, len(content)):
         write_bytes(path, content)
@@ -103,7 +105,7 @@ def read_coded(path: Path) -> tuple[FileHeader, Words]:
         text, payload = content[begin : begin + size], content[begin + size :]
         if len(text) != size or crc32(text) != crc:
             raise ValueError("the CRC of the header is not that of its bytes")
-        header = FileHeader.model_validate_json(text)
+        header = FileHeader.model_validate_json(decompressobj().decompress(text, _MOST_HEADER))
         if crc32(payload) != header.crc or not 1 <= header.first <= len(header.names):
             raise ValueError("the CRC of the images is not that of their bytes")
         words = np.frombuffer(payload, "<u4").astype(np.uint32)

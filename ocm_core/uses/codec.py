@@ -171,9 +171,10 @@ class ImageCodec:
         return Gaussians.rounded(0 * ones, ones / level.width**2, -level.most, level.most)
 
     @cached_property
-    def _pattern(self) -> Words:
-        words = stream(Stream.STACK, 0).bit_generator.random_raw(prod(self.shape))
-        return (words >> 32).astype(np.uint32)
+    def _pattern(self) -> Symbols:
+        """Eight bits for each coordinate: q takes some five."""
+        words = stream(Stream.STACK, 0).bit_generator.random_raw(ceil(prod(self.shape) / 2))
+        return (words >> 48).astype(np.int32)
 
     @cached_property
     def _levels(self) -> list[LatentBins]:

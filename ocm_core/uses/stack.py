@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import constriction
 import numpy as np
@@ -74,17 +75,18 @@ class Stack:
     def pop(self, given: Gaussians) -> Symbols:
         """Take symbols, one for each Gaussian."""
         bins = constriction.stream.model.QuantizedGaussian(given.least, given.most)
-        symbols: Symbols = self._coder.decode(bins, given.mean, given.deviation) + given.origin
+        return self._decoded(bins, given.mean, given.deviation) + given.origin
+
+    def scramble(self, pattern: Symbols) -> None:
+        """Flip bits at its top by a pattern of 16-bit numbers; to do so twice is to do nothing."""
+        even = constriction.stream.model.Uniform(1 << 16)
+        self._coder.encode_reverse(self._decoded(even, len(pattern)) ^ pattern, even)
+
+    def _decoded(self, *how: Any) -> Symbols:
+        symbols: Symbols = self._coder.decode(*how)
         if self._coder.num_words() <= _SPARE:
             raise Exhausted
         return symbols
-
-    def scramble(self, pattern: Words) -> None:
-        """Flip bits at its top by a fixed pattern; to do so twice is to do nothing."""
-        words: Words = self._coder.get_compressed()
-        top = words[-1 - len(pattern) : -1]  # the last word tells where the bits end
-        top ^= pattern[: len(top)]
-        self._coder = constriction.stream.stack.AnsCoder(words)
 
     @property
     def bits(self) -> int:

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from diffusers.models.unets.unet_2d import UNet2DModel
 
     from ocm_core.export.scheduler import CovarianceScheduler
+    from ocm_core.uses.codec import ImageCodec
 
     Model = UNet2DModel | DiTTransformer2DModel
 
@@ -407,6 +408,25 @@ def denoise(
     return denoising.denoise(
         denoiser, images, _ready(denoiser, method), sigma, clip=clip, **batches
     )
+
+
+def codec(
+    denoiser: Denoiser,
+    shape: Sequence[int],
+    method: str = "ocm",
+    levels: int = 256,
+    **how: Unpack[RecipeOptions],
+) -> ImageCodec:
+    """Return a code for images of `shape` (channel, height, width): uint8 arrays from 0 on.
+
+    Images take as many bits as their bound says: `encode` gives them, and `decode` the images. The
+    last step has the method's own variance.
+    """
+    from ocm_core.uses.codec import codec_of
+
+    chosen = recipe(denoiser, method, **how)
+    known = None if isinstance(denoiser, LatentDenoiser) else levels
+    return codec_of(chosen, denoiser, known, tuple(shape))
 
 
 class Evaluation(NamedTuple):

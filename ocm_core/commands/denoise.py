@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ocm_core.commands import JSON, NATURAL, argument, command, device, show
-from ocm_core.commands.sample import HEAD, SCORE, check_head, source
+from ocm_core.commands.sample import HEAD, SCORE, check_source, source
 from ocm_core.errors import OcmError
 
 
@@ -40,7 +40,7 @@ def denoise(experiment: str, model: Path | None, json: bool, **options: Any) -> 
     """
     heads, images, out = map(options.pop, ("head", "images", "out"))
     sigma, force = map(options.pop, ("sigma", "force"))
-    check_head(model, heads)
+    check_source(model, heads)
     if not images.exists():
         raise OcmError(f"{images}: not there; expected a folder, a zip or a tar of noisy images")
     from ocm_core.sampling.denoised import denoise_files, open_model

@@ -49,8 +49,8 @@ def source(parser: ArgumentParser) -> None:
     argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(group)
 
 
-def check_head(model: Path | None, head: Path | None) -> None:
-    """Refuse a file of heads that is not there, or without the folder of its model."""
+def check_source(model: Path | None, head: Path | None) -> None:
+    """Refuse a folder or a file of heads that is not there, before slow imports."""
     if head and not model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
     if model:
@@ -105,7 +105,7 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
       ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
     """
     head, count, out, force = map(options.pop, ("head", "count", "out", "force"))
-    check_head(model, head)
+    check_source(model, head)
     from ocm_core.sampling.from_experiment import from_experiment
     from ocm_core.sampling.request import SampleRequest, write
 

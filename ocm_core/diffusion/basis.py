@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import pi
+from math import pi, prod
 
 import torch
 from jaxtyping import Float64
@@ -41,6 +41,11 @@ class Basis:
         """Return the diagonal of U diag(v) Uᵀ."""
         squares = [m.to(values).square() for m in self.matrices]
         return self._along_axes(values, squares).reshape(-1, *self.shape)
+
+    @property
+    def largest_sum(self) -> float:
+        """Return the largest sum of a vector's absolute values: how far |x| ≤ 1 can reach."""
+        return prod(float(matrix.abs().sum(1).max()) for matrix in self.matrices)
 
     def _along_axes(self, x: Tensor, matrices: list[Tensor]) -> Tensor:
         x = x.reshape(-1, *map(len, self.matrices))

@@ -30,7 +30,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], facts: Any) -> None:
     """Replace the state in `path`."""
     text = json.dumps(facts)
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {_STATE: f"{_checksum(contiguous, text)} {text}"}
+    metadata = {_STATE: f"{checksum(contiguous, text)} {text}"}
     needed = sum(tensor.nbytes for tensor in contiguous.values())
     with room_for(path, needed), replacing(path) as temporary:
         save_file(contiguous, temporary, metadata=metadata)
@@ -43,13 +43,13 @@ def load_state(path: Path) -> State | None:
     with suppress(SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
         checksum, _, text = (file.metadata() or {})[_STATE].partition(" ")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if checksum == _checksum(tensors, text):
+        if checksum == checksum(tensors, text):
             return State(tensors, json.loads(text))
     LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
     return None
 
 
-def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
+def checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
     """Return the sha256 of names, types, shapes, values and facts."""
     total = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):

@@ -54,14 +54,22 @@ def prior_term(schedule: Schedule, x0: Batch, end: int) -> PerSample:
     return 0.5 * sum_dims(alpha_bar * x0**2 + (-alpha_bar - log(b)))
 
 
+def decoder_variance(
+    step: ReverseStep, covariance: StepCovariance, like: Batch, decoder: Decoder
+) -> Tensor:
+    """Return the variance of p(x_0|x_{τ_1}): β̃_{1:2} where the method has none (β̃_{0:t} = 0)."""
+    variance = torch.full_like(like, step.transition.beta_tilde_schedule_start)
+    if decoder.variance == "method":
+        own = covariance(step).diagonal(like)
+        variance = torch.where(own > 0, own, variance)
+    return variance
+
+
 def decoder_term(
     step: ReverseStep, covariance: StepCovariance, mean: Batch, x0: Batch, decoder: Decoder
 ) -> PerSample:
-    """-log p(x_0|x_{τ_1}); a method that has no variance there (β̃_{0:t} = 0) takes β̃_{1:2}."""
-    variance = torch.full_like(x0, step.transition.beta_tilde_schedule_start)
-    if decoder.variance == "method":
-        own = covariance(step).diagonal(x0)
-        variance = torch.where(own > 0, own, variance)
+    """-log p(x_0|x_{τ_1})."""
+    variance = decoder_variance(step, covariance, x0, decoder)
     return -sum_dims(decoder.log_likelihood(x0, mean, variance))
 
 

@@ -72,6 +72,8 @@ class Stream(Enum):
     FORWARD_NORMAL = (10, 2, False)
     FORWARD_SIGN = (10, 3, False)
     FORWARD_POINTS = (10, 4, False)
+    # the pattern over the bits that images are coded with
+    STACK = (11, 0, False)
     # without consequence for any number
     TIMING_NORMAL = (7, 0, False)
     TIMING_SIGN = (7, 1, False)

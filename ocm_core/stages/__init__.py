@@ -29,6 +29,6 @@ ORDER = (
     *("fetch_reference", "fetch_data"),
     *("vae", "encode", "classifier", "reference"),
     *("score", "moments", "spectrum", "heads", "selection", "timesteps"),
-    *("distances", "mmd", "covariance_error", "likelihood", "path_weights"),
+    *("distances", "mmd", "covariance_error", "likelihood", "codec", "path_weights"),
     *("denoising", "score_loss", "posterior_std", "operations"),
 )

@@ -69,6 +69,15 @@ def test_importance_weights() -> None:
     assert "in truth: log Z 0.2" in said
 
 
+def test_images_as_a_file(tmp_path: Path) -> None:
+    few = ("--iterations", "2", "--count", "20", "--steps", "2")
+    said = run("compress.py", *few, "--folder", str(tmp_path))
+    assert "the same pixels: yes" in said and "all in one webp: " in said
+    found = re.search(r"digits.ocm: ([\d.]+) bits per pixel", said)
+    size = (tmp_path / "digits.ocm").stat().st_size
+    assert found and float(found[1]) == pytest.approx(8 * size / (20 * 64), abs=0.006)
+
+
 def test_two_commits(root: Path) -> None:
     said = run("compare_commits.py", folder=root)
     assert "1 parameter, 1 beyond noise" in said

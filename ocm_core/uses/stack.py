@@ -1,0 +1,106 @@
+"""A stack of bits (asymmetric numeral systems), and Gaussians to code its symbols with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import constriction
+import numpy as np
+from jaxtyping import Float64, Int, UInt32
+from numpy import ndarray
+from torch import Tensor
+
+from ocm_core.errors import OcmError
+
+Symbols = Int[ndarray, " symbol"]
+Words = UInt32[ndarray, " word"]
+PER_BIN = 64  # places of a mean
+PER_OCTAVE = 64  # of a deviation
+_SPARE = 2  # words that no pop may come down to
+
+
+class Exhausted(Exception):  # noqa: N818
+    """The stack has too few bits to pop from."""
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Independent Gaussians over the whole numbers `least` … `most`, counted from `origin`.
+
+    The masses are those of bins of width 1, and the outer ones reach to ∓∞.
+    """
+
+    mean: Float64[ndarray, " symbol"]
+    deviation: Float64[ndarray, " symbol"]
+    least: int
+    most: int
+    origin: Symbols | int = 0
+
+    @classmethod
+    def rounded(cls, mean: Tensor, variance: Tensor, least: int, most: int) -> Gaussians:
+        """Return Gaussians whose parameters stand on a grid, where both sides find the same."""
+        places, octaves = (mean * PER_BIN).round() / PER_BIN, variance.log2() * (PER_OCTAVE / 2)
+        deviation = (octaves.round() / PER_OCTAVE).exp2().expand_as(mean)
+        if not (places.isfinite().all() and deviation.isfinite().all() and deviation.all()):
+            raise OcmError("codec: the network's output is not finite, and no code follows from it")
+        return cls(places.flatten().numpy(), deviation.flatten().numpy(), least, most)
+
+    def around_means(self) -> Gaussians:
+        """Return the same, with `least` and `most` counted from each mean."""
+        origin = np.round(self.mean).astype(np.int32)
+        return replace(self, mean=self.mean - origin, origin=origin)
+
+
+class Stack:
+    """Bits that symbols are pushed on and popped from; to pop from random bits is to draw."""
+
+    def __init__(self, words: Words) -> None:
+        self._coder = constriction.stream.stack.AnsCoder(words)
+
+    @classmethod
+    def upon(cls, content: bytes) -> Stack:
+        """Return a stack that has these bytes at its bottom."""
+        words = np.frombuffer(content + bytes(-len(content) % 4), "<u4").astype(np.uint32)
+        stack = cls.__new__(cls)
+        stack._coder = constriction.stream.stack.AnsCoder(words, seal=True)
+        return stack
+
+    def push(self, symbols: Symbols, given: Gaussians) -> None:
+        """Add symbols: each costs -log₂ of its mass."""
+        bins = constriction.stream.model.QuantizedGaussian(given.least, given.most)
+        counted = (symbols - given.origin).astype(np.int32)
+        self._coder.encode_reverse(counted, bins, given.mean, given.deviation)
+
+    def pop(self, given: Gaussians) -> Symbols:
+        """Take symbols, one for each Gaussian."""
+        bins = constriction.stream.model.QuantizedGaussian(given.least, given.most)
+        return self._decoded(bins, given.mean, given.deviation) + given.origin
+
+    def scramble(self, pattern: Symbols) -> None:
+        """Flip bits at its top by a pattern of 16-bit numbers; to do so twice is to do nothing."""
+        even = constriction.stream.model.Uniform(1 << 16)
+        self._coder.encode_reverse(self._decoded(even, len(pattern)) ^ pattern, even)
+
+    def _decoded(self, *how: Any) -> Symbols:
+        symbols: Symbols = self._coder.decode(*how)
+        if self._coder.num_words() <= _SPARE:
+            raise Exhausted
+        return symbols
+
+    @property
+    def bits(self) -> int:
+        """Return how many bits it holds."""
+        return int(self._coder.num_valid_bits())
+
+    @property
+    def words(self) -> Words:
+        """Return all that it holds."""
+        words: Words = self._coder.get_compressed()
+        return words
+
+    @property
+    def bottom(self) -> bytes:
+        """Return the bytes that it stands upon, once all symbols are popped; filled up by zeros."""
+        words: Words = self._coder.get_compressed(unseal=True)
+        return words.astype("<u4").tobytes()

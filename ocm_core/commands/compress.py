@@ -58,7 +58,7 @@ def compress(
 
     request = SampleRequest(**options, device="cpu")
     code = _codec(experiment, model, head, request)
-    names, pixels = coded_file.read_images(images, code.shape, code.last_level + 1)
+    names, pixels = coded_file.read_levels(images, code.shape, code.last_level + 1)
     asked: dict[str, Any] = TypeAdapter(SampleRequest).dump_python(request, mode="json")
     size = coded_file.compress(code, pixels, names, asked, out)
     bits = 8 * size / pixels.size

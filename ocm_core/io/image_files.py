@@ -8,7 +8,7 @@ import logging
 import os
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,8 @@ from ocm_core.io.reading import head_of, reading, reason
 from ocm_core.progress import track
 
 if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
     from PIL import Image
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
@@ -201,3 +203,27 @@ def open_image(content: bytes) -> Image.Image:
     if image.width * image.height > MOST_PIXELS:
         raise ValueError(f"{image.width}×{image.height} pixels, more than {MOST_PIXELS}")
     return image
+
+
+def read_images(path: Path, shape: Sequence[int]) -> tuple[list[str], UInt8[np.ndarray, "n c h w"]]:
+    """Return all images of a folder or archive, which have this shape, and their names as PNG."""
+    import numpy as np
+
+    files, (channels, *sides) = open_image_files(path), shape
+    entries, _ = images_among(files.entries)
+    names = [str(PurePosixPath(entry.name).with_suffix(".png")) for entry in entries]
+    if not names:
+        raise OcmError(f"{path}: {EXPECTED}, found no images")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise OcmError(f"{path}: several images become {twice[0]}; give them names of their own")
+    mode, found = "RGB" if channels == 3 else "L", []
+    for entry in entries:
+        with (
+            reading(files.where(entry.name), f"an image in {mode}", "convert it or take it out"),
+            open_image(files.content(entry.name)) as image,
+        ):
+            if image.mode != mode or [image.height, image.width] != sides:
+                size = f"{image.width}×{image.height} pixels in {image.mode}"
+                raise ValueError(f"{size}; the model takes {sides[1]}×{sides[0]}")
+            found.append(np.asarray(image).reshape(*sides, channels).transpose(2, 0, 1))
+    return names, np.stack(found)

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
 from ocm_core import covariance
-from ocm_core.datasets.folder import prepare
 from ocm_core.errors import OcmError
-from ocm_core.io import image_files
-from ocm_core.io.reading import reading
+from ocm_core.io.image_files import read_images
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.sampling.from_experiment import from_experiment
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
-from ocm_core.shapes import Images
 from ocm_core.text import save_grid
 from ocm_core.uses.denoise import Denoised, check_estimate, denoise
 
 STORE, MEAN, STD = "denoised.zarr", "mean", "std"  # in the folder that is written
-MODES = {1: ("L", "LA"), 3: ("RGB", "RGBA", "P")}  # of image files, by the channels of the model
 FACTS = ("experiment", "model", "method", "score", "label", "digests")  # that the store keeps
 
 
@@ -82,7 +76,8 @@ def denoise_files(
     if generator.image_shape != generator.shape or not isinstance(recipe, Recipe):
         kind = "points" if generator.image_shape is None else "latents"
         raise OcmError(f"{generator.name}: a model of {kind}; in Python, api.denoise takes latents")
-    names, noisy = read_images(images, generator.shape)
+    names, pixels = read_images(images, generator.shape)
+    noisy = torch.from_numpy(pixels).float() / 127.5 - 1
     shown = not sys.stderr.isatty()
     found = denoise(
         generator.denoiser,
@@ -97,39 +92,13 @@ def denoise_files(
     white = float(found.std.max())
     for name, mean, std in zip(names, found.mean, found.std, strict=True):
         for kind, picture in {MEAN: mean, STD: 2 * std / white - 1}.items():
-            file = (out / kind / name).with_suffix(".png")
+            file = out / kind / name
             file.parent.mkdir(parents=True, exist_ok=True)
             save_grid(picture.unsqueeze(0), file)
     facts = {key: generator.attributes[key] for key in FACTS if key in generator.attributes}
     _write(store, found, {**facts, "files": names, "white": white, "ocm-core": version("ocm-core")})
     errors = found.std.square().flatten(1).mean(1).sqrt().tolist()
     return DenoisedFiles(store, names, found.sigma.tolist(), errors, white)
-
-
-def read_images(folder: Path, shape: Sequence[int]) -> tuple[list[str], Images]:
-    """Read the images of a folder or an archive, by name, as they are: in [-1, 1]."""
-    files = image_files.open_image_files(folder)
-    names = [entry.name for entry in image_files.images_among(files.entries)[0]]
-    if not names:
-        raise OcmError(f"{folder}: {image_files.EXPECTED}, found no images")
-    if len({Path(name).with_suffix("") for name in names}) < len(names):
-        raise OcmError(f"{folder}: two images differ by their suffix alone; rename one of them")
-    selected, (channels, *sides) = image_files.SelectedFiles(files, names), shape
-    pixels = []
-    for row in range(len(selected)):
-        with reading(selected.where(row), "an image of 8 bits", "mend or remove it"):
-            content = selected.content(row)
-            with image_files.open_image(content) as image:
-                mode = image.mode
-                array = np.asarray(prepare(image, sides[0], "none", channels))
-        if mode not in MODES[channels] or [*array.shape[:2]] != sides:
-            height, width = array.shape[:2]
-            expected = f"{sides[1]}×{sides[0]} in {'grey' if channels == 1 else 'colour'}"
-            found = f"{width}×{height} pixels of mode {mode}; the model takes {expected}"
-            raise OcmError(f"{selected.where(row)}: {found}")
-        pixels.append(array.reshape(*sides, channels))
-    levels = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
-    return names, levels.float() / 127.5 - 1
 
 
 def _labels(generator: SampleGenerator, count: int) -> torch.Tensor | None:

@@ -6,7 +6,6 @@ stack. Damage is found before any network runs.
 
 from __future__ import annotations
 
-from collections import Counter
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from struct import Struct
@@ -23,7 +22,7 @@ from ocm_core.covariance import split
 from ocm_core.datasets.base import eight_bit
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import room_for, write_bytes
-from ocm_core.io.image_files import images_among, open_image, open_image_files
+from ocm_core.io.image_files import read_images
 from ocm_core.io.reading import reading
 from ocm_core.io.state_file import checksum
 from ocm_core.uses.codec import FINENESS, REACH, ImageCodec, kind_of_processor
@@ -127,29 +126,15 @@ def decompress(code: ImageCodec, header: FileHeader, words: Words, path: Path) -
     return images
 
 
-def read_images(folder: Path, shape: tuple[int, ...], levels: int) -> tuple[list[str], ImagePixels]:
-    """Return names and levels of all images of a folder, which must be of this shape."""
-    files = open_image_files(folder)
-    entries, _ = images_among(files.entries)
-    names = [str(PurePosixPath(entry.name).with_suffix(".png")) for entry in entries]
-    if not names:
-        raise OcmError(f"{folder}: no images in it; expected PNG, JPEG or WebP files")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise OcmError(f"{folder}: several images become {twice[0]}; give them names of their own")
-    values, kind = eight_bit(torch.arange(levels), levels).numpy(), "RGB" if shape[0] == 3 else "L"
-    found = []
-    for entry in entries:
-        with reading(files.where(entry.name), f"an image in {kind}", "convert it or take it out"):
-            with open_image(files.content(entry.name)) as image:
-                if image.mode != kind or (image.height, image.width) != shape[1:]:
-                    size = f"{image.width}×{image.height} pixels in {image.mode}"
-                    raise ValueError(f"{size}; the model takes {shape[2]}×{shape[1]}")
-                pixels = np.asarray(image).reshape(*shape[1:], shape[0]).transpose(2, 0, 1)
-            ranks = np.searchsorted(values, pixels)
-            if (values[ranks] != pixels).any():
-                raise ValueError(f"values between the {levels} levels of the data")
-            found.append(ranks.astype(np.uint8))
-    return names, np.stack(found)
+def read_levels(path: Path, shape: tuple[int, ...], levels: int) -> tuple[list[str], ImagePixels]:
+    """Return all images of a folder as levels of the data, and their names."""
+    names, pixels = read_images(path, shape)
+    values = eight_bit(torch.arange(levels), levels).numpy()
+    ranks = np.searchsorted(values, pixels)
+    if (wrong := (values[ranks] != pixels).any((1, 2, 3))).any():
+        found = f"values between the {levels} levels of the data"
+        raise OcmError(f"{path}: {names[wrong.argmax()]}: {found}; take it out")
+    return names, ranks.astype(np.uint8)
 
 
 def write_images(folder: Path, names: list[str], images: ImagePixels, levels: int) -> None:

@@ -133,7 +133,7 @@ def test_folders_that_are_not_of_the_models_images_are_refused(
     folder = tmp_path / "images"
     folder.mkdir()
     asked = ("compress", "--method", "ocm", "--steps", "3", folder)
-    assert "no images in it" in ocm(*asked, code=1)
+    assert "found no images" in ocm(*asked, code=1)
     Image.new("RGB", (8, 9)).save(folder / "a.png")
     assert "8×9 pixels in RGB; the model takes 8×8" in ocm(*asked, code=1)
     Image.new("L", (8, 8)).save(folder / "a.png")
@@ -148,11 +148,11 @@ def test_fewer_levels_are_spread_over_eight_bits(tmp_path: Path) -> None:
     coded_file.write_images(tmp_path, names, levels, 17)
     with Image.open(tmp_path / names[0]) as image:
         assert image.mode == "L" and np.asarray(image).max() == 255
-    found, pixels = coded_file.read_images(tmp_path, (1, 8, 8), 17)
+    found, pixels = coded_file.read_levels(tmp_path, (1, 8, 8), 17)
     assert found == names and (pixels == levels).all()
     Image.new("L", (8, 8), 3).save(tmp_path / "c.png")
     with pytest.raises(OcmError, match=r"c.png: .*between the 17 levels"):
-        coded_file.read_images(tmp_path, (1, 8, 8), 17)
+        coded_file.read_levels(tmp_path, (1, 8, 8), 17)
     for name in ("../x.png", "/x.png"):
         with pytest.raises(OcmError, match="would lie outside"):
             coded_file.write_images(tmp_path, [name], levels, 17)

@@ -98,8 +98,11 @@ class ImageCodec:
 
     def encode(self, images: ImagePixels, progress: Progress[int] = iter) -> Coded:
         """Return the images as bits, after as few at the bottom as the others take to begin."""
-        if len(images) == 0 or images.shape[1:] != self.shape:
-            raise OcmError(f"images of shape {images.shape[1:]}: expected some of {self.shape}")
+        if len(images) == 0 or images.shape[1:] != self.shape or images.dtype != np.uint8:
+            found = f"{len(images)} images of {images.dtype}, shape {images.shape[1:]}"
+            raise OcmError(f"codec: {found}; expected some of uint8 and shape {self.shape}")
+        if (largest := images.max()) > self.last_level:
+            raise OcmError(f"codec: a level of {largest}; expected 0 to {self.last_level}")
         for first in range(1, len(images) + 1):
             stack, bits = Stack.upon(encoded(strip(images[:first]), "webp")), list[int]()
             try:

@@ -54,7 +54,7 @@ from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.recipe import AnyRecipe, Recipe
 from ocm_core.shapes import Batch
 from ocm_core.uses.lossless import ImagePixels, encoded, read_webp, strip, unstrip
-from ocm_core.uses.stack import Exhausted, Gaussians, Stack, Symbols, Words
+from ocm_core.uses.stack import ExhaustedError, Gaussians, Stack, Symbols, Words
 
 Image = UInt8[ndarray, "channel height width"]
 REACH = 8.0  # standard deviations of q
@@ -110,7 +110,7 @@ class ImageCodec:
                     before = stack.bits
                     self.push(stack, images[row])
                     bits.append(stack.bits - before)
-            except Exhausted:
+            except ExhaustedError:
                 continue
             break
         return Coded(stack.words, first, np.array(bits, np.float64))
@@ -216,9 +216,8 @@ class ImageCodec:
 
     def _coordinates(self, x: Batch) -> Tensor:
         """Return an image as latents stand: by pixel, or by coefficient."""
-        return (
-            x.double() if self._basis is None else self._basis.coefficients(x.double())
-        ).flatten()
+        coordinates = x.double() if self._basis is None else self._basis.coefficients(x.double())
+        return coordinates.flatten()
 
     def _variances(self, covariance: Covariance) -> Tensor:
         """Return the variance of each coordinate."""
@@ -265,11 +264,11 @@ def codec_of(
     recipe: AnyRecipe, denoiser: Denoiser, levels: int | None, shape: tuple[int, ...]
 ) -> ImageCodec:
     """Return a code with the method and timesteps of a recipe, and its own variance at the end."""
-    fits = isinstance(recipe, Recipe) and recipe.kernel.name == "ddpm" and recipe.order == 1
-    if not isinstance(recipe, Recipe) or not fits or recipe.posterior_factor != 1.0:
-        raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
-    decoder = Decoder(levels, variance="method")
-    return image_codec(denoiser, recipe.method, recipe.timesteps, decoder, recipe.clip, shape)
+    match recipe:
+        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
+            decoder = Decoder(levels, variance="method")
+            return image_codec(denoiser, method, timesteps, decoder, clip, shape)
+    raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
 
 
 def uncodable(method: CovarianceMethod) -> str:

@@ -41,9 +41,9 @@ def load_state(path: Path) -> State | None:
     if not path.exists():
         return None
     with suppress(SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
-        checksum, _, text = (file.metadata() or {})[_STATE].partition(" ")
+        recorded, _, text = (file.metadata() or {})[_STATE].partition(" ")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if checksum == checksum(tensors, text):
+        if recorded == checksum(tensors, text):
             return State(tensors, json.loads(text))
     LOG.warning("%s: damaged, and thrown away; the work that it holds is done again", path)
     return None

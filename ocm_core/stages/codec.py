@@ -28,7 +28,7 @@ from ocm_core.stages._results import ResultsTable, check_test_split
 from ocm_core.stages.encode import open_split
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
-from ocm_core.uses.codec import ImageCodec, image_codec, kind_of_processor
+from ocm_core.uses.codec import ImageCodec, image_codec, kind_of_processor, uncodable
 from ocm_core.uses.lossless import ImagePixels, available, encoded, mosaic, strip
 
 WHERE = "evaluate.codec"
@@ -56,6 +56,9 @@ class CodecParams(Params):
 def _check(experiment: Experiment) -> Iterator[str]:
     settings = STAGE.settings(experiment)
     yield from unknown_methods(experiment, f"{WHERE}.methods", settings.methods)
+    for label, method in build_all(experiment.methods).items():
+        if label in settings.methods and (problem := uncodable(method)):
+            yield f"{WHERE}.methods: {problem}"
     yield from check_test_split(experiment, WHERE)
     given = settings.timesteps, settings.nfe, settings.methods
     yield from check_timesteps(experiment, f"{WHERE}.timesteps", *given)

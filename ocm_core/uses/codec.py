@@ -54,7 +54,7 @@ from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.recipe import AnyRecipe, Recipe
 from ocm_core.shapes import Batch
 from ocm_core.uses.lossless import ImagePixels, encoded, read_webp, strip, unstrip
-from ocm_core.uses.stack import Exhausted, Gaussians, Stack, Symbols, Words
+from ocm_core.uses.stack import ExhaustedError, Gaussians, Stack, Symbols, Words
 
 Image = UInt8[ndarray, "channel height width"]
 REACH = 8.0  # standard deviations of q
@@ -98,8 +98,11 @@ class ImageCodec:
 
     def encode(self, images: ImagePixels, progress: Progress[int] = iter) -> Coded:
         """Return the images as bits, after as few at the bottom as the others take to begin."""
-        if len(images) == 0 or images.shape[1:] != self.shape:
-            raise OcmError(f"images of shape {images.shape[1:]}: expected some of {self.shape}")
+        if len(images) == 0 or images.shape[1:] != self.shape or images.dtype != np.uint8:
+            found = f"{len(images)} images of {images.dtype}, shape {images.shape[1:]}"
+            raise OcmError(f"codec: {found}; expected some of uint8 and shape {self.shape}")
+        if (largest := images.max()) > self.last_level:
+            raise OcmError(f"codec: a level of {largest}; expected 0 to {self.last_level}")
         for first in range(1, len(images) + 1):
             stack, bits = Stack.upon(encoded(strip(images[:first]), "webp")), list[int]()
             try:
@@ -107,7 +110,7 @@ class ImageCodec:
                     before = stack.bits
                     self.push(stack, images[row])
                     bits.append(stack.bits - before)
-            except Exhausted:
+            except ExhaustedError:
                 continue
             break
         return Coded(stack.words, first, np.array(bits, np.float64))
@@ -213,9 +216,8 @@ class ImageCodec:
 
     def _coordinates(self, x: Batch) -> Tensor:
         """Return an image as latents stand: by pixel, or by coefficient."""
-        return (
-            x.double() if self._basis is None else self._basis.coefficients(x.double())
-        ).flatten()
+        coordinates = x.double() if self._basis is None else self._basis.coefficients(x.double())
+        return coordinates.flatten()
 
     def _variances(self, covariance: Covariance) -> Tensor:
         """Return the variance of each coordinate."""
@@ -262,11 +264,11 @@ def codec_of(
     recipe: AnyRecipe, denoiser: Denoiser, levels: int | None, shape: tuple[int, ...]
 ) -> ImageCodec:
     """Return a code with the method and timesteps of a recipe, and its own variance at the end."""
-    fits = isinstance(recipe, Recipe) and recipe.kernel.name == "ddpm" and recipe.order == 1
-    if not isinstance(recipe, Recipe) or not fits or recipe.posterior_factor != 1.0:
-        raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
-    decoder = Decoder(levels, variance="method")
-    return image_codec(denoiser, recipe.method, recipe.timesteps, decoder, recipe.clip, shape)
+    match recipe:
+        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
+            decoder = Decoder(levels, variance="method")
+            return image_codec(denoiser, method, timesteps, decoder, clip, shape)
+    raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
 
 
 def uncodable(method: CovarianceMethod) -> str:

@@ -20,7 +20,7 @@ PER_OCTAVE = 64  # of a deviation
 _SPARE = 2  # words that no pop may come down to
 
 
-class Exhausted(Exception):  # noqa: N818
+class ExhaustedError(Exception):
     """The stack has too few bits to pop from."""
 
 
@@ -85,7 +85,7 @@ class Stack:
     def _decoded(self, *how: Any) -> Symbols:
         symbols: Symbols = self._coder.decode(*how)
         if self._coder.num_words() <= _SPARE:
-            raise Exhausted
+            raise ExhaustedError
         return symbols
 
     @property

@@ -193,8 +193,15 @@ def test_what_cannot_be_coded_is_refused() -> None:
         codec(model, "exact_full", GREY).encode(pixels)
     with pytest.raises(OcmError, match="at most 256 levels"):
         codec(model, "beta", GREY, decoder=Decoder(None))
-    with pytest.raises(OcmError, match=r"expected some of \(1, 8, 8\)"):
-        codec(model, "beta", GREY).encode(smooth(COLOURS, 2))
+    for wrong in (smooth(COLOURS, 2), pixels[:0], pixels.astype(np.float32)):
+        with pytest.raises(OcmError, match=r"expected some of uint8 and shape \(1, 8, 8\)"):
+            codec(model, "beta", GREY).encode(wrong)
+    with pytest.raises(OcmError, match="expected 0 to 16"):
+        codec(model, "beta", GREY, decoder=Decoder(17)).encode(pixels)
+    told = unet(GREY)
+    told.network.conditional = True
+    with pytest.raises(OcmError, match="takes labels or prompts"):
+        codec(told, "beta", GREY)
     broken = replace(model, moments=torch.full((STEPS + 1,), torch.nan))
     with pytest.raises(OcmError, match="not finite"):
         codec(broken, "analytic", GREY).encode(smooth(GREY, 9))

@@ -8,7 +8,8 @@ variational bound, term by term (`likelihood/bound.py`). Decoding goes the same 
 - Latents stand on grids of bins: by pixel or, where Σ = U diag(λ) Uᵀ, as coefficients Uᵀ x_t. The
   width of the bins cancels between q and p.
 - A quantised Gaussian has a mass of 2⁻²⁴ at least in each of its bins. Over thousands of bins the
-  tails of q would be popped now and then, and cost p dearly: q ends at 8 σ.
+  tails of q would be popped now and then, and cost p dearly: q ends at 8 σ. Those of p would take
+  their share of every symbol: p goes on evenly beyond 8 σ.
 - What p has pushed is popped by the next q, as its noise; where p is not the distribution of x_s,
   these bits are not even, and x_t not from q: a fixed pattern is laid over them in between.
 - The first image pops bits that nobody has pushed: images before it stand there as WebP.
@@ -58,7 +59,7 @@ from ocm_core.uses.stack import ExhaustedError, Gaussians, Stack, Symbols, Words
 
 Image = UInt8[ndarray, "channel height width"]
 REACH = 8.0  # standard deviations of q
-FINENESS = 4.0  # bins in a standard deviation, at least
+FINENESS = 8.0  # bins in a standard deviation, at least
 UNCODED = (
     "its Σ is neither diagonal nor U diag(λ) Uᵀ, and there is no grid of bins on which q and p are"
     " independent; use a method without basis, or analytic+dct"
@@ -151,7 +152,7 @@ class ImageCodec:
         """q(x_t | x_s) = N(√ᾱ_{s:t} x_s, b_{s:t} I), within its reach."""
         mean = sqrt(level.step.alpha_bar_st) * place / level.width
         variance = torch.full_like(mean, level.step.b_st / level.width**2)
-        return Gaussians.rounded(mean, variance, -level.reach, level.reach).around_means()
+        return Gaussians.rounded(mean, variance, -level.most, level.most).around_means(level.reach)
 
     @torch.no_grad()
     def _reverse(self, level: LatentBins, place: Tensor) -> Gaussians:
@@ -165,7 +166,8 @@ class ImageCodec:
             variance, half = decoder_variance(step, covariance, mean, self.decoder), self._half
             return Gaussians.rounded((mean + 1) * half, variance * half**2, 0, self.last_level)
         mean, variance = self._coordinates(mean) / lower.width, self._variances(covariance(step))
-        return Gaussians.rounded(mean, variance / lower.width**2, -lower.most, lower.most)
+        given = Gaussians.rounded(mean, variance / lower.width**2, -lower.most, lower.most)
+        return given.around_means(ceil(REACH * given.deviation.max()), lower.most)
 
     @cached_property
     def _prior(self) -> Gaussians:
@@ -175,7 +177,7 @@ class ImageCodec:
 
     @cached_property
     def _pattern(self) -> Symbols:
-        """Eight bits for each coordinate: q takes some five."""
+        """Eight bits for each coordinate: q takes some six."""
         words = stream(Stream.STACK, 0).bit_generator.random_raw(ceil(prod(self.shape) / 2))
         return (words >> 48).astype(np.int32)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import constriction
 import numpy as np
-from jaxtyping import Float64, Int, UInt32
+from jaxtyping import Bool, Float64, Int, UInt32
 from numpy import ndarray
 from torch import Tensor
 
@@ -28,7 +28,8 @@ class ExhaustedError(Exception):
 class Gaussians:
     """Independent Gaussians over the whole numbers `least` … `most`, counted from `origin`.
 
-    The masses are those of bins of width 1, and the outer ones reach to ∓∞.
+    The masses are those of bins of width 1, and the outer ones reach to ∓∞. A number in an outer
+    bin is followed by how far `beyond` it lies, from 0 on, where that is possible.
     """
 
     mean: Float64[ndarray, " symbol"]
@@ -36,6 +37,7 @@ class Gaussians:
     least: int
     most: int
     origin: Symbols | int = 0
+    beyond: int = 0
 
     @classmethod
     def rounded(cls, mean: Tensor, variance: Tensor, least: int, most: int) -> Gaussians:
@@ -46,10 +48,19 @@ class Gaussians:
             raise OcmError("codec: the network's output is not finite, and no code follows from it")
         return cls(places.flatten().numpy(), deviation.flatten().numpy(), least, most)
 
-    def around_means(self) -> Gaussians:
-        """Return the same, with `least` and `most` counted from each mean."""
-        origin = np.round(self.mean).astype(np.int32)
-        return replace(self, mean=self.mean - origin, origin=origin)
+    def around_means(self, reach: int, largest: int = 0) -> Gaussians:
+        """Return the same within `reach` of each mean, for numbers whose largest is known.
+
+        Each bin has a mass of 2⁻²⁴ at least: few bins leave it where it belongs.
+        """
+        origin = np.round(self.mean).clip(self.least, self.most).astype(np.int32)
+        mean, beyond = self.mean - origin, 2 * largest
+        return replace(self, mean=mean, least=-reach, most=reach, origin=origin, beyond=beyond)
+
+    def outer(self, symbols: Symbols) -> Bool[ndarray, " symbol"]:
+        """Tell which of the counted symbols are followed by another."""
+        ends: Bool[ndarray, " symbol"] = (symbols == self.least) | (symbols == self.most)
+        return ends & (self.beyond > 0)
 
 
 class Stack:
@@ -70,12 +81,20 @@ class Stack:
         """Add symbols: each costs -log₂ of its mass."""
         bins = constriction.stream.model.QuantizedGaussian(given.least, given.most)
         counted = (symbols - given.origin).astype(np.int32)
-        self._coder.encode_reverse(counted, bins, given.mean, given.deviation)
+        inner = counted.clip(given.least, given.most)
+        if (outer := given.outer(inner)).any():
+            even = constriction.stream.model.Uniform(given.beyond + 1)
+            self._coder.encode_reverse(np.abs(counted - inner)[outer], even)
+        self._coder.encode_reverse(inner, bins, given.mean, given.deviation)
 
     def pop(self, given: Gaussians) -> Symbols:
         """Take symbols, one for each Gaussian."""
         bins = constriction.stream.model.QuantizedGaussian(given.least, given.most)
-        return self._decoded(bins, given.mean, given.deviation) + given.origin
+        symbols = self._decoded(bins, given.mean, given.deviation)
+        if (outer := given.outer(symbols)).any():
+            even = constriction.stream.model.Uniform(given.beyond + 1)
+            symbols[outer] += np.sign(symbols[outer]) * self._decoded(even, int(outer.sum()))
+        return symbols + given.origin
 
     def scramble(self, pattern: Symbols) -> None:
         """Flip bits at its top by a pattern of 16-bit numbers; to do so twice is to do nothing."""

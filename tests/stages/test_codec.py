@@ -61,7 +61,7 @@ def test_files_take_their_bound_and_stand_beside_formats(job: Job) -> None:
 
 
 def test_a_file_above_its_bound_is_an_error(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "REACH", 50_000.0)
+    monkeypatch.setattr(codecs, "REACH", 25_000.0)
     with pytest.raises(OcmError, match=r"beta, nfe 5: files are .* above the bound"):
         codec.run(job)
 

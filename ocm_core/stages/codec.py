@@ -142,7 +142,7 @@ class CodedSet(NamedTuple):
             raise OcmError(f"{WHERE}.images: {len(pixels)} are too few to pop from; use more")
         net = coded.bits / pixels[0].size
         excess, error = _mean(net - self._bound(code)[coded.first :])
-        if excess - 3 * error > MOST_EXCESS:
+        if excess - _quantile(len(net)) * error > MOST_EXCESS:
             found = f"{excess:.3f} ± {error:.3f} bits/dim above the bound"
             raise OcmError(f"{WHERE}: {what}: files are {found}; expected {MOST_EXCESS} at most")
         yield Row("net_bits_per_dim", *_mean(net), **place)
@@ -198,6 +198,13 @@ def _formats(pixels: ImagePixels) -> Mapping[str, float]:
         bits[f"{name}_each"] = 8 * each / pixels.size
         bits[f"{name}_mosaic"] = 8 * len(encoded(mosaic(pixels), name)) / pixels.size
     return bits
+
+
+def _quantile(count: int) -> float:
+    """Return how many standard errors of so many values stand for three of a known deviation."""
+    from scipy.stats import t  # slow
+
+    return float(t.ppf(0.99865, count - 1))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float]:

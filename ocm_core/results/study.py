@@ -54,6 +54,7 @@ class Method:
     options: Mapping[str, Any]
     family: tuple[str, ...] | None = None  # the form of a head of `HEADS`
     basis: str = ""  # of its correlation
+    evaluations: int = 1  # of the network, in a step that draws: a product with the Jacobian is two
 
     @property
     def is_relative(self) -> bool:  # to a baseline
@@ -124,7 +125,10 @@ class Study:
             if form.get("baseline", "none") == "none":
                 family = _PUBLISHED if form.get("fit", "train") == "train" else SOLVED
             kind, _, basis = str(method["kind"]).partition("+")
-            found[label] = Method(label, kind, options, family if kind in HEADS else None, basis)
+            products = options.get("probes", options.get("products", 0))
+            evaluations = 1 + 2 * products if method.get("needs") == "nothing" else 1
+            known = family if kind in HEADS else None
+            found[label] = Method(label, kind, options, known, basis, evaluations)
         families = dict.fromkeys([_PUBLISHED, *(m.family for m in found.values() if m.family)])
         heads = [label for f in families for label, m in found.items() if m.family == f]
         first = next((i for i, label in enumerate(found) if label in heads), len(found))
@@ -184,12 +188,13 @@ class Study:
         return columns
 
     def _by_route(self, key: str, grid: Grid) -> Columns:
-        """Merge settings: every way to sample is an entry."""
+        """Merge settings: every way to sample is an entry, at the evaluations that it takes."""
         merged: dict[int, dict[str, Replicates]] = {}
         for setting, columns in grid.items():
-            for x, at in columns.items():
-                entries = merged.setdefault(x, {})
-                entries |= {self.route(setting.sampler, m): cell for m, cell in at.entries.items()}
+            for nfe, at in columns.items():
+                for label, cell in at.entries.items():
+                    each = self.methods[label].evaluations if label in self.methods else 1
+                    merged.setdefault(nfe * each, {})[self.route(setting.sampler, label)] = cell
         return self._columns(key, merged)
 
     def groups(self, key: str) -> Iterator[tuple[str, Columns, Setting, list[str]]]:
@@ -251,7 +256,9 @@ class Study:
             here = {s: c for s, c in grid if s.score in ("", self.score) and s.guidance == scale}
             if here:
                 columns = self._by_route(key, here)
-                found[key, scale] = Frontier(self.registry[key], columns, self.solvers)
+                asked = self.results.select(measure=key).distinct("nfe")
+                at = {nfe: column for nfe, column in columns.items() if nfe in asked}
+                found[key, scale] = Frontier(self.registry[key], at, self.solvers)
         return found
 
     @property

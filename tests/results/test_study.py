@@ -44,6 +44,17 @@ def test_the_frontier_sets_the_best_of_both_sides_against_each_other() -> None:
     assert frontier.leaders() == ["quality, delta", "ddpm, beta_tilde", "unipc"]
 
 
+def test_products_with_the_jacobian_are_evaluations_of_the_frontier() -> None:
+    lanczos = {"kind": "lanczos", "products": 2, "needs": "nothing"}
+    params = PARAMS | {"methods": PARAMS["methods"] | {"lanczos": lanczos}}
+    made = {("ddpm", m, k): near(v) for m, k, v in (("lanczos", 5, 1), ("lanczos", 10, 0.5))}
+    others = {("ddpm", "beta", k): near(20) for k in (5, 25)}
+    found = study(seeds("frechet", made | others), params).frontier
+    assert found and [*found.columns] == [5, 25]  # 50 evaluations have nothing to compare with
+    assert found.best(5, solver=False) == "ddpm, beta"
+    assert found.best(25, solver=False) == "ddpm, lanczos"
+
+
 def test_what_diverged_is_never_best_and_higher_may_be_better() -> None:
     rows = seeds("frechet", {("ddpm", "ocm", 5): [1, nan, 1], ("ddpm", "beta", 5): near(2)})
     diverged = seeds("frechet", {("ddpm", "ocm", 5): [nan] * 3})

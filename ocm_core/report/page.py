@@ -13,6 +13,7 @@ from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
 from ocm_core.results.compare import COLUMNS, Revisions
 from ocm_core.results.measures import Measure, Registry, measures
+from ocm_core.results.replicates import Comparison
 from ocm_core.results.study import SMOKE, Study
 from ocm_core.text import listed, plural
 
@@ -82,15 +83,16 @@ def _sample_sections(
 
 
 def _leaders(study: Study, measure: Measure) -> str:
-    """Say which methods are best at small nfe, by sampler."""
+    """Say which methods are best at small nfe, by sampler, of those without further evaluations."""
     parts: dict[int, list[str]] = {}
     for setting, columns in study.grids[measure.key].items():
         if setting.score not in ("", study.score) or setting.guidance not in (None, study.guidance):
             continue
         place = setting.sampler.upper() or f"{setting.timesteps} timesteps"
         for nfe in _HEADLINE_NFE:
-            at = columns.get(nfe)
-            if at and len(at.ranked()) > 1:
+            at = columns.get(nfe, Comparison(""))
+            equal = {k: v for k, v in at.entries.items() if study.evaluations(k) == 1}
+            if len((at := at._replace(entries=equal)).ranked()) > 1:
                 best, ties = at.ranked()[0], len(at.ties())
                 others = f", {ties} more within noise" if ties else ""
                 told = f"{best} ({at.mean(best):.3g}{others}) with {place}"
@@ -153,13 +155,20 @@ def _in_pairs(study: Study) -> str:
 
 def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     """Show measures that no other section is about, guidance, and what the heads predict."""
+    topics: dict[str, list[Measure]] = {}
     for measure in study.measures:
-        if measure.shown and not measure.ranks_samples and measure.key != BOUND:
-            id = measure.key.replace(".", "-").replace("_", "-")
-            name = f"{measure.name[0].upper()}{measure.name[1:]}"
-            figure = figures.curves(study, [measure], id)
-            table = tables.measure_table(study, measure)
-            yield _section(f"measure-{id}", name, measure.about, figure, table)
+        own = measure.key in study.grids and measure.key != BOUND
+        if own and measure.shown and not measure.ranks_samples:
+            topics.setdefault(measure.topic or measure.name, []).append(measure)
+    for title, alike in topics.items():
+        names = [measure.key.replace(".", "-").replace("_", "-") for measure in alike]
+        blocks = list[PageBlock | None]()
+        for id, measure in zip(names, alike, strict=True):
+            blocks += [measure.about] if measure.topic else []
+            blocks += [figures.curves(study, [measure], id), tables.measure_table(study, measure)]
+        finding = listed([m.name for m in alike]) if alike[0].topic else alike[0].about
+        heading = f"{title[0].upper()}{title[1:]}"
+        yield _section(f"measure-{names[0]}", heading, finding, *blocks)
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     yield _section("guidance-section", "What does guidance trade?", "", guided)

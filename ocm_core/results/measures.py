@@ -14,6 +14,7 @@ SPACES = {
     "efficientnet_lite0_small": "EfficientNet-Lite0 at 64×64",
     "classifier": "a classifier trained on these data",
 }
+USES = "What is a covariance for?"  # the topic of error bars and files
 
 
 class Measure(NamedTuple):
@@ -26,6 +27,7 @@ class Measure(NamedTuple):
     about: str = ""  # a sentence for captions
     replicate: Literal["seed", "image", "point"] | None = "seed"
     shown: bool = True  # has a section of its own, unless a figure of the page covers it
+    topic: str = ""  # the title of a section that it shares with others
 
     @property
     def higher(self) -> bool:

@@ -178,6 +178,10 @@ class Study:
             for key, settings in cells.items()
         }
 
+    def evaluations(self, label: str) -> int:
+        """Return the evaluations of the network that a step with a method takes."""
+        return self.methods[label].evaluations if label in self.methods else 1
+
     def _columns(self, key: str, by_x: Mapping[int, Mapping[str, Replicates]]) -> Columns:
         """Compare the entries at each nfe or timestep, methods in their order."""
         columns, unit = {}, "t =" if self.is_over_time(key) else "nfe"
@@ -193,8 +197,8 @@ class Study:
         for setting, columns in grid.items():
             for nfe, at in columns.items():
                 for label, cell in at.entries.items():
-                    each = self.methods[label].evaluations if label in self.methods else 1
-                    merged.setdefault(nfe * each, {})[self.route(setting.sampler, label)] = cell
+                    cost = nfe * self.evaluations(label)
+                    merged.setdefault(cost, {})[self.route(setting.sampler, label)] = cell
         return self._columns(key, merged)
 
     def groups(self, key: str) -> Iterator[tuple[str, Columns, Setting, list[str]]]:

@@ -16,7 +16,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.bound import Likelihood
-from ocm_core.results.measures import Measure
+from ocm_core.results.measures import USES, Measure
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
@@ -96,12 +96,14 @@ STAGE: Stage[CodecParams] = Stage(
             about="Test images in one file, from which they came back exactly, beside formats for"
             " images: each in a file of its own, and all as one mosaic.",
             replicate=None,
+            topic=USES,
         ),
         Measure(
             *("net_bits_less_bound", "net bits less the bound, bits/dim"),
             about="What an image adds to the file, less the variational bound on it: about 0 where"
             " the bound is what a file takes.",
             replicate="image",
+            topic=USES,
         ),
         Measure(
             *("net_bits_per_dim", "net, bits/dim", "lower"),

@@ -14,7 +14,7 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import Schedule, q_sample
 from ocm_core.errors import OcmError
-from ocm_core.results.measures import Measure
+from ocm_core.results.measures import USES, Measure
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Positive, Seed
@@ -79,21 +79,25 @@ STAGE: Stage[DenoisingParams] = Stage(
             about=f"Negative log density of {_NOISY}: by the Gaussian with x̂_0 and the whole"
             " covariance, from one pass. Where a variance is not positive it is β̃_{1:2}.",
             replicate="image",
+            topic=USES,
         ),
         Measure(
             *("coverage", "share of pixels inside 90 % intervals"),
             about=f"How often the pixels of {_NOISY} lie inside 90 % intervals about x̂_0.",
             replicate="image",
+            topic=USES,
         ),
         Measure(
             *("calibration_error", "calibration error of intervals", "lower"),
             about=f"Of {_NOISY}: |coverage - nominal|, the mean over intervals of 10, 20, …, 90 %.",
             replicate="image",
+            topic=USES,
         ),
         Measure(
             *("error_correlation", "correlation of expected and actual errors", "higher"),
             about=f"Of an image's mean variance and mean squared error, over {_NOISY}.",
             replicate="image",
+            topic=USES,
         ),
         Measure("denoising_floor", "share of variances at the floor", shown=False),
         Measure("psnr", "PSNR of x̂_0, dB", "higher", replicate="image", shown=False),

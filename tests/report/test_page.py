@@ -88,6 +88,15 @@ def test_a_new_measure_appears_without_an_edit_of_the_page(tmp_path: Path) -> No
     assert {"novelty", "sharpness"} <= {*figures(unknown)}
 
 
+def test_measures_of_one_topic_share_a_section(tmp_path: Path) -> None:
+    rows = [Row(key, 0.9, 0.1, "trained", "", "ocm", "27") for key in ("coverage", "width")]
+    about = [Measure(row.measure, f"the {row.measure}", topic="what for?") for row in rows]
+    shown = page(image_folder(tmp_path / "digits", [*image_rows(), *rows]), measures(about))
+    [section] = [s for s in shown.sections if s.title == "What for?"]
+    assert section.finding == "the coverage and the width"
+    assert {"coverage", "width"} <= {*figures(shown)}
+
+
 def test_an_extra_feature_space_has_a_section_of_its_own(tmp_path: Path) -> None:
     rows = [row._replace(measure="frechet.inception") for row in image_rows()[:12]]
     shown = page(image_folder(tmp_path / "digits", [*image_rows(), *rows]))

@@ -23,7 +23,7 @@ from ocm_core.results.study import Study
 from ocm_core.results.table import Results
 
 _BLOCK = re.compile(r"^```results\n(.*)\n```$", re.MULTILINE)
-_LINE = re.compile(r"(\w+) ([\w.]+)((?: [\w.]+)?): ([\w. ]+) at nfe ([\d@. ]+)")
+_LINE = re.compile(r"(\w+) ([\w.]+)((?: [\w.]+)?): ([\w.+ ]+) at nfe ([\d@. ]+)")
 
 
 def filled(text: str, root: Path) -> str:

@@ -93,7 +93,10 @@ def test_every_rule_of_timesteps_can_be_chosen(text: str) -> None:
         ),
         ("train.timesteps=null", "'optimal' needs train.timesteps, which is null"),
         ("train.timesteps.points=1001", "train.timesteps.points: 1001 is more than"),
-        ("train.timesteps.methods=[ocm_relative, delta]", "'delta' is not defined for ddpm"),
+        (
+            "train.timesteps.methods=[ocm_relative, analytic+klt, delta]",
+            "'delta' is not defined for ddpm",
+        ),
         ("train.timesteps.methods=[ocn]", "train.timesteps.methods: 'ocn' is unknown"),
         ("sample.samplers.ddim.kind=ddmi", "sample.samplers.ddim.kind: 'ddmi' is unknown"),
         ("+sample.samplers.ddim.eta=2.0", "sample.samplers.ddim.eta: input should be less than"),

@@ -166,7 +166,7 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
         for id, measure in zip(names, alike, strict=True):
             blocks += [measure.about] if measure.topic else []
             blocks += [figures.curves(study, [measure], id), tables.measure_table(study, measure)]
-        finding = listed([m.name for m in alike]) if alike[0].topic else alike[0].about
+        finding = _leading(study, alike) if alike[0].topic else alike[0].about
         heading = f"{title[0].upper()}{title[1:]}"
         yield _section(f"measure-{names[0]}", heading, finding, *blocks)
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
@@ -175,6 +175,20 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     deviations = samples.posterior_std(folder)
     finding = samples.nearest_head(deviations) if deviations else ""
     yield _section("deviations", "What do the heads predict?", finding, deviations)
+
+
+def _leading(study: Study, alike: Sequence[Measure]) -> str:
+    """Name the best method by each measure, and where it is best if it is not everywhere."""
+    told = []
+    for measure in (m for m in alike if m.better):
+        places: dict[str, list[str]] = {}
+        for at in (at for columns in study.grids[measure.key].values() for at in columns.values()):
+            if len(at.entries) > 1 and (best := at.best()):
+                places.setdefault(best, []).append(at.where)
+        alone = len(places) == 1
+        names = [best if alone else f"{best} at {listed(where)}" for best, where in places.items()]
+        told += [f"by {measure.name} {', '.join(names)}"] if names else []
+    return f"The best is {'; '.join(told)}." if told else listed([m.name for m in alike])
 
 
 def _made(study: Study, folder: ReportFolder) -> Iterator[Section]:

@@ -97,6 +97,17 @@ def test_measures_of_one_topic_share_a_section(tmp_path: Path) -> None:
     assert {"coverage", "width"} <= {*figures(shown)}
 
 
+def test_a_topic_says_which_method_is_best_by_each_measure(tmp_path: Path) -> None:
+    values = {("fit", "a", 27): 1.0, ("fit", "b", 27): 2.0, ("fit", "a", 145): 2.0}
+    values |= {("fit", "b", 145): 1.0, ("spread", "a", 27): 1.0, ("spread", "b", 27): 2.0}
+    rows = [Row(key, v, 0.1, "trained", "", m, str(t)) for (key, m, t), v in values.items()]
+    about = [Measure("fit", "fit", "lower", replicate="image", topic="what for?")]
+    about += [Measure("spread", "spread", "higher", replicate="image", topic="what for?")]
+    shown = page(image_folder(tmp_path / "digits", rows), measures(about))
+    [section] = [s for s in shown.sections if s.title == "What for?"]
+    assert section.finding == "The best is by fit a at t = 27, b at t = 145; by spread b."
+
+
 def test_an_extra_feature_space_has_a_section_of_its_own(tmp_path: Path) -> None:
     rows = [row._replace(measure="frechet.inception") for row in image_rows()[:12]]
     shown = page(image_folder(tmp_path / "digits", [*image_rows(), *rows]))

@@ -16,7 +16,7 @@ from ocm_core.errors import OcmError
 from ocm_core.init.overlay import SIDES, Start, look, text
 from ocm_core.io.atomic import room_for, write_text
 from ocm_core.io.image_files import open_image_files
-from ocm_core.project import is_checkout, model_folder, shipped
+from ocm_core.project import is_checkout, model_folder, preset_names, shipped
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BICUBIC = Resampling.BICUBIC
 PROBED = 8  # images that the model's Jacobian is looked at on
 SHARE = 0.25  # of the memory, for one job; several run side by side
+TAKEN = ("index", "paper")  # of reports/: all experiments, and the tables of the paper
 KEPT = 3  # times the outputs of all layers: kept for the gradient, their gradients, and the heads'
 COPIED = {  # into a new project, from the package
     "Snakefile": "workflow/project/Snakefile",
@@ -49,6 +50,11 @@ def begin(
     file = Path("params/experiment") / f"{name}.yaml"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise OcmError(f"{name!r}: expected a name of lower-case letters, digits and _")
+    if preset := next((p for p in preset_names() if name.endswith(f"_{p}")), None):
+        does = "which changes the experiment that stands before it"
+        raise OcmError(f"{name!r}: _{preset} is a preset, {does}; choose another name")
+    if name in TAKEN:
+        raise OcmError(f"{name!r}: reports/{name} is taken; choose another name")
     if not is_checkout() and (shipped() / file).exists():
         raise OcmError(f"{name!r}: the name of an experiment of the package; choose another one")
     if file.exists() and not force:

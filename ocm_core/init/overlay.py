@@ -64,8 +64,11 @@ def look(path: Path) -> ImageSummary:
     """Open some of the images, and refuse what cannot be an image set."""
     files = open_image_files(path)
     entries, others = images_among(files.entries)
+    skipped = sum(count for suffix, count in others.items() if suffix in PICTURES)
     if len(entries) < FEWEST:
-        raise OcmError(f"{path}: {EXPECTED}, at least {FEWEST}, found {len(entries) or 'none'}")
+        found = f"found {len(entries) or 'none'}"
+        found += f", and {plural(skipped, 'other picture')}" if skipped else ""
+        raise OcmError(f"{path}: {EXPECTED}, at least {FEWEST}, {found}")
     if empty := [entry.name for entry in entries if entry.size == 0]:
         raise OcmError(f"{files.where(empty[0])}: an empty file; remove or restore it")
     heads: list[tuple[tuple[int, int], str]] = []
@@ -86,7 +89,7 @@ def look(path: Path) -> ImageSummary:
         sizes=Counter(size for size, _ in heads),
         grey=all(mode in GREY for _, mode in heads),
         folders=tuple(sorted(folders)) if len(folders) > 1 else (),
-        skipped=sum(count for suffix, count in others.items() if suffix in PICTURES),
+        skipped=skipped,
     )
 
 

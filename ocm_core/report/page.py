@@ -84,6 +84,8 @@ def _sample_sections(
 
 def _leaders(study: Study, measure: Measure) -> str:
     """Say which methods are best at small nfe, by sampler, of those without further evaluations."""
+    if not study.is_conclusive:
+        return ""
     parts: dict[int, list[str]] = {}
     for setting, columns in study.grids[measure.key].items():
         if setting.score not in ("", study.score) or setting.guidance not in (None, study.guidance):
@@ -173,7 +175,7 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     yield _section("guidance-section", "What does guidance trade?", "", guided)
     deviations = samples.posterior_std(folder)
-    finding = samples.nearest_head(deviations) if deviations else ""
+    finding = samples.nearest_head(deviations) if deviations and study.is_conclusive else ""
     yield _section("deviations", "What do the heads predict?", finding, deviations)
 
 

@@ -197,7 +197,10 @@ REFUSED = {
     "a hub id": ([*MINE, "--model", "a/b"], "download it first"),
     "captions": ([*MINE, "--captions", "no.csv"], "no.csv: no such file"),
     "a shipped name": (["digits", "--images", "my-images"], "the name of an experiment of the"),
+    "a preset": (["mine_smoke", "--images", "my-images"], "_smoke is a preset, which changes the"),
+    "the index": (["index", "--images", "my-images"], "reports/index is taken"),
     "few images": (["mine", "--images", "few"], "at least 10, found 3"),
+    "BMP": (["mine", "--images", "few"], "at least 10, found 3, and 9 other pictures"),
     "an empty file": (["mine", "--images", "damaged"], "damaged/000.png: an empty file"),
     "a side": ([*MINE, "--side", "64"], "--side 64: the network that is"),
     "distilled": ([*MINE, "--model", "lcm"], "LCMScheduler: a distilled model"),
@@ -210,8 +213,10 @@ def test_what_is_refused_leaves_nothing(what: str, place: Path, capsys) -> None:
     arguments, match = REFUSED[what]
     if what == "classes":
         write_model(place / "my-model", classes=7)
-    elif what == "few images":
+    elif what in ("few images", "BMP"):
         write_images(place / "few", count=3)
+        for number in range(9 if what == "BMP" else 0):
+            (place / f"few/{number}.bmp").write_bytes(b"BM")
     elif what == "an empty file":
         (write_images(place / "damaged") / "000.png").write_bytes(b"")
     elif what == "distilled":

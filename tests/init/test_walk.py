@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,16 +18,20 @@ from .folders import write_images, write_model
 pytestmark = pytest.mark.slow
 
 MINE = "init mine --images my-images"
+TOO_SHORT = f"{MINE} --model my-model --budget 2s"
 REFUSED = {
     "init mine --images gone": "gone: not there",
     f"{MINE} --model gone": "gone: no such folder",
     f"{MINE} --captions gone.csv": "gone.csv: no such file",
     f"{MINE} --model lcm": "LCMScheduler: a distilled model",
     f"{MINE} --side 64": "--side 64: the network that is trained here takes 8, 16, 32",
-    f"{MINE} --model my-model --budget 2s": "--budget: 2 s; the least here is",
+    f"{MINE} --model my-model --side 64": "--side 64: the model in my-model takes 16×16",
+    TOO_SHORT: "--budget: 2 s; the least here is",
     "init mine --images few": "at least 10, found 3",
+    "init mine --images bitmaps": "at least 10, found none, and 12 other pictures",
     "init mine --images damaged": "damaged/000.png: an empty file",
     "init digits --images my-images": "the name of an experiment of the package",
+    "init mine_smoke --images my-images": "_smoke is a preset",
     "init No-Name --images my-images": "expected a name of lower-case letters",
     "sample gone --method ocm --steps 5": "'gone' is unknown",
     "sample --model gone --method ocm --steps 5": "gone: no such folder",
@@ -85,17 +90,26 @@ def test_the_walk(newcomer: Newcomer) -> None:
     config = write_model(home / "lcm") / "scheduler/scheduler_config.json"
     config.write_text(config.read_text().replace("DDPMScheduler", "LCMScheduler"))
     (home / "my-images/skipped.bmp").write_bytes(b"BM")
+    (home / "bitmaps").mkdir()
+    for number in range(12):
+        (home / f"bitmaps/{number}.tiff").write_bytes(b"II*")
     types("python -c 'from diffusers import UNet2DModel'")  # of the user's own scripts
     assert types("ocm --version").startswith("ocm ")
-    for words, message in REFUSED.items():
-        assert message in types(f"ocm {words}", code=1), words
+    refused = {words: types(f"ocm {words}", code=1) for words in REFUSED}
+    assert {words: said for words, said in refused.items() if REFUSED[words] not in said} == {}
     shown = types(f"ocm {MINE} --model my-model")
     assert "my-images: 24 images, 16×16, colour; 1 other picture skipped" in shown
     assert "ocm run all mine_smoke" in shown
-    shown = types("ocm init quick --images my-images --model my-model --budget 15m")
-    assert "`ocm run all quick` takes about" in shown
-    ignored = (home / ".gitignore").read_text().splitlines()
-    assert {"/my-images", "/my-model"} <= {*ignored}
+    number, unit = re.findall(r"least here is (\d+) (\w)", refused[TOO_SHORT])[0]
+    budget = f"--budget {1.5 * int(number)}{unit}"
+    shown = types(f"ocm init quick --images my-images --model my-model {budget}")
+    assert "`ocm run all quick` takes about" in shown and "to fit, instead of" in shown
+    assert "done; open reports/quick.html" in types("ocm run all quick")
+    assert "<title>quick" in (home / "reports/quick.html").read_text()
+    types("git init --quiet && dvc init --quiet && git add --all")
+    committed = types("git ls-files").splitlines()
+    assert "params/experiment/mine.yaml" in committed
+    assert not [file for file in committed if file.startswith(("my-images/", "my-model/"))]
     assert "done; open reports/mine_smoke.html" in types("ocm run all mine_smoke")
     page = (home / "reports/mine_smoke.html").read_text()
     assert "<title>mine (smoke)" in page and 'id="claims"' not in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def test_a_smoke_page_and_one_of_few_samples_have_no_verdicts(tmp_path: Path) ->
     for number, params in enumerate(({"name": "digits_smoke"}, few)):
         shown = page(image_folder(tmp_path / f"{number}", **params))
         assert "claims" not in sections(shown)
+        assert not [s for s in shown.sections if re.search("best|nearest", s.finding)]
         assert figures(shown)["frontier"].caption.startswith("The best ways to spend")
     title = compose("digits_smoke").report.title
     assert title == f"{compose('digits').report.title} (smoke)"

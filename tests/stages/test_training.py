@@ -268,7 +268,7 @@ def select(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tup
     drawn: list[str] = []
 
     def draw(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:
-        drawn.append(f"{label}-{denoiser.heads[label]:g}")  # type: ignore[str-bytes-safe]
+        drawn.append(f"{label}-{denoiser.heads[label]:g}")
         return torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(len(label)))
 
     def load(heads: Heads, job: Job, net: Any, labels: list[str], after: int) -> dict[str, float]:

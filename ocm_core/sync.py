@@ -13,10 +13,10 @@ import yaml
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_text
 from ocm_core.params.compose import ACTIVE, active_names
-from ocm_core.pipeline.artifacts import ROOT, differences, folder_of, text_digest
+from ocm_core.pipeline.artifacts import ROOT, checked_folder, folder_of, manifest_of, text_digest
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import PHASES
-from ocm_core.pipeline.state import UP_TO_DATE, code, parameters, states
+from ocm_core.pipeline.state import MISSING, UP_TO_DATE, code, parameters, states
 
 
 def write_plan(name: str) -> Path:
@@ -68,11 +68,13 @@ def _commit(names: Sequence[str]) -> None:
     """Record experiments that are whole and up to date; others are refused."""
     for name in names:
         found = states(graph_of(name))
-        stale = [(task, state) for task, state in found.items() if state != UP_TO_DATE]
-        lines = [f"{folder_of(name, task)}: {state}" for task, state in stale]
-        if lines := lines or [line for task in found for line in differences(name, task)]:
-            again = f"nothing was recorded; run `snakemake --cores all reports/{name}.html`"
-            raise OcmError("\n".join([*lines, again]))
+        stale = {task: state for task, state in found.items() if state != UP_TO_DATE}
+        if lines := [f"{folder_of(name, task)}: {state}" for task, state in stale.items()]:
+            lost = [f"{manifest_of(name, task)} " for task in stale if stale[task] == MISSING]
+            again = f"`snakemake --cores all {''.join(lost)}reports/{name}.html`"
+            raise OcmError("\n".join([*lines, f"nothing was recorded; run {again}"]))
+        for task in found:
+            checked_folder(name, task)
     for name in names:
         write_plan(name)
         for phase in PHASES:  # DVC expects the folder of every phase, even of one without tasks

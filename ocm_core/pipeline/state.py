@@ -82,6 +82,8 @@ def _reasons(graph: Graph, task: Task, state: Mapping[Task, str]) -> Iterator[st
         now, then = key_of(graph, task).model_dump(), recorded.key.model_dump()
         if names := [name.replace("_", " ") for name in now if now[name] != then[name]]:
             yield f"made with other {', '.join(names)}"
+    if recorded and (gone := [file for file in recorded.outputs if not Path(file).exists()]):
+        yield f"{gone[0]} is missing"
     for how in (MISSING, "stale"):
         if behind := [str(node) for node, found in upstream.items() if found == how]:
             more = f" and {len(behind) - 1} more are" if len(behind) > 1 else " is"

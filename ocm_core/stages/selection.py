@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file
 
+from ocm_core.covariance import split
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
 from ocm_core.io.atomic import write_text
@@ -17,10 +19,11 @@ from ocm_core.networks import save_tensors
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
-from ocm_core.stages import Experiment, Job, Params, Stage, Work, require
+from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
 from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import (
     MODEL_KEYS,
+    denoiser_facts,
     family_modules,
     methods_with_heads,
     score_tasks,
@@ -72,7 +75,7 @@ STAGE: Stage[Params] = Stage(
 
 
 class SelectedHeads(Heads):
-    """The chosen head of every method, and every distance that was measured."""
+    """The chosen head of every method, and every distance that was measured, in a piece each."""
 
 
 def run(job: Job) -> None:
@@ -92,10 +95,30 @@ def run(job: Job) -> None:
         return {}, frechet_distance(real=statistics, generated=features)
 
     named = {f"{label}-{iteration}": (label, iteration) for label, iteration in wanted}
-    if states := computed(job, named, measure, f"distances of heads on the {job.part} score"):
+    what = f"distances of heads on the {job.part} score"
+    if states := computed(job, named, measure, what, partial(_made_of, job)):
         distances = {c: float(state.facts) for c, state in zip(wanted, states, strict=True)}
         trained = fitted(experiment, "train")
         _save(job, distances, [m for m in methods_with_heads(experiment) if m not in trained])
+
+
+def _made_of(job: Job, candidate: Candidate) -> MadeOf:
+    """Return all that the distance of a candidate depends on, and nothing of other heads."""
+    (label, iteration), experiment, sample = candidate, job.experiment, job.experiment.sample
+    heads, folder = Heads.task(job.part), job.folders[Heads.task(job.part)]
+    own = Heads(folder).file(label, iteration).relative_to(folder).as_posix()
+    facts = denoiser_facts(job, job.part, label, heads=False)
+    inputs = facts["inputs"] | job.contents(heads, own.__eq__)
+    for task in (Reference.task(experiment.spaces[0]), *SPACE_TASKS, *VAE):
+        inputs |= job.contents(task) if task in job.folders else {}
+    facts |= {
+        "selection": experiment.train.selection.model_dump(mode="json"),
+        "features": require(experiment.features).model_dump(mode="json"),
+        "sample": sample.model_dump(mode="json", include={"clip", "guidance", "execution"}),
+        "inputs": inputs,
+    }
+    method = f"ocm_core.covariance.{split(experiment.methods[label].kind)[0]}"
+    return MadeOf([__name__, method, *STAGE.plugins(experiment, job.part)], facts)
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:

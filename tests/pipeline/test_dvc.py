@@ -180,10 +180,13 @@ def test_a_group_counts_like_the_overlay_and_a_new_experiment_can_be_run(project
 
 
 def test_a_result_that_was_deleted_is_made_again(project: Project) -> None:
-    for file in (f"reports/{NAME}.html", f"reports/{NAME}/results.csv"):
+    again = [("snakemake", "--cores", "1"), ("ocm", "run", "report", NAME)]
+    files = (f"reports/{NAME}.html", f"reports/{NAME}/results.csv")
+    for file, command in zip(files, again, strict=True):
         (project.root / file).unlink()
-        assert project.stale_in_snakemake() == {"report/all"}
-        project.run("snakemake", "--cores", "1")
+        assert project.stale_in_snakemake() == project.stale_in_status() == {"report/all"}
+        assert project.states()["report/all"] == f"stale: {file} is missing"
+        project.run(*command)
         assert (project.root / file).exists()
 
 
@@ -197,4 +200,9 @@ def test_a_deleted_artifact_whose_page_is_there_is_not_forgotten(project: Projec
     assert said == f"`snakemake --cores all {manifest}` makes what is missing behind a page"
     assert project.changed_in_dvc() >= {"train"}
     refused = project.run("ocm", "sync", fails=True)
-    assert "heads/trained: missing" in refused and "run `snakemake --cores all" in refused
+    assert "heads/trained: missing" in refused
+    assert f"run `snakemake --cores all {manifest} reports/{NAME}.html`" in refused
+    shutil.rmtree(project.folder("report/all"))
+    *_, hint = project.run("ocm", "status").splitlines()
+    project.run(*shlex.split(hint.partition("`")[2].partition("`")[0].replace(" all ", " 1 ")))
+    assert project.stale_in_status() == set()

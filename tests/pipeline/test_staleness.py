@@ -122,6 +122,8 @@ def test_a_flipped_bit_is_found_and_its_file_is_named(project: Project) -> None:
     for command in (("verify", NAME), ("run", "moments", NAME, "trained"), ("sync",)):
         said = project.run("ocm", *command, fails=True)
         assert f"{name}: changed, its sha256 is not the manifest's" in said
+    manifest = project.folder("encode/all").relative_to(project.root) / "manifest.json"
+    assert f"`snakemake --cores 1 --force {manifest}` makes it again" in said
     assert (project.root / "dvc.lock").read_text() == lock
 
 

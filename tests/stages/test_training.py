@@ -2,24 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
+from ocm_core.features import FeatureSpace
 from ocm_core.io.checksums import remove_records
+from ocm_core.metrics.frechet import Statistics
+from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
-from ocm_core.stages import _networks, heads, score
+from ocm_core.stages import _networks, heads, score, selection
 from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import Heads
+from ocm_core.stages.reference import Reference
 from ocm_core.stages.selection import SelectedHeads, _save, best, candidates
 from ocm_core.training.batches import InMemory
 from tests.stages.jobs import experiment_with, finished, job_of, visible
@@ -242,3 +249,71 @@ def test_chosen_heads_are_of_their_iterations_and_lie_where_trained_ones_do(tmp_
     (tmp_path / "other").touch()
     modes = {file.stat().st_mode for file in job.folder.rglob("*") if file.is_file()}
     assert modes == {(tmp_path / "other").stat().st_mode}
+
+
+KEPT = [
+    *("train.heads.iterations=20", "train.heads.keep_every=10", "train.heads.batch_size=4"),
+    "train.selection={kind: best_frechet, samples: 4, batch_size: 4, nfe: 2}",
+]
+
+
+@pytest.fixture
+def select(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Job, list[str]]]:
+    """Choose among heads that stand for themselves, and return which ones drew samples."""
+    space = FeatureSpace("pixels", None, "cpu", lambda images: images.flatten(1)[:, :2].float())
+    real = torch.arange(8.0).reshape(4, 2) ** 2
+    made = job_of(None, Task("reference"), tmp_path / "reference")
+    Reference(made.folder).save(Statistics.over([real]), Manifold.of(real, neighbours=1))
+    inputs = {Reference.task("classifier"): finished(made)}
+    drawn: list[str] = []
+
+    def draw(job: Job, denoiser: Denoiser, label: str) -> torch.Tensor:
+        drawn.append(f"{label}-{denoiser.heads[label]:g}")
+        return torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(len(label)))
+
+    def load(heads: Heads, job: Job, net: Any, labels: list[str], after: int) -> dict[str, float]:
+        return {k: load_file(heads.file(k, after))["w"].item() for k in labels}
+
+    monkeypatch.setattr(selection, "load_space", lambda job, name: space)
+    monkeypatch.setattr(selection, "load_denoiser", lambda job, score: Denoiser(Mock(), Mock()))
+    monkeypatch.setattr(selection, "executed", lambda denoiser, **settings: denoiser)
+    monkeypatch.setattr(selection, "_samples", draw)
+    monkeypatch.setattr(Heads, "load", load)
+
+    def select(
+        name: str, methods: dict[str, float], more: Any = (), before: Path | None = None
+    ) -> tuple[Job, list[str]]:
+        drawn.clear()
+        experiment = experiment_with("digits", [*KEPT, *more], [*methods])
+        fitted = job_of(None, Heads.task("trained"), tmp_path / name / "heads")
+        for label, after in product(methods, (10, 20)):
+            file = Heads(fitted.folder).file(label, after)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_file({"w": torch.tensor([methods[label] + after])}, file)
+        task, folders = Task("selection", "trained"), inputs | {fitted.task: finished(fitted)}
+        job = job_of(visible(experiment, task), task, tmp_path / name, folders)
+        selection.run(replace(job, earlier=before))
+        return job, [*drawn]
+
+    return select
+
+
+@pytest.mark.parametrize(
+    ("methods", "more", "anew"),
+    [
+        ({"ocm": 0.0, "sn": 0.0, "npr": 0.0}, [], ["npr-10", "npr-20"]),
+        ({"sn": 0.0}, [], []),
+        ({"ocm": 1.0, "sn": 0.0}, [], ["ocm-11", "ocm-21"]),  # heads that were fitted again
+        ({"sn": 0.0}, ["train.selection.nfe=3"], ["sn-10", "sn-20"]),
+        ({"sn": 0.0}, ["sample.clip.x0=2.0"], ["sn-10", "sn-20"]),
+    ],
+)
+def test_candidates_of_the_same_heads_are_not_drawn_again(
+    methods: dict[str, float], more: list[str], anew: list[str], select: Any
+) -> None:
+    one, drawn = select("one", {"ocm": 0.0, "sn": 0.0})
+    assert drawn == ["ocm-10", "ocm-20", "sn-10", "sn-20"]
+    fresh, _ = select("fresh", methods, more)
+    again, drawn = select("again", methods, more, finished(one))
+    assert drawn == anew
+    assert left(again) == left(fresh)

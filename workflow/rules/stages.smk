@@ -5,7 +5,8 @@ for stage in stages().values():
     made, log = [f"{folder}/manifest.json"], "logs/{experiment}/{stage}/{part}"
     if stage.name == "report":
         page = report("reports/{experiment}.html", category="Reports")
-        made = [page, "reports/{experiment}/results.csv"]
+        manifest = "artifacts/{experiment}/report/report/all/manifest.json"
+        made = [page, "reports/{experiment}/results.csv", manifest]
         log = "logs/{experiment}/report"
 
     rule:

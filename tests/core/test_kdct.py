@@ -164,6 +164,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     for form, said in (
         ("baseline: moments", "baseline: it is relative to its spectrum; use none"),
         ("fit: solve, link: positive", "link: 'positive' is not linear; use fit: train"),
+        ("fit: solve, unit: root", "unit: 'root' is for heads that are trained; use own"),
     ):
         with pytest.raises(OcmError, match=f"methods.kdct.head.{said}"):
             compose("digits", [f"methods.kdct={{head: {{{form}}}}}"])

@@ -171,6 +171,49 @@ def test_ranges_are_joined_without_a_step() -> None:
     assert torch.equal(again(features, torch.tensor([knot])), at[1])
 
 
+def test_a_range_has_the_solution_of_its_draws_and_c_lies_between_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A draw counts for the knots on both of its sides, the more the nearer it is."""
+    monkeypatch.setattr(solving, "RIDGES", (1e-12,))
+    case = fitting("simple")
+    system = HeadSolving(case, replace_range(SETTINGS))
+    sums, knots = summed(system), torch.tensor(system.knots).double()
+    head, method, batches = case.denoiser.heads["npr"], case.methods["npr"], list(case.batches)
+    system.finish(sums, means())
+    features = TrunkFeatures(*(part[:4] for part in batches[0].prediction.features))
+    between = head(features, torch.full((4,), 62))
+    tables = head.weight, head.bias
+    head.knots = head.floor = None
+    layer = last_layer(head.net)[1]
+
+    def use(knot: int) -> None:
+        layer.weight.data, layer.bias.data = (table[knot].clone() for table in tables)
+
+    def gradient(knot: int, solution: int) -> float:
+        use(solution)
+        total = torch.zeros(())
+        for number, batch in enumerate(batches):
+            place = number % (len(knots) - 1)
+            if place not in (knot - 1, knot):
+                continue
+            far = (batch.prediction.t - knots[knot]).abs() / (knots[place + 1] - knots[place])
+            lengths = knots[place + 1] - knots[place]
+            total = total + ((1 - far) * lengths * method.loss(batch)).sum()
+        found = torch.autograd.grad(total, [layer.weight, layer.bias])
+        return float(torch.cat([g.flatten() for g in found]).norm())
+
+    assert gradient(15, 15) < 1e-3 * gradient(15, 14)
+    above = int(torch.searchsorted(knots, 62))
+    outputs = []
+    for knot in (above - 1, above):
+        use(knot)
+        outputs.append(head(features))
+    share = float((62 - knots[above - 1]) / (knots[above] - knots[above - 1]))
+    torch.testing.assert_close(between, torch.lerp(*outputs, share), rtol=1e-4, atol=1e-5)
+    assert 0.1 < share < 0.9 and not torch.allclose(*outputs, atol=1e-2)
+
+
 def test_the_ridge_has_the_least_error_on_what_is_held_out() -> None:
     generator = torch.Generator().manual_seed(0)
     sizes = {"fit": 30, "held_out": 200}

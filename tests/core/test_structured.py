@@ -206,6 +206,13 @@ def test_the_spectrum_of_residuals_is_the_posterior_variance() -> None:
     assert torch.equal(again.at(37), between.at(37)) and again.times == between.times
 
 
+def test_between_timesteps_a_spectrum_is_straight_in_its_logarithm() -> None:
+    ends = torch.tensor([1.0, 16.0]).double().view(2, 1, 1, 1).expand(2, *SHAPE)
+    spectrum = Spectrum(BASIS, (10, 18), ends.log())
+    for t, value in {1: 1.0, 10: 1.0, 12: 2.0, 14: 4.0, 18: 16.0, 30: 16.0}.items():
+        torch.testing.assert_close(spectrum.at(t), torch.full((1, *SHAPE), value).double())
+
+
 def test_the_spectrum_is_that_of_the_limited_residual() -> None:
     """x̂_0 = 0 leaves the data; what never varies has a floor."""
     settings = SpectrumParams(images=3000, batch_size=1000)

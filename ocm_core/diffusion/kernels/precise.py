@@ -16,4 +16,5 @@ class Precise(Ddim):
 
     def floor(self, step: Transition) -> float:
         ratio = step.b_s * step.alpha_bar_t / (step.b_t * step.alpha_bar_s)
-        return step.b_s * (1.0 - ratio ** (0.5 * self.eta**2))
+        kept: float = ratio ** (0.5 * self.eta**2)
+        return step.b_s * (1.0 - kept)

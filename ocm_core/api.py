@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from sys import stderr
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -37,6 +38,7 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.errors import OcmError, unknown
 from ocm_core.features import extract
+from ocm_core.io.state_file import checksum
 from ocm_core.likelihood.bound import Likelihood, NoiseAt
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
@@ -66,7 +68,6 @@ from ocm_core.training.batches import InMemory
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit as train
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
-from ocm_core.training.state import state_file
 from ocm_core.uses import denoise as denoising
 from ocm_core.uses.denoise import Denoised
 
@@ -174,7 +175,7 @@ def fit_head(
     folder: str | Path | None = None,
     progress: Progress[int] = iter,
 ) -> Denoiser:
-    """Return the denoiser with what `method` needs; in `folder`, a killed run resumes.
+    """Return the denoiser with what `method` needs; in `folder`, the same run resumes if killed.
 
     The head of `ocm`, `npr`, `sn` or `kdct` is solved for from so many noisy images (`draws`): a
     linear system, in place of a training of `iterations`. A relative head is trained: it predicts c
@@ -202,7 +203,8 @@ def fit_head(
         sizes = {"outputs": images[0].numel()} if rule.pooled else {}
         link = "positive" if rule.spectrum and fit == "train" else "identity"
         head = CovarianceHead(denoiser.network.make_head(kind, **sizes), link=link)
-        place = Path(folder or scratch)
+        how = (method, kind, fit, draws, relative, iterations, batch_size, learning_rate, seed)
+        place = Path(folder or scratch) / _name_of(denoiser, images, labels, how)
         bare, means = HeadFitting(denoiser, {label: rule}, items, _limits(denoiser)[2]), {}
         if relative or fit == "solve":
             means = target_means(bare, seed, min(batch_size, DRAWS), device)
@@ -216,13 +218,17 @@ def fit_head(
             system = HeadSolving(objective, _solve_params(draws, batch_size, seed), device)
             _announce(system)
             solve(system, place, means, progress=progress)
-            for file in place.glob("sums-*"):
-                file.unlink()
         else:
             train(objective, settings, place, device=device, progress=progress).use_average()
-            state_file(place).unlink(missing_ok=True)
+        rmtree(place, ignore_errors=True)
     head.eval().requires_grad_(False)
     return fitted
+
+
+def _name_of(denoiser: Denoiser, images: Images, labels: ImageLabels, how: object) -> str:
+    """Return a folder's name for what is fitted to what: the same alone resumes there."""
+    given = {"images": images} if labels is None else {"images": images, "labels": labels}
+    return checksum(given | denoiser.network.state_dict(), repr(how))[:16]
 
 
 def _solve_params(draws: int, batch_size: int, seed: int) -> SolveParams:

@@ -265,6 +265,26 @@ def test_a_head_is_solved_for_by_default_and_a_killed_run_resumes(tmp_path: Path
     assert (c > 0).all() and c.std() > 0
 
 
+@pytest.mark.parametrize(
+    ("fit", "changed"),
+    [("solve", {"images": images() / 2}), ("solve", {"method": "npr"}), ("train", {"seed": 5})],
+)
+def test_what_was_killed_is_resumed_by_the_same_alone(
+    fit: str, changed: dict[str, Any], tmp_path: Path
+) -> None:
+    def die(numbers: Any) -> Any:
+        yield from numbers[:25]
+        raise KeyboardInterrupt
+
+    first: Any = {"images": images(), "method": "ocm", "fit": fit, "batch_size": 3}
+    first |= {"draws": 120} if fit == "solve" else {"iterations": 40}
+    other = first | changed
+    with pytest.raises(KeyboardInterrupt):
+        api.fit_head(short(), **first, folder=tmp_path, progress=die)
+    found, fresh = (api.fit_head(short(), **other, **k) for k in ({"folder": tmp_path}, {}))
+    assert torch.equal(*(flat(each.heads[other["method"]]) for each in (found, fresh)))
+
+
 @pytest.mark.usefixtures("few_residuals")
 @pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
 def test_a_correlated_method_is_fitted_saved_and_sampled(method: str, tmp_path: Path) -> None:

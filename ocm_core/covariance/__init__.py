@@ -60,4 +60,8 @@ def class_of(kind: str) -> type[CovarianceMethod]:
     if basis and basis not in BASES:
         raise OcmError(f"covariance method {kind!r}: basis {unknown(basis, BASES)}")
     cls: type[CovarianceMethod] = import_module(f"{__name__}.{name}").Method
+    if basis and not cls.is_diagonal:
+        suited = [other for other in names if class_of(other).is_diagonal]
+        expected = f"expected one of {', '.join(suited)} with +{basis}"
+        raise OcmError(f"covariance method {kind!r}: {name!r} is no diagonal; {expected}")
     return cls

@@ -28,7 +28,7 @@ class Method(analytic.Method):
         line=Look("orange", "star", "dash", 1.3),
     )
     kernels = frozenset({"ddim"})
-    has_density = state_free = False
+    is_diagonal = has_density = state_free = False
     share: Annotated[float, Field(ge=0, le=1)] = 0.75  # η, of the variance of x_0
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:

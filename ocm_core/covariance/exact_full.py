@@ -16,6 +16,7 @@ class Method(CovarianceMethod):
         line=Look("ink", "square-open", "dash", 1.3),
         group="Exact Jacobian",
     )
+    is_diagonal = False
 
     def jacobian_products(self, dimension: int) -> int:
         return dimension

@@ -143,6 +143,7 @@ class CovarianceMethod(BaseModel, ABC):
     kernels: ClassVar[frozenset[str] | None] = None  # those it is defined for; None: any
     fixed_variance: ClassVar[bool] = False  # a choice, not an estimate: `beta` and the like
     state_free: ClassVar[bool] = False  # an estimate that is one number per t, whatever x_t
+    is_diagonal: ClassVar[bool] = True  # whether Σ is `Diagonal`, and may have a basis besides
     has_density: ClassVar[bool] = True  # whether Σ has a diagonal and a determinant, as bounds need
     profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Look(dash="dot"))
     label: str

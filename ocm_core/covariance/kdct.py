@@ -6,7 +6,7 @@ spectrum: it says what x_t has to do with it, and an output of zero is `analytic
 """
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -32,7 +32,8 @@ class Method(RegressionMethod):
         "c_k(xₜ) ≈ 1 - √bₜ E[v ⊙ UᵀJᵀUv]_k",
         line=Look("green", "star", "longdash", 2.4),
     )
-    pooled: ClassVar[bool] = True
+    is_diagonal = False
+    pooled = True
     basis: Literal["dct", "klt"] = "dct"
     source: Literal["jacobian", "residual"] = "jacobian"
     probes: Annotated[int, Field(ge=1)] = 1

@@ -39,7 +39,7 @@ class Method(CovarianceMethod):
         line=Look("sky", "diamond", "dash", 1.3),
         group="Probed while sampling",
     )
-    has_density = False
+    is_diagonal = has_density = False
     products: Annotated[int, Field(ge=1)] = 3
 
     def jacobian_products(self, dimension: int) -> int:

@@ -205,9 +205,7 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         error = self.c(batch.prediction) - target
         baseline = self.baseline(batch.prediction)
         if baseline is not None:
-            unit = cast(CovarianceHead, batch.prediction.denoiser.heads[self.label]).unit
-            own = self.unit(baseline) if unit == "own" else baseline.sqrt()
-            error = error if unit == "one" else error / own
+            error = error / self._unit(baseline, batch.prediction)
         return sum_dims(error**2)
 
     def unit(self, baseline: Tensor) -> Tensor:
@@ -220,7 +218,15 @@ class RegressionMethod(LearnedMethod, PosteriorMethod):
         if baseline is None:
             offset = self.published(torch.zeros_like(target), batch.prediction)
             return target - offset, torch.ones_like(target[:, :1])
-        return target / baseline - 1.0, (baseline / self.unit(baseline)) ** 2
+        unit = self._unit(baseline, batch.prediction)
+        return target / baseline - 1.0, (baseline / unit) ** 2
+
+    def _unit(self, baseline: Tensor, prediction: Prediction) -> Tensor:
+        """Return what the head says that errors are measured in."""
+        unit = cast(CovarianceHead, prediction.denoiser.heads[self.label]).unit
+        if unit == "own":
+            return self.unit(baseline)
+        return baseline.sqrt() if unit == "root" else torch.ones_like(baseline)
 
     def _table(self, name: str, prediction: Prediction) -> Tensor | None:
         table = getattr(prediction.denoiser.heads.get(self.label), name, None)

@@ -6,15 +6,14 @@ number per t has nothing to say by pixel: its place is taken by ρ, one number p
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from ocm_core.covariance.interface import CovarianceMethod, Need, ReverseStep, StepCovariance
 from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.gaussian import Correlated, Covariance, Diagonal
-from ocm_core.errors import OcmError
+from ocm_core.diffusion.gaussian import Correlated, Diagonal
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch
 
@@ -63,10 +62,8 @@ class Structured(CovarianceMethod):
         if spectrum.is_flat:
             return own
 
-        def covariance(step: ReverseStep) -> Covariance:
-            magnitude = own(self._in_pixels(step, spectrum, prediction.x))
-            if not isinstance(magnitude, Diagonal):
-                raise OcmError(f"method '{self.label}': '{self.method.label}' is no diagonal")
+        def covariance(step: ReverseStep) -> Correlated:
+            magnitude = cast(Diagonal, own(self._in_pixels(step, spectrum, prediction.x)))
             return stationary(step).with_diagonal(magnitude.variance)
 
         return covariance

@@ -100,9 +100,12 @@ class Spectrum:
     def _grid(self) -> Times:
         return torch.tensor(self.times, device=self.log_variance.device)
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
-        """Whether all coefficients have the same variance at every timestep: no correlation."""
+        """Whether all coefficients have the same variance at every timestep: no correlation.
+
+        The first look waits for the device.
+        """
         return bool((self.log_variance.flatten(1) == self.log_variance.flatten(1)[:, :1]).all())
 
     def to(self, device: str) -> Spectrum:

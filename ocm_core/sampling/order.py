@@ -36,7 +36,7 @@ from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.diffusion.schedule import predict_eps, predict_x0
 from ocm_core.errors import OcmError
-from ocm_core.schema.experiment import Order
+from ocm_core.schema.experiment import KERNEL_OF_ORDER, Order
 from ocm_core.shapes import Batch
 
 # weights in 24ths, of the newest ε̂ first
@@ -65,7 +65,7 @@ def means_of_order(order: Order, kernel: Kernel, method: CovarianceMethod) -> St
     """Return the means of an order, for one batch of samples."""
     if order not in get_args(Order):
         raise OcmError(f"order = {order}: expected {ORDERS}")
-    only = {"ipndm": "ddim", "matched": "ddpm"}.get(str(order), kernel.name)
+    only = KERNEL_OF_ORDER.get(str(order), kernel.name)
     if only != kernel.name:
         raise OcmError(f"order = {order} is for {only}; for {kernel.name} use 1, 2 or 3")
     if order == "ipndm":

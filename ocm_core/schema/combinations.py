@@ -5,7 +5,13 @@ from collections.abc import Collection, Iterator
 from ocm_core.errors import unknown
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.block import MOST_CELLS
-from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
+from ocm_core.schema.experiment import (
+    KERNEL_OF_ORDER,
+    Experiment,
+    PresetParams,
+    RecipeParams,
+    SolverParams,
+)
 from ocm_core.schema.timesteps import GITS, TimestepsParams
 
 
@@ -89,8 +95,13 @@ def _samplers(experiment: Experiment) -> Iterator[str]:
         for place, recipe in recipes.items():
             rule, given = recipe.timesteps, (sampler.nfe, sampler.methods)
             yield from check_timesteps(experiment, f"{place}.timesteps", rule, *given)
-            if recipe.order == "ipndm" and recipe.kind != "ddim":
-                yield f"{place}.order: 'ipndm' is for ddim; for {recipe.kind} use 1, 2 or 3"
+            order, kind = recipe.order, recipe.kind
+            if (only := KERNEL_OF_ORDER.get(str(order), kind)) != kind:
+                yield f"{place}.order: {order!r} is for {only}; for {kind} use 1, 2 or 3"
+            for method in sampler.methods if order == "matched" else ():
+                if (known := experiment.methods.get(method)) and not known.spectrum:
+                    wrong = f"{method!r} has no spectrum, which order 'matched' needs"
+                    yield f"{place}.methods: {wrong}; use {method}+dct"
             if recipe.clip_final_sigma and experiment.levels is None:
                 wrong = "in grey levels, which points and latents have none of; use null"
                 yield f"{place}.clip_final_sigma: {wrong}"

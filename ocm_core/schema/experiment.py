@@ -32,6 +32,7 @@ SpaceName = Literal["classifier", "efficientnet_lite0", "efficientnet_lite0_smal
 PresetName = Literal["quality", "diverse", "likelihood", "photographs"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]  # tf32: float32, but on GPUs
 Order = Literal[1, 2, 3, "ipndm", "matched"]  # of a step's mean
+KERNEL_OF_ORDER = {"ipndm": "ddim", "matched": "ddpm"}  # others are for any
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
 Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]

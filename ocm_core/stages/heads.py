@@ -108,6 +108,10 @@ def _check(experiment: Experiment) -> Iterator[str]:
         form = experiment.head.form(experiment.methods[label])
         if form.link != "identity":
             yield f"methods.{label}.head.link: {form.link!r} is not linear; use fit: train"
+        if experiment.methods[label].spectrum and form.unit != "own":
+            yield f"methods.{label}.head.unit: {form.unit!r} is for heads that are trained; use own"
+        if train.heads.solve.by_range and form.fit == "solve_train":
+            yield f"methods.{label}.head.fit: solutions by range are not trained; use fit: solve"
     for label in methods_with_heads(experiment):
         method = experiment.methods[label]
         if method.spectrum and experiment.head.form(method).baseline != "none":

@@ -149,6 +149,15 @@ def test_what_is_clamped_is_counted_and_coefficients_have_no_upper_limit() -> No
     assert drawn.clipped["below"] == drawn.clipped["entries"] and torch.isfinite(drawn.x).all()
 
 
+def test_the_floor_of_a_solved_head_is_shared_out_as_the_spectrum_is() -> None:
+    table = torch.linspace(0, 0.1, STEPS + 1, dtype=torch.float64)
+    denoiser, method = model(floor=table), covariance.build("kdct")
+    nn.init.constant_(denoiser.heads["kdct"].net.pooled.bias, -2.0)
+    found = method.c(denoiser.predict(data(2), 50)).detach()
+    expected = 0.05 * c(50) * WRONG / (c(50) * WRONG).mean()
+    torch.testing.assert_close(found, expected.expand_as(found))
+
+
 def test_maps_of_pixels_are_the_diagonal_of_the_covariance() -> None:
     denoiser, method = model(), covariance.build("kdct")
     seen = denoiser.predict(data(2), 50)
@@ -164,6 +173,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     for form, said in (
         ("baseline: moments", "baseline: it is relative to its spectrum; use none"),
         ("fit: solve, link: positive", "link: 'positive' is not linear; use fit: train"),
+        ("fit: solve, unit: root", "unit: 'root' is for heads that are trained; use own"),
     ):
         with pytest.raises(OcmError, match=f"methods.kdct.head.{said}"):
             compose("digits", [f"methods.kdct={{head: {{{form}}}}}"])

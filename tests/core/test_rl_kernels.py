@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from ocm_core import covariance
 from ocm_core.diffusion.kernels.cps import Cps
+from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.kernels.flow_grpo import FlowGrpo
 from ocm_core.diffusion.kernels.precise import Precise
@@ -62,6 +63,17 @@ def test_cps_and_precise_keep_the_coefficients_of_the_path(s: int, t: int) -> No
     assert_close(same.mean(step, x, x0, eps), ddpm.mean(step, x, x0, eps))
     assert same.floor(step) == pytest.approx(ddpm.floor(step))
     assert same.gain(step) == pytest.approx(ddpm.gain(step))
+
+
+@pytest.mark.parametrize("kernel", [Ddim(), Cps(eta=0.0), Precise(eta=0.0)], ids=repr)
+@pytest.mark.parametrize("s", [0, 300])
+def test_without_noise_a_step_is_that_of_ddim(kernel: Ddim, s: int) -> None:
+    """Into data, too, where the log-SNR is infinite."""
+    step = transition(SCHEDULE, s, 700)
+    given, same = estimates(step), Ddim()
+    assert kernel.floor(step) == 0.0
+    assert_close(kernel.mean(step, *given), same.mean(step, *given))
+    assert kernel.gain(step) == pytest.approx(same.gain(step))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)

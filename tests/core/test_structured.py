@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ocm_core import covariance
-from ocm_core.covariance.interface import Clip, ReverseStep
+from ocm_core.covariance.interface import Clip, ClipCounter, ReverseStep
 from ocm_core.diffusion import basis as bases
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
@@ -116,23 +116,38 @@ def test_it_is_the_full_matrix_that_it_stands_for() -> None:
     torch.testing.assert_close(limited, found.diagonal(x).clamp(max=0.25))
 
 
+def test_equal_variances_along_the_basis_are_a_diagonal() -> None:
+    """For the same noise, too: a root that is not symmetric would draw something else."""
+    variance, x = drawn(3, *SHAPE).abs() + 0.2, drawn(3, *SHAPE)
+    flat = torch.full((1, *SHAPE), 0.3, dtype=torch.float64)
+    found, plain = Correlated(BASIS, flat).with_diagonal(variance), Diagonal(variance)
+    torch.testing.assert_close(found.scale(x), plain.scale(x))
+    torch.testing.assert_close(found.log_density(x), plain.log_density(x))
+    torch.testing.assert_close(found.divergence(0.07, x), plain.divergence(0.07, x))
+
+
 def test_the_density_is_that_of_a_normal_distribution() -> None:
     x, variance = drawn(5, *SHAPE), drawn(5, *SHAPE).abs() + 0.1
     normal = torch.distributions.Normal(0.0, variance.sqrt()).log_prob(x).flatten(1).sum(1)
     torch.testing.assert_close(Diagonal(variance).log_density(x), normal)
 
 
+@pytest.mark.parametrize("limit", [None, 0.08])
 @pytest.mark.parametrize("method", ["beta_tilde", "exact_diag"])
-def test_the_magnitude_is_that_of_the_method(method: str) -> None:
+def test_the_magnitude_is_that_of_the_method(method: str, limit: float | None) -> None:
+    """With its limits by pixel, and what they clamp is counted."""
     model, x = denoiser(), drawn(3, *SHAPE)
     prediction, step = model.predict(x, 60), transition(SCHEDULE, 30, 60)
-    at = ReverseStep(step, Ddpm())
+    steps = [ReverseStep(step, Ddpm(), Clip(c_max=limit), ClipCounter()) for _ in range(2)]
     plain, correlated = (
         covariance.build(name).step_covariance(prediction, None)(at)
-        for name in (method, f"{method}+dct")
+        for name, at in zip((method, f"{method}+dct"), steps, strict=True)
     )
     torch.testing.assert_close(correlated.diagonal(x), plain.diagonal(x))
     assert not torch.allclose(correlated.scale(x), plain.scale(x))
+    clamped = [at.counter.read() for at in steps]
+    assert clamped[0] == clamped[1]
+    assert (clamped[0]["above"] > 0) == (limit is not None and method == "exact_diag")
 
 
 @pytest.mark.parametrize("kernel", [Ddpm(), Ddim()])
@@ -191,11 +206,29 @@ def test_the_spectrum_of_residuals_is_the_posterior_variance() -> None:
     assert torch.equal(again.at(37), between.at(37)) and again.times == between.times
 
 
+def test_between_timesteps_a_spectrum_is_straight_in_its_logarithm() -> None:
+    ends = torch.tensor([1.0, 16.0]).double().view(2, 1, 1, 1).expand(2, *SHAPE)
+    spectrum = Spectrum(BASIS, (10, 18), ends.log())
+    for t, value in {1: 1.0, 10: 1.0, 12: 2.0, 14: 4.0, 18: 16.0, 30: 16.0}.items():
+        torch.testing.assert_close(spectrum.at(t), torch.full((1, *SHAPE), value).double())
+
+
+def test_the_spectrum_is_that_of_the_limited_residual() -> None:
+    """x̂_0 = 0 leaves the data; what never varies has a floor."""
+    settings = SpectrumParams(images=3000, batch_size=1000)
+    still = BASIS.combine(BASIS.coefficients(data(4000)) * (POWERS > 2e-3))
+    given: Any = (denoiser(), InMemory(still), BASIS, 2, settings)
+    found = variances(*given, Clip(x0=1e-9))
+    expected = POWERS.where(POWERS > 2e-3, 1e-6 * found.mean())
+    assert ((found / expected).log().abs() < 5 * (2 / 3000) ** 0.5).all()
+    assert (variances(*given)[POWERS > 2e-3] < 0.1 * found[POWERS > 2e-3]).any()
+
+
 def test_what_has_no_diagonal_or_no_basis_is_refused() -> None:
     model, x = denoiser(), drawn(2, *SHAPE)
-    at = ReverseStep(transition(SCHEDULE, 30, 60), Ddpm())
-    with pytest.raises(OcmError, match=r"'exact_full\+dct': 'exact_full' is no diagonal"):
-        covariance.build("exact_full+dct").step_covariance(model.predict(x, 60), None)(at)
+    for name in ("exact_full", "kdct", "lanczos", "addim"):
+        with pytest.raises(OcmError, match=rf"'{name}\+dct': '{name}' is no diagonal; .* ocm,"):
+            covariance.build(f"{name}+dct")
     with pytest.raises(OcmError, match="basis 'dtc' is unknown; did you mean 'dct'"):
         covariance.build("ocm+dtc")
     with pytest.raises(OcmError, match="no spectrum in the basis 'klt'"):

@@ -192,6 +192,9 @@ def test_a_covariance_without_variance_takes_a_given_one() -> None:
     basis = bases.build("dct", torch.zeros(1, 1, 1, 2))
     correlated = Correlated(basis, variance.view(1, 1, 1, 2))
     assert correlated.filled(0.5).spectrum.flatten().tolist() == [0.5, 2.0]
+    scaled = Correlated(basis, torch.full((1, 1, 1, 2), 4.0), variance.view(1, 1, 1, 2))
+    found = scaled.filled(0.5).diagonal(torch.zeros(1, 1, 1, 2))
+    torch.testing.assert_close(found.flatten(), torch.tensor([0.5, 8.0]))
     matrix = torch.tensor([[[1.0, 1.0], [1.0, 1.0]]])
     torch.testing.assert_close(
         full(matrix).filled(0.5).matrix(), matrix + torch.tensor([[[0.25, -0.25], [-0.25, 0.25]]])
@@ -218,6 +221,18 @@ def test_a_trajectory_has_the_marginals_of_the_forward_process() -> None:
 def test_what_has_no_density_is_refused(method: str, kernel: Kernel, said: str) -> None:
     with pytest.raises(OcmError, match=said):
         drawn(method, kernel=kernel)
+
+
+def test_errors_are_those_of_leaving_one_sample_out() -> None:
+    log_w = 0.7 * torch.randn(2000, generator=DRAW, dtype=torch.float64)
+    found, w = Importance.of(log_w), log_w.exp()
+    total, squares, rest = w.sum() - w, w.square().sum() - w.square(), len(w) - 1
+    for error, without in (
+        (found.ess_error, total**2 / squares / rest),
+        (found.log_z_error, (total / rest).log()),
+    ):
+        expected = float((without - without.mean()).square().sum() * rest / len(w)) ** 0.5
+        assert error == pytest.approx(expected, rel=0.03)
 
 
 def test_a_density_that_is_none_is_refused() -> None:

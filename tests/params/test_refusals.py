@@ -15,6 +15,7 @@ BEST = "train.selection={kind: best_frechet, samples: 2, batch_size: 2, nfe: %s}
 MNIST_VAE = "encode.latent.vae.config"
 PATHS = "evaluate.path_weights"
 DDPM, DDIM = "sample.samplers.ddpm", "sample.samplers.ddim"
+MATCHED = "sample.samplers.matched"
 
 
 def refused(name: str, *overrides: str) -> str:
@@ -44,6 +45,13 @@ def refused(name: str, *overrides: str) -> str:
         ("toy_mog9", "methods.rademacher_10.probes=0", "methods.rademacher_10: covariance method"),
         ("toy_mog9", "methods.ocm_relative.kind=ocn", "methods.ocm_relative: "),
         ("digits", "+evaluate.mmd={}", "evaluate.mmd: for points"),
+        ("digits", f"{MATCHED}.kind=ddim", f"{MATCHED}.order: 'matched' is for ddpm; for ddim use"),
+        ("digits", f"{MATCHED}.methods=[npr]", f"{MATCHED}.methods: 'npr' has no spectrum, which"),
+        (
+            "digits",
+            f"{MATCHED}={{kind: preset, name: photographs, grids: [{{nfe: [5]}}], methods: [ocm]}}",
+            f"{MATCHED} (nfe = 5).methods: 'ocm' has no spectrum",
+        ),
         ("digits", f"+{PATHS}={{methods: [beta], nfe: [5]}}", f"{PATHS}: the density is known of"),
         ("toy_mog9", f"{PATHS}.nfe=[1001]", f"{PATHS}.nfe: 1001 is more than schedule.steps"),
         ("toy_mog9", f"{PATHS}.methods=[bets]", f"{PATHS}.methods: 'bets' is unknown"),

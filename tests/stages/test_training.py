@@ -203,6 +203,16 @@ def test_heads_of_another_recipe_are_fitted_again(changed: list[str], fit_heads:
     assert left(other) == left(fresh) != before
 
 
+def test_training_may_start_from_the_solution(fit_heads: Any) -> None:
+    """A rate of nothing leaves it where it starts."""
+    labels, still = ["solved", "three"], ["train.heads.learning_rate=1e-30"]
+    job = fit_heads("both", labels, [*still, f"++methods.three={{{OCM.format('solve_train')}}}"])
+    solved, trained = (load_file(Heads(job.folder).file(label)) for label in labels)
+    torch.testing.assert_close(trained, solved)
+    with pytest.raises(OcmError, match=r"three\.head\.fit: solutions by range are not trained"):
+        fit_heads("ranges", labels, ["train.heads.solve.by_range=true"])
+
+
 def test_a_head_that_is_damaged_is_fitted_again(fit_heads: Any) -> None:
     one = fit_heads("one", BOTH)
     whole, place = left(one), finished(one)

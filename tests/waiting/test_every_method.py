@@ -46,6 +46,7 @@ RECIPES = [  # every method with every kernel that it is defined for; order, gui
     for order, scale in ((1, 1.0), (2, 1.5))
 ]
 RECIPES += [("delta", "ddim", "ipndm", 1.5)]
+RECIPES += [("ocm+dct", "ddpm", 1, 1.5), ("analytic+dct", "ddpm", "matched", 1.0)]
 # puts numbers of its own on the device at every step: with it a GPU waits
 WAITING = {"UniPCMultistepScheduler"}
 EVALUATIONS = {"HeunDiscreteScheduler": 21, "KDPM2DiscreteScheduler": 19}  # others: 20
@@ -62,6 +63,7 @@ def a_model(device: torch.device) -> Denoiser:
     heads = {kind: CovarianceHead(network.make_head("adaln")).to(device) for kind in learned}
     moments = torch.ones(101, dtype=torch.float64, device=device)
     spectrum = spectra(LEVELS, *SHAPE, device=device)
+    vars(spectrum["dct"])["is_flat"] = False  # looked at once, as tables are
     model = Denoiser(network, LEVELS, heads=heads, moments=moments, spectra=spectrum)
     LEVELS.marginal_at(torch.ones(1, dtype=torch.int64, device=device), moments)
     return model

@@ -1,6 +1,5 @@
 """Precise: steps of the reverse SDE whose noise is η times the forward process's."""
 
-from math import exp
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -16,4 +15,6 @@ class Precise(Ddim):
     eta: Annotated[float, Field(ge=0, le=10)] = 1.0
 
     def floor(self, step: Transition) -> float:
-        return step.b_s * (1.0 - exp(-(self.eta**2) * step.log_snr_gain))
+        ratio = step.b_s * step.alpha_bar_t / (step.b_t * step.alpha_bar_s)
+        kept: float = ratio ** (0.5 * self.eta**2)
+        return step.b_s * (1.0 - kept)

@@ -13,6 +13,7 @@ from diffusers.image_processor import VaeImageProcessor
 from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput
 from torch import Tensor, nn
 
+from ocm_core.checkpoints.diffusers_folder import FORMS
 from ocm_core.checkpoints.diffusers_models import TextEncoder, trained_with
 from ocm_core.checkpoints.head_file import weights_digest
 from ocm_core.diffusion.denoiser import Denoiser
@@ -56,6 +57,7 @@ images = pipe({call}, num_inference_steps={steps}).images
 ```
 {numbers}"""
 
+TEXT_PARTS = [f"{kind}{n}" for n in ("", "_2", "_3") for kind in ("text_encoder", "tokenizer")]
 ClassLabels = Sequence[int] | Tensor | None
 Prompt = str | Sequence[str] | None
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
@@ -64,8 +66,10 @@ StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]
 class CovariancePipeline(DiffusionPipeline):
     """`model` and `scheduler` as in other pipelines; `heads` were trained on `model`."""
 
-    model_cpu_offload_seq = "text_encoder->model->heads->vae"  # type: ignore[assignment]
-    _optional_components = ["vae", "heads", "text_encoder", "tokenizer"]
+    model_cpu_offload_seq = (  # type: ignore[assignment]
+        "text_encoder->text_encoder_2->text_encoder_3->model->heads->vae"
+    )
+    _optional_components = ["vae", "heads", *TEXT_PARTS]
     _callback_tensor_inputs = ["latents"]
 
     def __init__(
@@ -76,11 +80,19 @@ class CovariancePipeline(DiffusionPipeline):
         vae: Any = None,
         text_encoder: Any = None,
         tokenizer: Any = None,
+        text_encoder_2: Any = None,
+        tokenizer_2: Any = None,
+        text_encoder_3: Any = None,
+        tokenizer_3: Any = None,
+        prompted_as: str | None = None,  # the pipeline whose `encode_prompt` the text encoders have
     ) -> None:
         super().__init__()
         parts = {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}
-        text = {"text_encoder": text_encoder, "tokenizer": tokenizer}
-        self.register_modules(**parts, **text)  # type: ignore[no-untyped-call]
+        parts |= {"text_encoder": text_encoder, "tokenizer": tokenizer}
+        parts |= {"text_encoder_2": text_encoder_2, "tokenizer_2": tokenizer_2}
+        parts |= {"text_encoder_3": text_encoder_3, "tokenizer_3": tokenizer_3}
+        self.register_modules(**parts)  # type: ignore[no-untyped-call]
+        self.register_to_config(prompted_as=prompted_as)  # type: ignore[no-untyped-call]
         self.network = HookedModel(model, getattr(scheduler.config, "null_class", None))
         if heads is None:
             return
@@ -146,7 +158,9 @@ class CovariancePipeline(DiffusionPipeline):
     def prompt_labels(self, prompts: Sequence[str]) -> Tensor:
         """Return the labels of prompts, which the network reads from here on."""
         different = list(dict.fromkeys(prompts))
-        encoder = TextEncoder(self.text_encoder, self.tokenizer)
+        parts = {name: getattr(self, name) for name in TEXT_PARTS}
+        known = {name: part for name, part in parts.items() if part is not None}
+        encoder = TextEncoder.of(FORMS[self.config.prompted_as], self.model.config, known)
         self.network.adapter.prompts = Prompts(encoder([*different, ""]))
         self.network.adapter.null_label = self.network.null_label = len(different)
         numbers = [different.index(text) for text in prompts]
@@ -233,7 +247,7 @@ def save_pipeline(
         raise OcmError(f"{target}: there already; name a new folder, or remove it first")
     fitted = denoiser.heads or denoiser.spectra
     component = CovarianceHeads.of(model, denoiser) if fitted else None
-    words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
+    words = {} if text is None else {**text.parts, "prompted_as": text.form.pipeline}
     pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
     target.parent.mkdir(parents=True, exist_ok=True)
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -27,7 +27,6 @@ GREY = ("1", "L", "LA", "I;16")
 PICTURES = (".bmp", ".gif", ".tif", ".tiff", ".heic", ".avif")  # formats that are not read
 SIDES = (8, 16, 32)  # of a network that is trained here
 TINY = 16  # sides up to this one are compared in a smaller feature space
-HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def _lines(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> 
             yield f"encode: {{ latent: {{ vae: {{ origin: folder, path: {folder} }} }} }}"
         yield "schedule: { kind: model }"
         yield f"network: {{ family: diffusers, path: {folder} }}"
-        yield f"head: {{ kind: {HEADS.get(model.kind, 'simple')} }}"
+        yield f"head: {{ kind: {'adaln' if 'Transformer' in model.kind else 'simple'} }}"
     elif channels != 3:
         yield f"network: {{ config: {{ in_channels: {channels} }} }}"
     if model and model.learns_variance:

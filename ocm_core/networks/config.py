@@ -34,13 +34,15 @@ class Small(NamedTuple):
 
 @dataclass(frozen=True)
 class DiffusersSizes:
-    """The sizes of a UNet or an autoencoder of diffusers, to be checked before it is built."""
+    """The sizes of a model or an autoencoder of diffusers, to be checked before it is built."""
 
     block_out_channels: Annotated[tuple[Channels, ...], Levels] = (1,)
     layers_per_block: BlocksPerLevel = 1
     in_channels: Channels = 3
     out_channels: Channels | None = None
     sample_size: Side | tuple[Side, Side] | None = None
+    num_layers: Blocks = 1
+    num_single_layers: Blocks = 1
 
     @property
     def shape(self) -> tuple[int, int, int] | None:

@@ -1,5 +1,6 @@
 """The typed schema of an experiment: every parameter, its bounds and its default."""
 
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, SerializeAsAny, Tag
@@ -35,6 +36,7 @@ Order = Literal[1, 2, 3, "ipndm", "matched"]  # of a step's mean
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
 Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
+_Length = Annotated[int, Field(ge=1, le=2**14)]
 
 
 class FormulaSchedule(Params):
@@ -138,7 +140,12 @@ DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
     "UNet2DModel": "diffusers_unet",
     "DiTTransformer2DModel": "diffusers_dit",
     "UNet2DConditionModel": "diffusers_text_unet",
+    "SD3Transformer2DModel": "diffusers_sd3",
+    "PixArtTransformer2DModel": "diffusers_pixart",
+    "SanaTransformer2DModel": "diffusers_sana",
+    "FluxTransformer2DModel": "diffusers_flux",
 }
+WITHOUT_TEXT = ("UNet2DModel", "DiTTransformer2DModel")
 
 
 class DiffusersNetworkParams(ImageNetworkParams):
@@ -160,7 +167,7 @@ class DiffusersNetworkParams(ImageNetworkParams):
 
     @property
     def takes_text(self) -> bool:
-        return bool(self.config["_class_name"] == "UNet2DConditionModel")
+        return self.config["_class_name"] not in WITHOUT_TEXT
 
     @property
     def adapter(self) -> str:
@@ -208,12 +215,16 @@ class VaeParams(Params):
 
 
 class TextParams(Params):
-    """The text encoder of a Stable-Diffusion pipeline; an embedding has shape (tokens, width)."""
+    """The text encoders of a pipeline of diffusers, and the arrays that each prompt becomes."""
 
     path: str
-    digest: str  # of its files, and the tokenizer's
-    tokens: Count
-    width: Annotated[int, Field(ge=1, le=2**13)]
+    digest: str  # of their files, and the tokenizers'
+    arrays: dict[str, list[_Length]]  # shapes, by the argument of the model that takes them
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers a prompt takes."""
+        return sum(prod(shape) for shape in self.arrays.values())
 
 
 class LatentParams(Params):

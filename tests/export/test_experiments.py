@@ -35,6 +35,7 @@ from tests.init.folders import (
     write_dit,
     write_images,
     write_model,
+    write_sd3,
     write_stable_diffusion,
 )
 
@@ -58,6 +59,7 @@ CASES: dict[str, tuple[Callable[[Path], Path], Any, str]] = {
         DPMSolverMultistepScheduler(**FLOW_SIGMAS),
         "flow_prediction",
     ),
+    "sd3": (write_sd3, FlowMatchEulerDiscreteScheduler(shift=3.0), "flow_prediction"),
 }
 
 
@@ -100,7 +102,7 @@ def test_from_init_to_the_page_and_back(
     images, more, preset = Path("my-images"), list[str](), Path("params/preset/few.yaml")
     for folder in ("cat", "dog") if write is write_dit else ("",):
         write_images(images / folder, count=12)
-    if write is write_stable_diffusion:
+    if takes_text := Path("my-model/tokenizer").is_dir():
         more = ["--captions", str(write_captions(Path("captions.csv"), images))]
     preset.parent.mkdir(parents=True)
     preset.write_text(FEW)
@@ -121,7 +123,7 @@ def test_from_init_to_the_page_and_back(
     label = None
     if write is write_dit:
         label = torch.tensor([int(draw.integers(2)) for draw in draws])
-    elif write is write_stable_diffusion:
+    elif takes_text:
         label = pipe.prompt_labels([("a cat", "a dog")[int(draw.integers(2))] for draw in draws])
     ours = pipe.draw(SampleNoise(cell.seed, rows, theirs.shape[1:]), NFE, label=label)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

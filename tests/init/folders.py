@@ -16,14 +16,27 @@ from diffusers import (
     DDPMScheduler,
     DiTPipeline,
     DiTTransformer2DModel,
+    FlowMatchEulerDiscreteScheduler,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
     StableDiffusionPipeline,
     UNet2DConditionModel,
     UNet2DModel,
 )
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+    T5Config,
+    T5EncoderModel,
+    T5TokenizerFast,
+)
 
 from ..datasets import files
 
+T5_WIDTH = 20
+ATTENDING = {"num_attention_heads": 2, "attention_head_dim": 4, "in_channels": 4, "sample_size": 8}
 SMALL = {"block_out_channels": (8, 8), "norm_num_groups": 4, "layers_per_block": 1}
 
 
@@ -61,9 +74,10 @@ def write_dit(folder: Path, classes: int = 5) -> Path:
     return folder
 
 
-def autoencoder() -> AutoencoderKL:
+def autoencoder(**more: Any) -> AutoencoderKL:
     down, up = ("DownEncoderBlock2D",) * 2, ("UpDecoderBlock2D",) * 2
-    return AutoencoderKL(latent_channels=4, down_block_types=down, up_block_types=up, **SMALL)
+    sizes = {"latent_channels": 4, **SMALL, **more}
+    return AutoencoderKL(down_block_types=down, up_block_types=up, **sizes)
 
 
 def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
@@ -74,15 +88,7 @@ def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
     attention = {"cross_attention_dim": 8, "attention_head_dim": 4}
     model = UNet2DConditionModel(sample_size=8, **blocks, **attention)
     tokenizer = write_tokenizer(folder / "tokenizer")
-    config = CLIPTextConfig(
-        vocab_size=len(tokenizer),
-        **dict.fromkeys(("hidden_size", "intermediate_size"), 8),
-        **dict.fromkeys(("num_hidden_layers", "num_attention_heads"), 2),
-        max_position_embeddings=tokenizer.model_max_length,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        initializer_range=1.0,
-    )
+    config = clip_config(tokenizer)
     betas = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
     more = {"steps_offset": 1, "clip_sample": False, "prediction_type": prediction}
     parts = (autoencoder(), CLIPTextModel(config).eval(), tokenizer, model)
@@ -90,6 +96,43 @@ def write_stable_diffusion(folder: Path, prediction: str = "epsilon") -> Path:
     pipeline = StableDiffusionPipeline(*parts, DDIMScheduler(**betas, **more), **unsafe)
     pipeline.save_pretrained(folder)
     return folder
+
+
+def clip_config(tokenizer: CLIPTokenizer) -> CLIPTextConfig:
+    return CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        **dict.fromkeys(("hidden_size", "intermediate_size"), 8),
+        **dict.fromkeys(("num_hidden_layers", "num_attention_heads"), 2),
+        projection_dim=6,
+        max_position_embeddings=tokenizer.model_max_length,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=1.0,
+    )
+
+
+def write_sd3(folder: Path) -> Path:
+    """Three text encoders, and an autoencoder whose latents are shifted."""
+    torch.manual_seed(0)
+    words = [write_tokenizer(folder / name) for name in ("tokenizer", "tokenizer_2")]
+    clip = [CLIPTextModelWithProjection(clip_config(tokenizer)).eval() for tokenizer in words]
+    texts = {"joint_attention_dim": T5_WIDTH, "pooled_projection_dim": 12}
+    widths = {"caption_projection_dim": 8, "pos_embed_max_size": 8, "qk_norm": "rms_norm"}
+    blocks = {"num_layers": 2, "dual_attention_layers": (0,), "patch_size": 2}
+    model = SD3Transformer2DModel(out_channels=4, **ATTENDING, **texts, **widths, **blocks)
+    scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+    vae = autoencoder(shift_factor=0.06, scaling_factor=1.5, use_quant_conv=False)
+    texts = (*(part for pair in zip(clip, words, strict=True) for part in pair), *t5())
+    StableDiffusion3Pipeline(model, scheduler, vae, *texts).save_pretrained(folder)
+    return folder
+
+
+def t5() -> tuple[T5EncoderModel, T5TokenizerFast]:
+    """Of letters."""
+    scores = [*((word, 0.0) for word in ("<pad>", "</s>", "<unk>")), ("▁", -1.0)]
+    words = T5TokenizerFast([*scores, *((letter, -2.0) for letter in ascii_lowercase)], extra_ids=0)
+    sizes = {"d_model": T5_WIDTH, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    return T5EncoderModel(T5Config(vocab_size=len(words), **sizes)).eval(), words
 
 
 def write_tokenizer(folder: Path, length: int = 10) -> CLIPTokenizer:

@@ -150,7 +150,7 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
     assert (experiment.data.labels, experiment.data.classes) == ("captions", 3)
     assert (experiment.network.classes, experiment.network.null_class) == (3, 3)
     text = experiment.encode.latent.text
-    assert (text.path, text.tokens, text.width) == ("my-model", 10, 8)
+    assert (text.path, text.arrays) == ("my-model", {"encoder_hidden_states": [10, 8]})
     prompts = 4 * 10 * 8 * 4  # of three captions and the empty one
     images = 24 * (4 * 8 * 8 * 4 * 2 + 8 + 8)
     assert encode_bytes(experiment) in (images + prompts, images // 2 + prompts + 24 * 8)

@@ -77,8 +77,13 @@ TEXTS = {  # of the model's class: the pipelines that it may be in
     ),
     "SD3Transformer2DModel": (
         TextForm(
-            *("StableDiffusion3Pipeline", (CLIP_PROJECTED, CLIP_PROJECTED, T5)),
-            *("joint_attention_dim", 256, True, POOLED, 2),
+            "StableDiffusion3Pipeline",
+            (CLIP_PROJECTED, CLIP_PROJECTED, T5),
+            "joint_attention_dim",
+            tokens=256,
+            with_clip=True,
+            second=POOLED,
+            place=2,
         ),
     ),
     "PixArtTransformer2DModel": (
@@ -187,7 +192,7 @@ def describe(folder: str | Path) -> ModelDescription:
     scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
     own = read_json_object(scheduler_file, SAVE_AGAIN)
     scheduler = resolved(own, config, scheduler_file)
-    null_class = config.get("num_embeds_ada_norm")
+    null_class = None if kind in TEXTS else config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:

@@ -58,6 +58,7 @@ images = pipe({call}, num_inference_steps={steps}).images
 {numbers}"""
 
 TEXT_PARTS = [f"{kind}{n}" for n in ("", "_2", "_3") for kind in ("text_encoder", "tokenizer")]
+OFFLOADED = "text_encoder->text_encoder_2->text_encoder_3->model->heads->vae"
 ClassLabels = Sequence[int] | Tensor | None
 Prompt = str | Sequence[str] | None
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
@@ -66,9 +67,7 @@ StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]
 class CovariancePipeline(DiffusionPipeline):
     """`model` and `scheduler` as in other pipelines; `heads` were trained on `model`."""
 
-    model_cpu_offload_seq = (  # type: ignore[assignment]
-        "text_encoder->text_encoder_2->text_encoder_3->model->heads->vae"
-    )
+    model_cpu_offload_seq = OFFLOADED  # type: ignore[assignment]
     _optional_components = ["vae", "heads", *TEXT_PARTS]
     _callback_tensor_inputs = ["latents"]
 
@@ -123,9 +122,7 @@ class CovariancePipeline(DiffusionPipeline):
         label = self._labels(class_labels, prompt, batch_size)
         count = batch_size if label is None else len(label)
         self.scheduler.set_timesteps(num_inference_steps, device)
-        channels, size = (self.model.config[key] for key in ("in_channels", "sample_size"))
-        sides = (size, size) if isinstance(size, int) else size
-        noise = GeneratorNoise((count, channels, *sides), generator, device, latents)
+        noise = GeneratorNoise(self._shape(count, latents), generator, device, latents)
         with self.progress_bar(total=num_inference_steps) as bar:
 
             def step_end(number: int, _: object, x: Batch) -> Batch:
@@ -144,6 +141,15 @@ class CovariancePipeline(DiffusionPipeline):
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
+    def _shape(self, count: int, latents: Tensor | None) -> tuple[int, ...]:
+        if latents is not None:
+            return (count, *latents.shape[1:])
+        if (size := self.model.config.get("sample_size")) is None:
+            found = f"a {type(self.model).__name__} takes any size"
+            raise OcmError(f"latents: {found}; give some, of the shape (images, channels, h, w)")
+        sides = (size, size) if isinstance(size, int) else size
+        return (count, self.network.adapter.in_channels, *sides)
+
     def _labels(self, class_labels: ClassLabels, prompt: Prompt, count: int) -> Tensor | None:
         takes_text = self.network.takes_text
         if takes_text and class_labels is None:
@@ -160,7 +166,7 @@ class CovariancePipeline(DiffusionPipeline):
         different = list(dict.fromkeys(prompts))
         parts = {name: getattr(self, name) for name in TEXT_PARTS}
         known = {name: part for name, part in parts.items() if part is not None}
-        encoder = TextEncoder.of(FORMS[self.config.prompted_as], self.model.config, known)
+        encoder = TextEncoder.of(FORMS[self.config["prompted_as"]], self.model.config, known)
         self.network.adapter.prompts = Prompts(encoder([*different, ""]))
         self.network.adapter.null_label = self.network.null_label = len(different)
         numbers = [different.index(text) for text in prompts]
@@ -194,7 +200,9 @@ class CovariancePipeline(DiffusionPipeline):
             given = {"generator": noise.generator}
         x = noise.normal() * getattr(scheduler, "init_noise_sigma", 1.0)
         for number, t in enumerate(scheduler.timesteps):
-            entering, time = scheduler.scale_model_input(x, t), t.to(x.device).expand(len(x))
+            scales = hasattr(scheduler, "scale_model_input")  # one of a flow does not
+            entering = scheduler.scale_model_input(x, t) if scales else x
+            time = t.to(x.device).expand(len(x))
             output = self.network.evaluate(entering, time, label)[1]
             if scale != 1.0:
                 blank = self.network.evaluate(entering, time, None)[1]
@@ -205,7 +213,8 @@ class CovariancePipeline(DiffusionPipeline):
 
     def _images(self, x: Batch, output_type: str) -> Any:
         if self.vae is not None:
-            scaled = x / self.vae.config["scaling_factor"] + (self.vae.config["shift_factor"] or 0)
+            scale, shift = (self.vae.config.get(f"{key}_factor") for key in ("scaling", "shift"))
+            scaled = x / scale + (shift or 0)
             x = self.vae.decode(scaled.to(self.vae.dtype), return_dict=False)[0].float()
         return VaeImageProcessor(vae_scale_factor=1).postprocess(x, output_type)
 

@@ -16,6 +16,8 @@ from PIL import Image
 from ocm_core.datasets.folder import sub_folders
 from ocm_core.errors import OcmError
 from ocm_core.io.image_files import EXPECTED, FORMATS, images_among, open_image_files
+from ocm_core.io.reading import reading
+from ocm_core.schema.experiment import downsampling
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
@@ -104,6 +106,11 @@ class Start:
     def shape(self) -> tuple[int, int]:
         """Channels and side of the images; of a small network, the largest side that fits."""
         model, edge = self.model, self.images.shorter_edge
+        if model and model.vae and model.shape is None:
+            if self.side is None:
+                found = f"--side: the model in {model.folder} takes latents of any size"
+                raise OcmError(f"{found}; give the side of the images")
+            return int(model.vae.get("in_channels", 3)), self.side
         if model is None or model.shape is None:
             fitting = max([side for side in SIDES if side <= edge], default=SIDES[0])
             return 1 if self.images.grey else 3, self.side or fitting
@@ -112,7 +119,8 @@ class Start:
             raise OcmError(f"{model.folder}: takes {rows}×{columns}; expected a square")
         if model.vae is not None:
             channels = int(model.vae.get("in_channels", 3))
-            rows *= 2 ** (len(model.vae["block_out_channels"]) - 1)
+            with reading(model.folder / "vae/config.json", "an autoencoder", "save it again"):
+                rows *= downsampling(dict(model.vae))
         if self.side not in (None, rows):
             raise OcmError(f"--side {self.side}: the model in {model.folder} takes {rows}×{rows}")
         if channels not in (1, 3):

@@ -73,7 +73,7 @@ def unflattened(
     rows: Float32[Tensor, "prompt number"], shapes: list[tuple[str, list[int]]]
 ) -> PromptArrays:
     """Return the arrays that rows of the store hold."""
-    parts = rows.split([prod(shape) for _, shape in shapes], dim=1)
+    parts = torch.split(rows, [prod(shape) for _, shape in shapes], dim=1)
     named = zip(shapes, parts, strict=True)
     return {name: part.unflatten(1, shape) for (name, shape), part in named}
 

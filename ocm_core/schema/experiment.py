@@ -3,7 +3,15 @@
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Field, SerializeAsAny, Tag
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+)
 
 from ocm_core.datasets import Data
 from ocm_core.schema.block import (
@@ -189,7 +197,19 @@ Network = Annotated[
 
 class _LatentSizes(BaseModel):
     latent_channels: Width
-    block_out_channels: Annotated[list[Width], Field(min_length=1, max_length=12)]
+    block_out_channels: Annotated[
+        list[Width],
+        Field(
+            min_length=1,
+            max_length=12,
+            validation_alias=AliasChoices("block_out_channels", "encoder_block_out_channels"),
+        ),
+    ]
+
+
+def downsampling(autoencoder: dict[str, Any]) -> int:
+    """Return the side of an image over that of its latents: all levels but one halve it."""
+    return int(2 ** (len(_LatentSizes.model_validate(autoencoder).block_out_channels) - 1))
 
 
 def _with_sizes(config: dict[str, Any]) -> dict[str, Any]:
@@ -204,14 +224,14 @@ class VaeParams(Params):
     origin: Literal["published", "generated", "folder", "trained"] = "published"
     name: str | None = None  # of the published one
     url: str | None = None
-    config: Annotated[dict[str, Any], AfterValidator(_with_sizes)]  # of diffusers' AutoencoderKL
+    config: Annotated[dict[str, Any], AfterValidator(_with_sizes)]  # of diffusers' class
     kl_weight: Positive | None = None  # where it is trained
     path: str | None = None  # of `folder`: one that diffusers wrote, with the autoencoder in vae/
     digest: str | None = None  # of its files
 
     @property
     def downsampling(self) -> int:
-        return int(2 ** (len(self.config["block_out_channels"]) - 1))
+        return downsampling(self.config)
 
 
 class TextParams(Params):

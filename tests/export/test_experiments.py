@@ -33,8 +33,11 @@ from tests.export.test_pipeline import opened
 from tests.init.folders import (
     write_captions,
     write_dit,
+    write_flux,
     write_images,
     write_model,
+    write_pixart,
+    write_sana,
     write_sd3,
     write_stable_diffusion,
 )
@@ -59,6 +62,9 @@ CASES: dict[str, tuple[Callable[[Path], Path], Any, str]] = {
         DPMSolverMultistepScheduler(**FLOW_SIGMAS),
         "flow_prediction",
     ),
+    "pixart": (write_pixart, DPMSolverMultistepScheduler(), "epsilon"),
+    "sana": (write_sana, DPMSolverMultistepScheduler(**FLOW_SIGMAS), "flow_prediction"),
+    "flux": (write_flux, FlowMatchEulerDiscreteScheduler(shift=2.0), "flow_prediction"),
     "sd3": (write_sd3, FlowMatchEulerDiscreteScheduler(shift=3.0), "flow_prediction"),
 }
 
@@ -106,6 +112,7 @@ def test_from_init_to_the_page_and_back(
         more = ["--captions", str(write_captions(Path("captions.csv"), images))]
     preset.parent.mkdir(parents=True)
     preset.write_text(FEW)
+    more += ["--side", "16"] if write is write_flux else []
     init = ["init", case, "--model", "my-model", "--images", str(images), "--unchecked", *more]
     assert main(init) == main(["run", "all", name]) == 0
     assert f"predicts {prediction}" in capsys.readouterr().out

@@ -10,24 +10,36 @@ from typing import Any
 
 import torch
 from diffusers import (
+    AutoencoderDC,
     AutoencoderKL,
     DDIMScheduler,
     DDPMPipeline,
     DDPMScheduler,
     DiTPipeline,
     DiTTransformer2DModel,
+    DPMSolverMultistepScheduler,
     FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    PixArtSigmaPipeline,
+    PixArtTransformer2DModel,
+    SanaPipeline,
+    SanaTransformer2DModel,
     SD3Transformer2DModel,
     StableDiffusion3Pipeline,
     StableDiffusionPipeline,
     UNet2DConditionModel,
     UNet2DModel,
 )
+from tokenizers.processors import TemplateProcessing
 from transformers import (
     CLIPTextConfig,
     CLIPTextModel,
     CLIPTextModelWithProjection,
     CLIPTokenizer,
+    Gemma2Config,
+    Gemma2Model,
+    GemmaTokenizerFast,
     T5Config,
     T5EncoderModel,
     T5TokenizerFast,
@@ -124,6 +136,61 @@ def write_sd3(folder: Path) -> Path:
     vae = autoencoder(shift_factor=0.06, scaling_factor=1.5, use_quant_conv=False)
     texts = (*(part for pair in zip(clip, words, strict=True) for part in pair), *t5())
     StableDiffusion3Pipeline(model, scheduler, vae, *texts).save_pretrained(folder)
+    return folder
+
+
+def write_pixart(folder: Path) -> Path:
+    """One text encoder, whose tokens have a mask, and a variance that the model learned."""
+    torch.manual_seed(0)
+    widths = {"cross_attention_dim": 8, "caption_channels": T5_WIDTH, "norm_num_groups": 1}
+    model = PixArtTransformer2DModel(out_channels=8, num_layers=2, **ATTENDING, **widths)
+    text, words = t5()
+    scheduler = DPMSolverMultistepScheduler()
+    PixArtSigmaPipeline(words, text, autoencoder(), model, scheduler).save_pretrained(folder)
+    return folder
+
+
+def write_sana(folder: Path) -> Path:
+    """A language model as text encoder, and an autoencoder without a posterior."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<eos>", "<bos>", "<unk>", "▁", *ascii_lowercase]
+    tokenizer = GemmaTokenizerFast({word: n for n, word in enumerate(words)}, [])
+    single = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
+    tokenizer.backend_tokenizer.post_processor = single
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": len(tokenizer)}
+    text = Gemma2Model(Gemma2Config(**sizes, **heads)).eval()
+    cross = {"num_cross_attention_heads": 2, "cross_attention_head_dim": 4}
+    widths = {"cross_attention_dim": 8, "caption_channels": 8, "timestep_scale": 0.5}
+    model = SanaTransformer2DModel(out_channels=4, num_layers=2, **ATTENDING, **cross, **widths)
+    scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+    SanaPipeline(tokenizer, text, deep_autoencoder(), model, scheduler).save_pretrained(folder)
+    return folder
+
+
+def deep_autoencoder() -> AutoencoderDC:
+    levels = {f"{part}_block_out_channels": (8, 8) for part in ("encoder", "decoder")}
+    kinds = {f"{part}_block_types": "ResBlock" for part in ("encoder", "decoder")}
+    depths = {f"{part}_layers_per_block": (1, 1) for part in ("encoder", "decoder")}
+    scales = {f"{part}_qkv_multiscales": ((), ()) for part in ("encoder", "decoder")}
+    shortcut = {"upsample_block_type": "interpolate", "scaling_factor": 0.4}
+    return AutoencoderDC(latent_channels=4, **levels, **kinds, **depths, **scales, **shortcut)
+
+
+def write_flux(folder: Path) -> Path:
+    """Two text encoders, and latents that are packed, of any size."""
+    torch.manual_seed(0)
+    tokenizer = write_tokenizer(folder / "tokenizer")
+    clip = CLIPTextModel(clip_config(tokenizer)).eval()
+    text, words = t5()
+    texts = {"joint_attention_dim": T5_WIDTH, "pooled_projection_dim": 8}
+    blocks = {"num_layers": 1, "num_single_layers": 1, "axes_dims_rope": (4, 4, 8)}
+    heads = {"num_attention_heads": 2, "attention_head_dim": 16}
+    model = FluxTransformer2DModel(in_channels=16, **heads, **blocks, **texts)
+    scheduler = FlowMatchEulerDiscreteScheduler()
+    vae = autoencoder(shift_factor=0.1, scaling_factor=0.4)
+    parts = (scheduler, vae, clip, tokenizer, text, words, model)
+    FluxPipeline(*parts).save_pretrained(folder)
     return folder
 
 

@@ -97,6 +97,7 @@ TEXTS = {  # of the model's class: the pipelines that it may be in
         TextForm("FluxPipeline", (CLIP, T5), "joint_attention_dim", 512, second=POOLED),
     ),
 }
+VOCABULARIES = {T5: "spiece.model", "Gemma2Model": "tokenizer.model"}  # else that of CLIP
 FORMS = {form.pipeline: form for forms in TEXTS.values() for form in forms}
 
 
@@ -416,6 +417,9 @@ def _describe_encoder(
         if not file.is_file():
             expected = "expected all that save_pretrained of the pipeline wrote"
             raise OcmError(f"{file}: no such file, and the model takes text; {expected}")
+    names = ("tokenizer.json", VOCABULARIES.get(kind, "vocab.json"))
+    if not any((words.parent / name).is_file() for name in names):  # transformers takes none for it
+        raise OcmError(f"{words.parent}: no {' or '.join(names)}; {SAVE_AGAIN}")
     config = read_json_object(where, SAVE_AGAIN)
     if (classes := config.get("architectures")) != [kind]:
         raise OcmError(f"{where}: architectures: {classes!r:.100}; expected a {kind}")

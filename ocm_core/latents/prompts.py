@@ -75,7 +75,7 @@ def unflattened(
     """Return the arrays that rows of the store hold."""
     parts = torch.split(rows, [prod(shape) for _, shape in shapes], dim=1)
     named = zip(shapes, parts, strict=True)
-    return {name: part.unflatten(1, shape) for (name, shape), part in named}
+    return {name: part.reshape(-1, *shape) for (name, shape), part in named}
 
 
 class StoredPrompts(nn.Module):

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from ocm_core import api
 from ocm_core.checkpoints import diffusers_models
-from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.checkpoints.diffusers_folder import T5, describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder, denoiser_of_folder, read_model
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import SchedulerSchedule
-from tests.init.folders import write_stable_diffusion
+from tests.init.folders import write_pixart, write_sd3, write_stable_diffusion
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, model, tiny_dit
 
 from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
@@ -51,6 +51,11 @@ def written(folder: Path, name: str = "plain", **scheduler: Any) -> Path:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_stable_diffusion(tmp_path_factory.mktemp("sd") / "model")
+
+
+@pytest.fixture(scope="module")
+def sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sd3(tmp_path_factory.mktemp("sd3") / "model")
 
 
 @pytest.fixture
@@ -261,6 +266,81 @@ def test_a_tokenizer_or_a_configuration_of_another_encoder_is_refused(folder: Pa
     edit(folder / "text_encoder/config.json", vocab_size=2**20)
     with pytest.raises(OcmError, match=r"weights of \d+ bytes, and the configuration asks for"):
         TextEncoder.load(folder)
+
+
+def test_a_tokenizer_without_words_is_refused(folder: Path) -> None:
+    """transformers would go on without any: every word would be unknown."""
+    (folder / "tokenizer/tokenizer.json").unlink()
+    assert TextEncoder.load(folder).cut(PROMPTS) == 1  # by vocab.json and merges.txt
+    (folder / "tokenizer/vocab.json").unlink()
+    with pytest.raises(OcmError, match=r"tokenizer: no tokenizer\.json or vocab\.json; save it"):
+        describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (
+            "text_encoder_3/config",
+            None,
+            r"text_encoder_3/config\.json: no such file, and the model",
+        ),
+        (
+            "text_encoder_2/config",
+            {"architectures": [T5]},
+            r"\['T5Enc.*expected a CLIPTextModelWith",
+        ),
+        (
+            "text_encoder_3/config",
+            {"d_model": 8},
+            "d_model: 8, and the model's joint_attention_dim",
+        ),
+        ("text_encoder_3/config", {"num_layers": 10**9}, "num_layers: .* 256"),
+        ("tokenizer_3/tokenizer", None, r"tokenizer_3: no tokenizer\.json or spiece\.model"),
+        ("transformer/config", {"num_layers": 10**9}, "num_layers: .* 256"),
+        ("transformer/config", {"pooled_projection_dim": "a"}, "pooled_projection_dim: Input sho"),
+    ],
+)
+def test_parts_of_sd3_that_do_not_fit_are_refused(
+    file: str, changes: dict[str, Any] | None, message: str, sd3: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(sd3, tmp_path / "model"))
+    place = folder / f"{file}.json"
+    place.unlink() if changes is None else edit(place, **changes)
+    with pytest.raises(OcmError, match=message):
+        describe(folder)
+
+
+def test_an_encoder_without_all_weights_or_of_another_width_is_refused(
+    sd3: Path, tmp_path: Path
+) -> None:
+    """Missing weights are not drawn, and what encode_prompt gives is what the model takes."""
+    folder = Path(shutil.copytree(sd3, tmp_path / "model"))
+    file = folder / "text_encoder_3/model.safetensors"
+    whole = file.read_bytes()
+    edit_weights(file, lambda weights: dict([*weights.items()][1:]))
+    with pytest.raises(OcmError, match=r"expected a T5EncoderModel.*missing_keys"):
+        TextEncoder.load(folder)
+    file.write_bytes(whole)
+    edit(folder / "transformer/config.json", pooled_projection_dim=11)
+    with pytest.raises(OcmError, match=r"pooled_projections of shape \(12,\), and the model takes"):
+        TextEncoder.load(folder)(["a cat"])
+
+
+def test_the_pipeline_is_that_of_the_index(tmp_path: Path) -> None:
+    """PixArt-α and -Σ have one class of model, and texts of different lengths."""
+    folder = write_pixart(tmp_path / "model")
+    lengths = {}
+    for name in ("PixArtAlphaPipeline", "PixArtSigmaPipeline"):
+        edit(folder / "model_index.json", _class_name=name)
+        arrays = TextEncoder.load(folder)(["a cat", ""])
+        assert arrays["encoder_attention_mask"].sum(1).tolist() == [7, 1]
+        lengths[name] = arrays["encoder_hidden_states"].shape[1]
+    assert [*lengths.values()] == [120, 300]
+    assert describe(folder).classes is None and describe(folder).learns_variance
+    edit(folder / "model_index.json", _class_name="Other")
+    with pytest.raises(OcmError, match="'Other'; expected one of PixArtAlphaPipeline, PixArtSigma"):
+        describe(folder)
 
 
 def test_tensors_beyond_those_of_the_encoder_are_left_alone(made: Path, folder: Path) -> None:

@@ -131,6 +131,8 @@ class TestDiffusers(NetworkContract):
         sides = r"takes 3 channels and sides that are multiples of 2"
         cases = {(1, 8, 8): ("plain", sides), (3, 8, 7): ("plain", sides)}
         cases[(4, 16, 16)] = ("dit", r"this model takes \(4, 8, 8\)")
+        cases[(4, 8, 6)] = ("sd3", r"this model takes \(4, 8, 8\)")
+        cases[(4, 7, 7)] = ("flux", "takes 4 channels and even sides of the same length")
         for shape, (name, message) in cases.items():
             with pytest.raises(OcmError, match=message):
                 own_model(name).network()(torch.zeros(1, *shape), torch.zeros(1))

@@ -38,7 +38,7 @@ NOT_FLOW = {  # what changes the path of a flow-matching model, but for its shif
     "shift_terminal": "the path is stretched to end before pure noise",
     "invert_sigmas": "time runs from noise to data",
 }
-Shapes = dict[str, tuple[int, ...]]
+PromptShapes = dict[str, tuple[int, ...]]
 CLIP, CLIP_PROJECTED, T5 = "CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel"
 
 
@@ -60,12 +60,12 @@ class TextForm(NamedTuple):
         pairs = zip(self.encoders, numbers, strict=True)
         return [(kind, f"text_encoder{n}", f"tokenizer{n}") for kind, n in pairs]
 
-    def arrays(self, model: Mapping[str, Any], clip_tokens: int, where: object) -> Shapes:
+    def arrays(self, model: Mapping[str, Any], clip_tokens: int, where: object) -> PromptShapes:
         """Return the shapes of what a model of this configuration is given for a prompt."""
         sizes = read_known(TextWidths, model, where)
         length = self.tokens + (clip_tokens if self.with_clip else 0)
         width = getattr(sizes, self.width) or sizes.cross_attention_dim
-        shapes: Shapes = {"encoder_hidden_states": (length, width)}
+        shapes: PromptShapes = {"encoder_hidden_states": (length, width)}
         beside = {POOLED: (sizes.pooled_projection_dim,), MASK: (length,)}
         return shapes | ({self.second: beside[self.second]} if self.second else {})
 
@@ -132,7 +132,7 @@ class TextDescription:
 
     folder: Path  # of the pipeline
     form: TextForm
-    arrays: Shapes  # of every prompt, padded or cut
+    arrays: PromptShapes  # of every prompt, padded or cut
 
     @property
     def digest(self) -> str:

@@ -16,7 +16,12 @@ from pydantic import TypeAdapter
 from safetensors import safe_open
 
 from ocm_core.checkpoints import diffusers_folder as folders
-from ocm_core.checkpoints.diffusers_folder import SAVE_AGAIN, ModelDescription, Shapes, TextForm
+from ocm_core.checkpoints.diffusers_folder import (
+    SAVE_AGAIN,
+    ModelDescription,
+    PromptShapes,
+    TextForm,
+)
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
@@ -69,7 +74,7 @@ class TextEncoder:
 
     pipeline: Any  # of diffusers, without model and autoencoder
     form: TextForm
-    arrays: Shapes  # that a prompt becomes
+    arrays: PromptShapes  # that a prompt becomes
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Self:

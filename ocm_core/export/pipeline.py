@@ -83,7 +83,7 @@ class CovariancePipeline(DiffusionPipeline):
         tokenizer_2: Any = None,
         text_encoder_3: Any = None,
         tokenizer_3: Any = None,
-        prompted_as: str | None = None,  # the pipeline whose `encode_prompt` the text encoders have
+        prompted_as: str = "StableDiffusionPipeline",  # the one that encodes prompts
     ) -> None:
         super().__init__()
         parts = {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}

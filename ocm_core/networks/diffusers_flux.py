@@ -1,5 +1,6 @@
 """diffusers' `FluxTransformer2DModel`: patches of 2×2 latents are packed into its channels."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -30,6 +31,13 @@ class DiffusersFlux(DiffusersTransformer):
     def __init__(self, model: FluxTransformer2DModel) -> None:
         super().__init__(model)
         self.in_channels //= SIDE**2
+
+    def obstacles(self, model: FluxTransformer2DModel) -> Iterator[str]:
+        yield from super().obstacles(model)
+        channels, patch = model.config["in_channels"], model.config["patch_size"]
+        if channels % SIDE**2 or patch != 1:
+            packs = f"latents that are packed {SIDE}×{SIDE}, and patch_size=1"
+            yield f"in_channels={channels}, patch_size={patch}; expected {packs}"
 
     def check(self, x: Images) -> None:
         channels, rows, columns = x.shape[1:]

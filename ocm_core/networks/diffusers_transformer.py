@@ -5,6 +5,7 @@ image, and the embedding of time and text. Its last layer gives zeros, which the
 in vain. Parameters are shared with the model that was given, which stays as it was.
 """
 
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, ClassVar
 
@@ -84,6 +85,11 @@ class DiffusersTransformer(DiffusersNetwork):
             name, modulation = "norm_out.linear", model.norm_out.linear
         self.output = self.output_kind(modulation, model.proj_out, self.patch_size)
         self.published_names |= {"output.modulation": name, "output.linear": "proj_out"}
+
+    def obstacles(self, model: Any) -> Iterator[str]:
+        yield from super().obstacles(model)
+        if model.config.get("guidance_embeds"):
+            yield "guidance_embeds: a distilled model is no posterior mean; expected one without"
 
     @property
     def patch_size(self) -> int:

@@ -150,6 +150,9 @@ class TestDiffusers(NetworkContract):
         ("text", {"out_channels": 3}, "out_channels=3; expected in_channels=4, or 8"),
         ("text", {"num_class_embeds": 3}, "num_class_embeds=3: a condition beside the text"),
         ("text", {"timestep_post_act": "silu"}, "timestep_post_act='silu': a condition beside"),
+        ("sd3", {"out_channels": 3}, "out_channels=3; expected in_channels=4, or 8"),
+        ("sana", {"guidance_embeds": True}, "guidance_embeds: a distilled model is no posterior"),
+        ("flux", {"in_channels": 6}, "in_channels=6, patch_size=1; expected latents that are pa"),
         ("text", {"act_fn": "gelu"}, "act_fn and norm_num_groups: expected 'silu'"),
     ],
 )

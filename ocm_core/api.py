@@ -127,7 +127,7 @@ def load(
     null_class: int | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Denoiser:
-    """Load a folder that diffusers wrote: a `UNet2DModel`, a DiT or a `UNet2DConditionModel`.
+    """Load a folder that diffusers wrote, with a model of a class that has an adapter.
 
     `null_class` is the label that stands for "no label", for guidance. Labels of a model that takes
     text are places in the list of `prompts`. With an autoencoder (`vae/`), images are its latents.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import exp, prod
 from pathlib import Path
 from re import search
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 from safetensors import safe_open
@@ -24,26 +24,91 @@ from ocm_core.project import model_folder
 from ocm_core.schema.block import MOST_STEPS
 from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, PredictionType, ScheduleParams
 
-CONFIG, SCHEDULER_CONFIG = "config.json", "scheduler_config.json"
+CONFIG, SCHEDULER_CONFIG, INDEX = "config.json", "scheduler_config.json", "model_index.json"
 MODEL_WEIGHTS, TEXT_WEIGHTS = "diffusion_pytorch_model", "model"  # as diffusers and transformers
 SAVE_AGAIN = "save it again with save_pretrained(folder, safe_serialization=True)"
 PARTS = ("unet", "transformer", "model", "")  # where the model may be
-ENCODER, TOKENIZER = "text_encoder", "tokenizer"
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
 OF_EDM = ("EDMEuler", "EDMDPMSolver", "Covariance")
 DISTILLED = ("LCM", "TCD", "SCM", "CMStoch", "FlowMatchLCM", "FlowMap", "PiFlow")  # few steps
 NEEDED = {  # of classes without an adapter: what it would take
-    "SD3Transformer2DModel": "a store of three encoders' tokens and a pooled vector of each prompt",
-    "FluxTransformer2DModel": "packed latents with positions, and a store of two encoders' texts",
-    "PixArtTransformer2DModel": "a store of T5's tokens with a mask of each prompt",
-    "SanaTransformer2DModel": "an AutoencoderDC, and a store of a language model's tokens",
     "WanTransformer3DModel": "data sets of videos",
 }
 NOT_FLOW = {  # what changes the path of a flow-matching model, but for its shift
     "shift_terminal": "the path is stretched to end before pure noise",
     "invert_sigmas": "time runs from noise to data",
 }
-TEXT_MODEL, TEXT_CLASS = "UNet2DConditionModel", "CLIPTextModel"
+PromptShapes = dict[str, tuple[int, ...]]
+CLIP, CLIP_PROJECTED, T5 = "CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel"
+
+
+class TextForm(NamedTuple):
+    """What `encode_prompt` of a pipeline of diffusers makes of a prompt."""
+
+    pipeline: str
+    encoders: tuple[str, ...]  # classes of transformers; the last one's tokens are the model's
+    width: str  # of a token, in the model's configuration
+    tokens: int = 0  # of the last encoder, unless that is CLIP's
+    with_clip: bool = False  # tokens of CLIP come before them
+    second: str = ""  # the model's argument for what is beside the tokens
+    place: int = 1  # of that, in what is returned
+
+    @property
+    def parts(self) -> list[tuple[str, str, str]]:
+        """The class of each encoder, and the folders of encoder and tokenizer."""
+        numbers = ("", *(f"_{n + 1}" for n in range(1, len(self.encoders))))
+        pairs = zip(self.encoders, numbers, strict=True)
+        return [(kind, f"text_encoder{n}", f"tokenizer{n}") for kind, n in pairs]
+
+    def arrays(self, model: Mapping[str, Any], clip_tokens: int, where: object) -> PromptShapes:
+        """Return the shapes of what a model of this configuration is given for a prompt."""
+        sizes = read_known(TextWidths, model, where)
+        length = self.tokens + (clip_tokens if self.with_clip else 0)
+        width = getattr(sizes, self.width) or sizes.cross_attention_dim
+        shapes: PromptShapes = {"encoder_hidden_states": (length, width)}
+        beside = {POOLED: (sizes.pooled_projection_dim,), MASK: (length,)}
+        return shapes | ({self.second: beside[self.second]} if self.second else {})
+
+
+POOLED, MASK = "pooled_projections", "encoder_attention_mask"
+TEXTS = {  # of the model's class: the pipelines that it may be in
+    "UNet2DConditionModel": (
+        TextForm("StableDiffusionPipeline", (CLIP,), "cross_attention_dim", 0, True),
+    ),
+    "SD3Transformer2DModel": (
+        TextForm(
+            "StableDiffusion3Pipeline",
+            (CLIP_PROJECTED, CLIP_PROJECTED, T5),
+            "joint_attention_dim",
+            tokens=256,
+            with_clip=True,
+            second=POOLED,
+            place=2,
+        ),
+    ),
+    "PixArtTransformer2DModel": (
+        TextForm("PixArtAlphaPipeline", (T5,), "caption_channels", 120, second=MASK),
+        TextForm("PixArtSigmaPipeline", (T5,), "caption_channels", 300, second=MASK),
+    ),
+    "SanaTransformer2DModel": (
+        TextForm("SanaPipeline", ("Gemma2Model",), "caption_channels", 300, second=MASK),
+    ),
+    "FluxTransformer2DModel": (
+        TextForm("FluxPipeline", (CLIP, T5), "joint_attention_dim", 512, second=POOLED),
+    ),
+}
+VOCABULARIES = {T5: "spiece.model", "Gemma2Model": "tokenizer.model"}  # else that of CLIP
+FORMS = {form.pipeline: form for forms in TEXTS.values() for form in forms}
+
+
+@dataclass(frozen=True)
+class TextWidths:
+    """The widths of text in a model's configuration."""
+
+    cross_attention_dim: Channels = 1280
+    joint_attention_dim: Channels = 4096
+    caption_channels: Channels | None = None
+    pooled_projection_dim: Channels = 2048
 
 
 @dataclass(frozen=True)
@@ -54,24 +119,29 @@ class TextSizes:
     intermediate_size: Channels = 2048
     num_hidden_layers: Blocks = 12
     num_attention_heads: Channels = 8
-    max_position_embeddings: Annotated[int, Field(gt=0, le=2**12)] = 77
+    max_position_embeddings: Annotated[int, Field(gt=0, le=2**20)] = 77
     vocab_size: Annotated[int, Field(gt=0, le=2**20)] = 49408
+    d_model: Channels = 512  # of T5, as what follows
+    d_ff: Channels = 2048
+    num_layers: Blocks = 6
 
 
 @dataclass(frozen=True)
 class TextDescription:
-    """The text encoder and tokenizer of a Stable-Diffusion pipeline."""
+    """The text encoders and tokenizers of a pipeline."""
 
     folder: Path  # of the pipeline
-    tokens: int  # of every prompt, padded or cut
-    width: int  # of a token's embedding
+    form: TextForm
+    arrays: PromptShapes  # of every prompt, padded or cut
 
     @property
     def digest(self) -> str:
-        """A digest of encoder and tokenizer."""
-        encoder, tokenizer = self.folder / ENCODER, self.folder / TOKENIZER
-        words = sorted(file for file in tokenizer.iterdir() if file.is_file())
-        files = [encoder / CONFIG, *weight_files(encoder, TEXT_WEIGHTS), *words]
+        """A digest of encoders and tokenizers."""
+        files = list[Path]()
+        for _, encoder, tokenizer in self.form.parts:
+            place, words = self.folder / encoder, (self.folder / tokenizer).iterdir()
+            files += [place / CONFIG, *weight_files(place, TEXT_WEIGHTS)]
+            files += sorted(file for file in words if file.is_file())
         return digest_of(self.folder, files)
 
 
@@ -93,7 +163,7 @@ class ModelDescription:
     schedule: Mapping[str, Any]  # `schedule` of an experiment
     parameters: int
     vae: Mapping[str, Any] | None  # the autoencoder's configuration
-    text: TextDescription | None  # the text encoder and tokenizer of a model that takes text
+    text: TextDescription | None  # the text encoders of a model that takes text
     licence: str | None  # as the model card has it
 
     @property
@@ -123,7 +193,7 @@ def describe(folder: str | Path) -> ModelDescription:
     scheduler_file = _first(folder, ("scheduler", ""), SCHEDULER_CONFIG) / SCHEDULER_CONFIG
     own = read_json_object(scheduler_file, SAVE_AGAIN)
     scheduler = resolved(own, config, scheduler_file)
-    null_class = config.get("num_embeds_ada_norm")
+    null_class = None if kind in TEXTS else config.get("num_embeds_ada_norm")
     vae = folder / "vae" / CONFIG
     learns_variance = sizes.out_channels == 2 * sizes.in_channels
     if scheduler.get("variance_type") == "learned_range" and not learns_variance:
@@ -150,7 +220,7 @@ def describe(folder: str | Path) -> ModelDescription:
         schedule=schedule_keys(scheduler),
         parameters=parameters,
         vae=read_json_object(vae, SAVE_AGAIN) if vae.is_file() else None,
-        text=_describe_text(folder, config) if kind == TEXT_MODEL else None,
+        text=_describe_text(folder, config, place) if kind in TEXTS else None,
         licence=_licence(folder),
     )
 
@@ -308,26 +378,57 @@ def digest_of(place: Path, files: list[Path]) -> str:
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
-def _describe_text(folder: Path, model: Mapping[str, Any]) -> TextDescription:
-    """Describe the text encoder; `model` is the configuration of the UNet that it serves."""
-    if (folder / f"{ENCODER}_2").is_dir() or model.get("addition_embed_type") == "text_time":
+def _describe_text(folder: Path, model: Mapping[str, Any], place: Path) -> TextDescription:
+    """Describe the text encoders; `model` is the configuration of the model that they serve."""
+    form = _form_of(folder, model)
+    described = [_describe_encoder(folder, *part) for part in form.parts]
+    arrays = form.arrays(model, described[0][1], place / CONFIG)
+    kind, encoder, _ = form.parts[-1]
+    key, width = "d_model" if kind == T5 else "hidden_size", arrays["encoder_hidden_states"][1]
+    if (found := getattr(described[-1][0], key)) != width:
+        text = f"{found}, and the model's {form.width} is {width}; expected parts of one pipeline"
+        raise OcmError(f"{folder / encoder / CONFIG}: {key}: {text}")
+    return TextDescription(folder, form, arrays)
+
+
+def _form_of(folder: Path, model: Mapping[str, Any]) -> TextForm:
+    """Return the pipeline that the folder's index names, or the only one of the model's class."""
+    forms = TEXTS[model["_class_name"]]
+    extra = (folder / "text_encoder_2").is_dir() or model.get("addition_embed_type") == "text_time"
+    if forms[0].pipeline == "StableDiffusionPipeline" and extra:
         found = "a Stable-Diffusion XL pipeline, whose model takes two texts and sizes of images"
         expected = "expected one with a single text encoder (Stable Diffusion 1 or 2)"
         raise OcmError(f"{folder}: {found}; {expected}")
-    encoder, tokenizer = folder / ENCODER / CONFIG, folder / TOKENIZER / "tokenizer_config.json"
-    for file in (encoder, tokenizer):
+    if len(forms) == 1:
+        return forms[0]
+    named = read_json_object(folder / INDEX, SAVE_AGAIN).get("_class_name")
+    names = [form.pipeline for form in forms]
+    if named not in names:
+        raise OcmError(f"{folder / INDEX}: {named!r:.100}; expected one of {', '.join(names)}")
+    return FORMS[named]
+
+
+def _describe_encoder(
+    folder: Path, kind: str, encoder: str, tokenizer: str
+) -> tuple[TextSizes, int]:
+    """Return the sizes of a text encoder, and the tokens that its tokenizer pads to, if CLIP's."""
+    where, words = folder / encoder / CONFIG, folder / tokenizer / "tokenizer_config.json"
+    for file in (where, words):
         if not file.is_file():
-            expected = "expected all that StableDiffusionPipeline.save_pretrained wrote"
+            expected = "expected all that save_pretrained of the pipeline wrote"
             raise OcmError(f"{file}: no such file, and the model takes text; {expected}")
-    config, words = (read_json_object(file, SAVE_AGAIN) for file in (encoder, tokenizer))
-    if (classes := config.get("architectures")) != [TEXT_CLASS]:
-        raise OcmError(f"{encoder}: architectures: {classes!r:.100}; expected a {TEXT_CLASS}")
-    sizes = read_known(TextSizes, config, encoder)
-    tokens, most = words.get("model_max_length"), sizes.max_position_embeddings
+    names = ("tokenizer.json", VOCABULARIES.get(kind, "vocab.json"))
+    if not any((words.parent / name).is_file() for name in names):  # transformers takes none for it
+        raise OcmError(f"{words.parent}: no {' or '.join(names)}; {SAVE_AGAIN}")
+    config = read_json_object(where, SAVE_AGAIN)
+    if (classes := config.get("architectures")) != [kind]:
+        raise OcmError(f"{where}: architectures: {classes!r:.100}; expected a {kind}")
+    sizes = read_known(TextSizes, config, where)
+    tokens = read_json_object(words, SAVE_AGAIN).get("model_max_length")
+    if not kind.startswith("CLIP"):
+        return sizes, 0
+    most = sizes.max_position_embeddings
     if not isinstance(tokens, int) or not 1 <= tokens <= most:
         expected = f"expected a number up to the text encoder's max_position_embeddings: {most}"
-        raise OcmError(f"{tokenizer}: model_max_length: {tokens!r:.100}; {expected}")
-    if sizes.hidden_size != (width := model.get("cross_attention_dim", 1280)):
-        found = f"{sizes.hidden_size}, and the model's cross_attention_dim is {width!r:.100}"
-        raise OcmError(f"{encoder}: hidden_size: {found}; expected parts of one pipeline")
-    return TextDescription(folder, tokens, sizes.hidden_size)
+        raise OcmError(f"{words}: model_max_length: {tokens!r:.100}; {expected}")
+    return sizes, tokens

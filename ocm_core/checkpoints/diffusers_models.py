@@ -1,4 +1,4 @@
-"""Load the model and the text encoder in a folder that diffusers wrote, running nothing inside.
+"""Load the model and the text encoders in a folder that diffusers wrote, running nothing inside.
 
 diffusers and transformers replace missing weights by random ones; here a folder whose weights do
 not fit its configuration is refused. Half precision is read into float32.
@@ -7,16 +7,21 @@ not fit its configuration is refused. Half precision is read into float32.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
-from torch import Tensor
 
 from ocm_core.checkpoints import diffusers_folder as folders
-from ocm_core.checkpoints.diffusers_folder import SAVE_AGAIN, ModelDescription
+from ocm_core.checkpoints.diffusers_folder import (
+    SAVE_AGAIN,
+    ModelDescription,
+    PromptShapes,
+    TextForm,
+)
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
@@ -24,7 +29,7 @@ from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.networks.converted import denoiser_of
-from ocm_core.networks.diffusers import PromptEmbeddings, new_model, wrapped
+from ocm_core.networks.diffusers import PromptArrays, new_model, wrapped
 from ocm_core.networks.keys import refuse_larger, refuse_not_finite
 from ocm_core.schema.experiment import ScheduleParams
 
@@ -60,50 +65,111 @@ def schedule_of(scheduler: Mapping[str, Any]) -> Schedule:
     return schedules.of_params(TypeAdapter(ScheduleParams).validate_python(keys))
 
 
+TOKENIZERS = {"T5EncoderModel": "T5TokenizerFast", "Gemma2Model": "GemmaTokenizerFast"}
+
+
 @dataclass(frozen=True)
 class TextEncoder:
-    """The text encoder of a Stable-Diffusion pipeline, from prompts to embeddings."""
+    """The text encoders of a pipeline of diffusers, from prompts to what its model is given."""
 
-    model: Any  # transformers' CLIPTextModel
-    tokenizer: Any
+    pipeline: Any  # of diffusers, without model and autoencoder
+    form: TextForm
+    arrays: PromptShapes  # that a prompt becomes
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Self:
-        """Load it from the folder of the pipeline, in float32."""
+        """Load them from the folder of the pipeline, in float32."""
+        described = folders.describe(folder)
+        if (text := described.text) is None:
+            raise OcmError(f"{folder}: has a {described.kind}, which takes no text")
         if find_spec("transformers") is None:
             needed = "the package transformers: `pip install 'ocm-core[text]'`"
             raise OcmError(f"{folder}: its text encoder needs {needed}")
-        import transformers
+        parts = dict[str, Any]()
+        for kind, encoder, tokenizer in text.form.parts:
+            model, words = _read_encoder(text.folder, kind, encoder, tokenizer)
+            parts |= {encoder: model.to(device), tokenizer: words}
+        return cls.of(text.form, described.config, parts)
 
-        place, words = Path(folder) / folders.ENCODER, Path(folder) / folders.TOKENIZER
-        with reading(words, "a tokenizer of CLIP", SAVE_AGAIN):
-            tokenizer = transformers.CLIPTokenizer.from_pretrained(words, local_files_only=True)
-        with reading(place, f"a {folders.TEXT_CLASS}", SAVE_AGAIN), torch.device("meta"):
-            config = transformers.CLIPTextConfig.from_pretrained(place, local_files_only=True)
-            empty = transformers.CLIPTextModel(config)
-        model = _read(empty, place, folders.TEXT_WEIGHTS, may_have_more=True)
-        return cls(model.eval().requires_grad_(False).to(device), tokenizer)
+    @classmethod
+    def of(cls, form: TextForm, model: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
+        """Put together what serves a model of this configuration."""
+        import diffusers
+
+        kind = getattr(diffusers, form.pipeline)
+        others = dict.fromkeys(signature(kind).parameters)
+        clip_tokens = parts["tokenizer"].model_max_length
+        arrays = form.arrays(model, clip_tokens, "config.json")
+        return cls(kind(**{**others, **parts}), form, arrays)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Encoders and tokenizers by the names of their folders."""
+        names = [name for _, *pair in self.form.parts for name in pair]
+        return {name: getattr(self.pipeline, name) for name in names}
 
     @torch.no_grad()
-    def __call__(self, prompts: Sequence[str]) -> PromptEmbeddings:
-        """Embed each prompt, padded or cut to the length that the model was trained with."""
-        how = {"padding": "max_length", "truncation": True, "return_tensors": "pt"}
-        how["max_length"] = self.tokenizer.model_max_length
-        words = self.tokenizer(list(prompts), **how)
-        used = getattr(self.model.config, "use_attention_mask", None)
-        mask = words["attention_mask"].to(self.model.device) if used else None
-        tokens, most = words["input_ids"], self.model.config.vocab_size
-        if int(tokens.min()) < 0 or int(tokens.max()) >= most:
-            found = f"{int(tokens.max())}, and the text encoder knows words up to {most - 1}"
-            expected = "expected parts of one pipeline"
-            raise OcmError(f"{folders.TOKENIZER}: gives the number {found}; {expected}")
-        embeddings: Tensor = self.model(tokens.to(self.model.device), mask)[0]
-        return embeddings.float()
+    def __call__(self, prompts: Sequence[str]) -> PromptArrays:
+        """Encode each prompt, padded or cut to the length that the model was trained with."""
+        call = signature(type(self.pipeline).__call__).parameters
+        instruction = call.get("complex_human_instruction")  # of Sana: before any text but none
+        encoded = self._encoded(prompts, instruction and instruction.default)
+        if instruction and "" in prompts:
+            empty = torch.tensor([not text for text in prompts])
+            for name, array in self._encoded([""], None).items():
+                encoded[name][empty] = array
+        return encoded
+
+    def _encoded(self, prompts: Sequence[str], instruction: Any) -> PromptArrays:
+        encode, form = self.pipeline.encode_prompt, self.form
+        given = dict.fromkeys(("prompt_2", "prompt_3")) | {
+            "prompt": list(prompts),
+            "device": self.pipeline.text_encoder.device,
+            "num_images_per_prompt": 1,
+            "do_classifier_free_guidance": False,
+            "max_sequence_length": form.tokens,
+            "complex_human_instruction": instruction,
+        }
+        known = signature(encode).parameters
+        found = encode(**{key: value for key, value in given.items() if key in known})
+        arrays = {"encoder_hidden_states": found[0].float()}
+        if form.second:
+            arrays[form.second] = found[form.place].float()
+        for name, array in arrays.items():
+            if array.shape[1:] != self.arrays[name]:
+                text = f"{name} of shape {tuple(array.shape[1:])}, and the model takes"
+                remedy = "expected parts of one pipeline"
+                raise OcmError(f"{form.pipeline}: gives {text} {self.arrays[name]}; {remedy}")
+        return arrays
 
     def cut(self, prompts: Sequence[str]) -> int:
-        """Count the prompts that are longer than the model reads."""
-        lengths = map(len, self.tokenizer(list(prompts), verbose=False)["input_ids"])
-        return sum(length > self.tokenizer.model_max_length for length in lengths)
+        """Count the prompts that are longer than any of the encoders reads."""
+        longer = torch.ones(len(prompts), dtype=torch.bool)
+        for kind, _, name in self.form.parts:
+            tokenizer = getattr(self.pipeline, name)
+            most = self.form.tokens if kind in TOKENIZERS else tokenizer.model_max_length
+            lengths = map(len, tokenizer(list(prompts), verbose=False)["input_ids"])
+            longer &= torch.tensor([length > most for length in lengths])
+        return int(longer.sum())
+
+
+def _read_encoder(folder: Path, kind: str, encoder: str, tokenizer: str) -> tuple[Any, Any]:
+    """Return a text encoder and its tokenizer, whose words it knows."""
+    import transformers
+
+    place, words, local = folder / encoder, folder / tokenizer, {"local_files_only": True}
+    with reading(words, f"a tokenizer of {kind}", SAVE_AGAIN):
+        opened: Any = getattr(transformers, TOKENIZERS.get(kind, "CLIPTokenizer"))
+        opened = opened.from_pretrained(words, **local)
+    with reading(place, f"a {kind}", SAVE_AGAIN), torch.device("meta"):
+        made: Any = getattr(transformers, kind)
+        empty = made(made.config_class.from_pretrained(place, **local))
+    most, number = empty.config.vocab_size, max(opened.get_vocab().values(), default=0)
+    if number >= most:
+        found = f"{number}, and the text encoder knows words up to {most - 1}"
+        raise OcmError(f"{words}: gives the number {found}; expected parts of one pipeline")
+    model = _read(empty, place, folders.TEXT_WEIGHTS, may_have_more=True)
+    return model.eval().requires_grad_(False), opened
 
 
 def _read(empty: Any, place: Path, stem: str, may_have_more: bool = False, **options: Any) -> Any:

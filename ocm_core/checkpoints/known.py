@@ -53,8 +53,8 @@ def complete_from_folder(tree: ParamTree, network: ParamTree) -> None:
         files = [config, *diffusers_folder.weight_files(place)]
         vae["digest"] = diffusers_folder.digest_of(place, files)
     if latent and (text := described.text):
-        read = {"path": str(text.folder), "digest": text.digest}
-        latent["text"] = {**read, "tokens": text.tokens, "width": text.width}
+        shapes = {name: list(shape) for name, shape in text.arrays.items()}
+        latent["text"] = {"path": str(text.folder), "digest": text.digest, "arrays": shapes}
 
 
 def _path(block: ParamTree, key: str) -> str:

@@ -194,7 +194,7 @@ def encode_bytes(experiment: Experiment) -> int | None:
     label = INT64 if experiment.data.classes else 0
     item = kept * prod(experiment.shape) * width + label + INT64  # and the index
     text = latent.text if latent else None
-    prompts = (experiment.data.classes + 1) * text.tokens * text.width * FLOAT32 if text else 0
+    prompts = (experiment.data.classes + 1) * text.numbers * FLOAT32 if text else 0
     return (sum(sizes.values()) + flipped) * item + prompts
 
 

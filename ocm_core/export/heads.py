@@ -9,14 +9,13 @@ from diffusers.configuration_utils import ConfigMixin, register_to_config
 from diffusers.models.modeling_utils import ModelMixin
 from torch import Tensor, nn
 
-from ocm_core.checkpoints.diffusers_folder import TEXT_MODEL
 from ocm_core.checkpoints.head_file import kind_of, weights_digest
 from ocm_core.covariance.learned import LINKS, CovarianceHead
 from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError, unknown
-from ocm_core.networks.diffusers import build, wrapped
+from ocm_core.networks.diffusers import DiffusersNetwork, build, wrapped
 from ocm_core.networks.keys import refuse_not_finite
 from ocm_core.shapes import Images, Labels, NetworkTimes, Times
 
@@ -124,28 +123,28 @@ class FeatureTap:
         self.adapter: Any = wrapped(model) if adapter is None else adapter
         self._forward = signature(model.forward)
         self._call: dict[str, Any] = {}
-        self._hidden: Tensor | None = None
+        self._last: tuple[Tensor, ...] = ()
         last_norm = getattr(model, "conv_norm_out", None) or model.norm_out
         model.register_forward_pre_hook(self._keep_call, with_kwargs=True)
-        last_norm.register_forward_pre_hook(self._keep_hidden)
+        last_norm.register_forward_pre_hook(self._keep_last)
 
     def _keep_call(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         self._call = self._forward.bind(*args, **kwargs).arguments
 
-    def _keep_hidden(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self._hidden = inputs[0]
+    def _keep_last(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._last = inputs
 
     def take(self, count: int) -> TrunkFeatures:
         """Return the features of the last evaluation, which was of `count` images."""
-        hidden, self._hidden = self._hidden, None
-        if hidden is None or len(hidden) != count:
-            evaluated = "none" if hidden is None else len(hidden)
+        last, self._last = self._last, ()
+        if not last or len(last[0]) != count:
+            evaluated = len(last[0]) if last else "none"
             found = f"features of {count} images, and the model has just evaluated {evaluated}"
             remedy = "evaluate it once a step (CovariancePipeline has guidance)"
             raise OcmError(f"a covariance head reads the {found}; {remedy}")
-        time = torch.as_tensor(self._call["timestep"], device=hidden.device).expand(count)
-        label = self._call.get("class_labels")
-        return TrunkFeatures(hidden, self.adapter.embedding(time, label))
+        time = torch.as_tensor(self._call["timestep"], device=last[0].device).expand(count)
+        features: TrunkFeatures = self.adapter.features_of(last, {**self._call, "timestep": time})
+        return features
 
 
 class HookedModel(ScoreNetwork):
@@ -153,8 +152,8 @@ class HookedModel(ScoreNetwork):
 
     def __init__(self, model: Any, null_class: int | None) -> None:
         super().__init__()
-        self.model, self.adapter = model, wrapped(model, null_class)
-        self.takes_text = type(model).__name__ == TEXT_MODEL
+        self.model, self.adapter = model, cast(DiffusersNetwork, wrapped(model, null_class))
+        self.takes_text: bool = self.adapter.takes_text
         self.head_kinds = self.adapter.head_kinds  # type: ignore[misc]
         self.out_channels_per_input = self.adapter.out_channels_per_input
         self.conditional, self.null_label = self.adapter.conditional, self.adapter.null_label
@@ -170,14 +169,9 @@ class HookedModel(ScoreNetwork):
         self, x: Images, time: NetworkTimes, label: Labels = None
     ) -> tuple[TrunkFeatures, Images]:
         """Return the features and the output of one evaluation of the model."""
-        if self.takes_text:
-            given = {"encoder_hidden_states": self.tap.adapter.context(x, label)}
-        else:
-            if label is None and self.null_label is not None:
-                label = x.new_full((len(x),), self.null_label).long()
-            given = {"class_labels": label}
-        (output,) = self.model(x.to(self.model.dtype), time, **given, return_dict=False)
-        return self.tap.take(len(x)), output.to(x.dtype)
+        given = self.adapter.arguments(x.to(self.model.dtype), time, label)
+        (output,) = self.model(**given, return_dict=False)
+        return self.tap.take(len(x)), self.adapter.unpacked(output).to(x.dtype)
 
     def _build_head(self, kind: str, **sizes: int) -> nn.Module:
         return self.adapter.make_head(kind, **sizes)

@@ -13,6 +13,7 @@ from diffusers.image_processor import VaeImageProcessor
 from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput
 from torch import Tensor, nn
 
+from ocm_core.checkpoints.diffusers_folder import FORMS
 from ocm_core.checkpoints.diffusers_models import TextEncoder, trained_with
 from ocm_core.checkpoints.head_file import weights_digest
 from ocm_core.diffusion.denoiser import Denoiser
@@ -56,6 +57,8 @@ images = pipe({call}, num_inference_steps={steps}).images
 ```
 {numbers}"""
 
+TEXT_PARTS = [f"{kind}{n}" for n in ("", "_2", "_3") for kind in ("text_encoder", "tokenizer")]
+OFFLOADED = "text_encoder->text_encoder_2->text_encoder_3->model->heads->vae"
 ClassLabels = Sequence[int] | Tensor | None
 Prompt = str | Sequence[str] | None
 StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]]
@@ -64,8 +67,8 @@ StepEnd = Callable[[DiffusionPipeline, int, int, dict[str, Any]], dict[str, Any]
 class CovariancePipeline(DiffusionPipeline):
     """`model` and `scheduler` as in other pipelines; `heads` were trained on `model`."""
 
-    model_cpu_offload_seq = "text_encoder->model->heads->vae"  # type: ignore[assignment]
-    _optional_components = ["vae", "heads", "text_encoder", "tokenizer"]
+    model_cpu_offload_seq = OFFLOADED  # type: ignore[assignment]
+    _optional_components = ["vae", "heads", *TEXT_PARTS]
     _callback_tensor_inputs = ["latents"]
 
     def __init__(
@@ -76,11 +79,19 @@ class CovariancePipeline(DiffusionPipeline):
         vae: Any = None,
         text_encoder: Any = None,
         tokenizer: Any = None,
+        text_encoder_2: Any = None,
+        tokenizer_2: Any = None,
+        text_encoder_3: Any = None,
+        tokenizer_3: Any = None,
+        prompted_as: str = "StableDiffusionPipeline",  # the one that encodes prompts
     ) -> None:
         super().__init__()
         parts = {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}
-        text = {"text_encoder": text_encoder, "tokenizer": tokenizer}
-        self.register_modules(**parts, **text)  # type: ignore[no-untyped-call]
+        parts |= {"text_encoder": text_encoder, "tokenizer": tokenizer}
+        parts |= {"text_encoder_2": text_encoder_2, "tokenizer_2": tokenizer_2}
+        parts |= {"text_encoder_3": text_encoder_3, "tokenizer_3": tokenizer_3}
+        self.register_modules(**parts)  # type: ignore[no-untyped-call]
+        self.register_to_config(prompted_as=prompted_as)  # type: ignore[no-untyped-call]
         self.network = HookedModel(model, getattr(scheduler.config, "null_class", None))
         if heads is None:
             return
@@ -111,9 +122,7 @@ class CovariancePipeline(DiffusionPipeline):
         label = self._labels(class_labels, prompt, batch_size)
         count = batch_size if label is None else len(label)
         self.scheduler.set_timesteps(num_inference_steps, device)
-        channels, size = (self.model.config[key] for key in ("in_channels", "sample_size"))
-        sides = (size, size) if isinstance(size, int) else size
-        noise = GeneratorNoise((count, channels, *sides), generator, device, latents)
+        noise = GeneratorNoise(self._shape(count, latents), generator, device, latents)
         with self.progress_bar(total=num_inference_steps) as bar:
 
             def step_end(number: int, _: object, x: Batch) -> Batch:
@@ -132,6 +141,15 @@ class CovariancePipeline(DiffusionPipeline):
         self.maybe_free_model_hooks()  # type: ignore[no-untyped-call]
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
+    def _shape(self, count: int, latents: Tensor | None) -> tuple[int, ...]:
+        if latents is not None:
+            return (count, *latents.shape[1:])
+        if (size := self.model.config.get("sample_size")) is None:
+            found = f"a {type(self.model).__name__} takes any size"
+            raise OcmError(f"latents: {found}; give some, of the shape (images, channels, h, w)")
+        sides = (size, size) if isinstance(size, int) else size
+        return (count, self.network.adapter.in_channels, *sides)
+
     def _labels(self, class_labels: ClassLabels, prompt: Prompt, count: int) -> Tensor | None:
         takes_text = self.network.takes_text
         if takes_text and class_labels is None:
@@ -146,7 +164,9 @@ class CovariancePipeline(DiffusionPipeline):
     def prompt_labels(self, prompts: Sequence[str]) -> Tensor:
         """Return the labels of prompts, which the network reads from here on."""
         different = list(dict.fromkeys(prompts))
-        encoder = TextEncoder(self.text_encoder, self.tokenizer)
+        parts = {name: getattr(self, name) for name in TEXT_PARTS}
+        known = {name: part for name, part in parts.items() if part is not None}
+        encoder = TextEncoder.of(FORMS[self.config["prompted_as"]], self.model.config, known)
         self.network.adapter.prompts = Prompts(encoder([*different, ""]))
         self.network.adapter.null_label = self.network.null_label = len(different)
         numbers = [different.index(text) for text in prompts]
@@ -180,7 +200,9 @@ class CovariancePipeline(DiffusionPipeline):
             given = {"generator": noise.generator}
         x = noise.normal() * getattr(scheduler, "init_noise_sigma", 1.0)
         for number, t in enumerate(scheduler.timesteps):
-            entering, time = scheduler.scale_model_input(x, t), t.to(x.device).expand(len(x))
+            scales = hasattr(scheduler, "scale_model_input")  # one of a flow does not
+            entering = scheduler.scale_model_input(x, t) if scales else x
+            time = t.to(x.device).expand(len(x))
             output = self.network.evaluate(entering, time, label)[1]
             if scale != 1.0:
                 blank = self.network.evaluate(entering, time, None)[1]
@@ -191,7 +213,8 @@ class CovariancePipeline(DiffusionPipeline):
 
     def _images(self, x: Batch, output_type: str) -> Any:
         if self.vae is not None:
-            scaled = x / self.vae.config["scaling_factor"] + (self.vae.config["shift_factor"] or 0)
+            scale, shift = (self.vae.config.get(f"{key}_factor") for key in ("scaling", "shift"))
+            scaled = x / scale + (shift or 0)
             x = self.vae.decode(scaled.to(self.vae.dtype), return_dict=False)[0].float()
         return VaeImageProcessor(vae_scale_factor=1).postprocess(x, output_type)
 
@@ -233,7 +256,7 @@ def save_pipeline(
         raise OcmError(f"{target}: there already; name a new folder, or remove it first")
     fitted = denoiser.heads or denoiser.spectra
     component = CovarianceHeads.of(model, denoiser) if fitted else None
-    words = {} if text is None else {"text_encoder": text.model, "tokenizer": text.tokenizer}
+    words = {} if text is None else {**text.parts, "prompted_as": text.form.pipeline}
     pipeline = CovariancePipeline(model, scheduler, component, vae, **words)
     target.parent.mkdir(parents=True, exist_ok=True)
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -111,7 +111,7 @@ def _summary(model: ModelDescription) -> str:
     size = "any size" if model.shape is None else "×".join(map(str, model.shape))
     classes = f"{model.classes} classes" if model.classes else "no classes"
     if model.text:
-        classes = f"takes text of {model.text.tokens} tokens"
+        classes = f"takes text of {model.text.arrays['encoder_hidden_states'][0]} tokens"
     steps = model.schedule["steps"]
     kind = model.schedule.get("beta_schedule", model.schedule["kind"])
     schedule = f"{kind} schedule of {steps} steps"

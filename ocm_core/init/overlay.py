@@ -16,6 +16,8 @@ from PIL import Image
 from ocm_core.datasets.folder import sub_folders
 from ocm_core.errors import OcmError
 from ocm_core.io.image_files import EXPECTED, FORMATS, images_among, open_image_files
+from ocm_core.io.reading import reading
+from ocm_core.schema.experiment import downsampling
 from ocm_core.text import plural
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ GREY = ("1", "L", "LA", "I;16")
 PICTURES = (".bmp", ".gif", ".tif", ".tiff", ".heic", ".avif")  # formats that are not read
 SIDES = (8, 16, 32)  # of a network that is trained here
 TINY = 16  # sides up to this one are compared in a smaller feature space
-HEADS = {"DiTTransformer2DModel": "adaln"}  # else `simple`
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,11 @@ class Start:
     def shape(self) -> tuple[int, int]:
         """Channels and side of the images; of a small network, the largest side that fits."""
         model, edge = self.model, self.images.shorter_edge
+        if model and model.vae and model.shape is None:
+            if self.side is None:
+                found = f"--side: the model in {model.folder} takes latents of any size"
+                raise OcmError(f"{found}; give the side of the images")
+            return int(model.vae.get("in_channels", 3)), self.side
         if model is None or model.shape is None:
             fitting = max([side for side in SIDES if side <= edge], default=SIDES[0])
             return 1 if self.images.grey else 3, self.side or fitting
@@ -116,7 +122,8 @@ class Start:
             raise OcmError(f"{model.folder}: takes {rows}×{columns}; expected a square")
         if model.vae is not None:
             channels = int(model.vae.get("in_channels", 3))
-            rows *= 2 ** (len(model.vae["block_out_channels"]) - 1)
+            with reading(model.folder / "vae/config.json", "an autoencoder", "save it again"):
+                rows *= downsampling(dict(model.vae))
         if self.side not in (None, rows):
             raise OcmError(f"--side {self.side}: the model in {model.folder} takes {rows}×{rows}")
         if channels not in (1, 3):
@@ -168,7 +175,7 @@ def _lines(start: Start, sizes: Mapping[str, Any], hours: Mapping[str, str]) -> 
             yield f"encode: {{ latent: {{ vae: {{ origin: folder, path: {folder} }} }} }}"
         yield "schedule: { kind: model }"
         yield f"network: {{ family: diffusers, path: {folder} }}"
-        yield f"head: {{ kind: {HEADS.get(model.kind, 'simple')} }}"
+        yield f"head: {{ kind: {'adaln' if 'Transformer' in model.kind else 'simple'} }}"
     elif channels != 3:
         yield f"network: {{ config: {{ in_channels: {channels} }} }}"
     if model and model.learns_variance:

@@ -1,7 +1,8 @@
-"""diffusers' `AutoencoderKL` as a map between images and scaled latents, and its folder.
+"""An autoencoder of diffusers as a map between images and scaled latents, and its folder.
 
 With mean m and standard deviation s of the posterior, latents are (m - shift) · scale with standard
-deviation s · scale, so that the data of the diffusion model have about unit variance.
+deviation s · scale, so that the data of the diffusion model have about unit variance. The deep
+compression autoencoder (`AutoencoderDC`) has no posterior: there s = 0.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from diffusers.models.autoencoders.autoencoder_dc import AutoencoderDC
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from jaxtyping import Float32, UInt8
 from numpy import ndarray
@@ -28,9 +30,11 @@ from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_fin
 from ocm_core.precision import set_precision
 from ocm_core.prefetch import moved, pinned
 from ocm_core.rng.streams import Stream, stream
+from ocm_core.schema.experiment import downsampling
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
-CLASS = "AutoencoderKL"
+Autoencoder = AutoencoderKL | AutoencoderDC
+CLASSES: dict[str, Any] = {"AutoencoderKL": AutoencoderKL, "AutoencoderDC": AutoencoderDC}
 _BLOCKS = {"down_block_types": "DownEncoderBlock2D", "up_block_types": "UpDecoderBlock2D"}
 # how diffusers named the layers of the attention block when the first autoencoders were published
 _NOW = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
@@ -44,7 +48,7 @@ VaeLatents = Float32[Tensor, "n d h/f w/f"]
 class Vae:
     """A trained autoencoder."""
 
-    model: AutoencoderKL
+    model: Any  # an Autoencoder: diffusers' wrapper hides the signatures of its methods
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Self:
@@ -63,8 +67,7 @@ class Vae:
         refuse_larger(model, folder)
         refuse_not_finite(weights, folder / WEIGHTS)
         load_published(model, weights, folder / WEIGHTS, assign=True)
-        model.to(device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
-        return cls(model.eval().requires_grad_(False))
+        return cls(model.to(device).eval().requires_grad_(False))
 
     @property
     def scaling_factor(self) -> float:
@@ -72,12 +75,11 @@ class Vae:
 
     @property
     def shift_factor(self) -> float:
-        return float(self.model.config["shift_factor"] or 0.0)
+        return float(self.model.config.get("shift_factor") or 0.0)
 
     @property
     def downsampling(self) -> int:
-        """Return the side of an image over that of its latents: all levels but one halve it."""
-        return int(2 ** (len(self.model.config["block_out_channels"]) - 1))
+        return downsampling(dict(self.model.config))
 
     @property
     def channels(self) -> int:
@@ -87,8 +89,10 @@ class Vae:
     def encode(self, images: VaeImages) -> tuple[VaeLatents, VaeLatents]:
         """Return mean and standard deviation of the posterior, scaled."""
         self._check(images, int(self.model.config["in_channels"]), self.downsampling)
-        (posterior,) = self.model.encode(images.to(self.model.device), return_dict=False)
-        mean, std = posterior.mean.float(), posterior.std.float()
+        (found,) = self.model.encode(images.to(self.model.device), return_dict=False)
+        deep = isinstance(found, Tensor)
+        mean, std = (found, torch.zeros_like(found)) if deep else (found.mean, found.std)
+        mean, std = mean.float(), std.float()
         return (mean - self.shift_factor) * self.scaling_factor, std * self.scaling_factor
 
     @torch.no_grad()
@@ -154,35 +158,36 @@ class LatentEncoding:
             yield self.vae.encode(2 * levels / (self.image_levels - 1) - 1)
 
 
-def new_autoencoder(config: Mapping[str, Any], where: str) -> AutoencoderKL:
-    """Build the model; `where` names the file or the parameter in messages.
+def new_autoencoder(config: Mapping[str, Any], where: str) -> Any:
+    """Build the Autoencoder; `where` names the file or the parameter in messages.
 
     diffusers ignores keys that it does not know, and its default types of blocks have one level.
     """
-    if config.get("_class_name", CLASS) != CLASS:
-        raise OcmError(f"{where}: describes a {config['_class_name']}; expected an {CLASS}")
+    name = config.get("_class_name", "AutoencoderKL")
+    if name not in CLASSES:
+        raise OcmError(f"{where}: describes a {name!r:.100}; expected an {' or '.join(CLASSES)}")
     read_known(DiffusersSizes, config, where)
     arguments = {key: value for key, value in config.items() if not key.startswith("_")}
-    valid = signature(AutoencoderKL.__init__).parameters.keys() - {"self"}
+    valid = signature(CLASSES[name].__init__).parameters.keys() - {"self"}
     for key, value in arguments.items():
         if key not in valid:
             raise OcmError(f"{where}: {unknown(key, valid)}")
         if key in ("latents_mean", "latents_std") and value is not None:
             raise OcmError(f"{where}: {key} is set; expected one scaling_factor for all channels")
     levels = len(arguments.get("block_out_channels", [None]))
-    for key, block in _BLOCKS.items():
+    for key, block in _BLOCKS.items() if name == "AutoencoderKL" else ():
         types = arguments.setdefault(key, [block] * levels)
         if not isinstance(types, list | tuple) or len(types) != levels:
             raise OcmError(f"{where}: {key} has not as many entries as block_out_channels")
-    with reading(where, f"a configuration of {CLASS}", "compare it with diffusers' documentation"):
-        model: AutoencoderKL = AutoencoderKL(**arguments)
-    return model
+    with reading(where, f"a configuration of {name}", "compare it with diffusers' documentation"):
+        return CLASSES[name](**arguments)
 
 
-def save_folder(model: AutoencoderKL, folder: Path, scaling_factor: float) -> None:
+def save_folder(model: Autoencoder, folder: Path, scaling_factor: float) -> None:
     """Write the format that `Vae.load` and diffusers read; the same weights give the same bytes."""
     arguments = {key: value for key, value in model.config.items() if not key.startswith("_")}
-    config = {"_class_name": CLASS, **arguments, "scaling_factor": scaling_factor}
+    name = type(model).__name__
+    config = {"_class_name": name, **arguments, "scaling_factor": scaling_factor}
     write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
     tensors = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     with replacing(folder / WEIGHTS) as temporary:

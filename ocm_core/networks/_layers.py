@@ -74,7 +74,7 @@ class PooledHead(nn.Module):
 class ModulatedOutput(nn.Module):
     """Norm, shift and scale by the embedding, a linear map, and patches back to an image."""
 
-    def __init__(self, modulation: nn.Linear, linear: nn.Linear, patch_size: int) -> None:
+    def __init__(self, modulation: Any, linear: nn.Linear, patch_size: int) -> None:
         super().__init__()
         self.modulation, self.linear, self.patch_size = modulation, linear, patch_size
         self.published_names: Mapping[str, str] = {}
@@ -88,13 +88,20 @@ class ModulatedOutput(nn.Module):
     def inputs(self, features: TrunkFeatures) -> Tensor:
         """Return the tokens that the linear map reads."""
         tokens, embedding = features
+        return modulated_norm(tokens, *self.shift_and_scale(embedding))
+
+    def shift_and_scale(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the embedding does to normalised tokens."""
         shift, scale = self.modulation(F.silu(embedding)).unsqueeze(1).chunk(2, dim=-1)
-        return modulated_norm(tokens, shift, scale)
+        return shift, scale
 
     def forward(self, features: TrunkFeatures) -> Tensor:
-        tokens = features.hidden
-        patches: Tensor = self.linear(self.inputs(features))
-        side, patch = round(tokens.shape[1] ** 0.5), self.patch_size
+        side = round(features.hidden.shape[1] ** 0.5)
+        return self.image(self.linear(self.inputs(features)), side)
+
+    def image(self, patches: Tensor, side: int) -> Images:
+        """Put `side` × `side` patches together, whose channels are innermost."""
+        patch = self.patch_size
         grid = patches.reshape(len(patches), side, side, patch, patch, -1)
         return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(grid), -1, side * patch, side * patch)
 

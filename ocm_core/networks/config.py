@@ -18,6 +18,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 # keyboard builds for minutes, or fills the memory, before anything can be compared with it.
 Channels = Annotated[int, Field(gt=0, le=2**14)]
 Blocks = Annotated[int, Field(gt=0, le=256)]  # one after another
+BlocksOfLevels = tuple[Annotated[int, Field(ge=0, le=16)], ...]
 Multiplier = Annotated[int, Field(gt=0, le=64)]
 Side = Annotated[int, Field(gt=0, le=2**13)]
 Classes = Annotated[int, Field(gt=0, le=10**6)]
@@ -34,13 +35,19 @@ class Small(NamedTuple):
 
 @dataclass(frozen=True)
 class DiffusersSizes:
-    """The sizes of a UNet or an autoencoder of diffusers, to be checked before it is built."""
+    """The sizes of a model or an autoencoder of diffusers, to be checked before it is built."""
 
     block_out_channels: Annotated[tuple[Channels, ...], Levels] = (1,)
     layers_per_block: BlocksPerLevel = 1
     in_channels: Channels = 3
     out_channels: Channels | None = None
     sample_size: Side | tuple[Side, Side] | None = None
+    num_layers: Blocks = 1
+    num_single_layers: Blocks = 1
+    encoder_block_out_channels: Annotated[tuple[Channels, ...], Levels] = (1,)
+    decoder_block_out_channels: Annotated[tuple[Channels, ...], Levels] = (1,)
+    encoder_layers_per_block: BlocksOfLevels = ()
+    decoder_layers_per_block: BlocksOfLevels = ()
 
     @property
     def shape(self) -> tuple[int, int, int] | None:

@@ -1,46 +1,50 @@
 """Models that diffusers has classes for: each class has a small file of its own that adapts it."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, cast
 
-from jaxtyping import Float32, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
-from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError, unknown
 from ocm_core.io.reading import reading
 from ocm_core.networks._layers import CutNetwork
-from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS
+from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, WITHOUT_TEXT
+from ocm_core.shapes import Images, Labels, NetworkTimes
 
-PromptEmbeddings = Float32[Tensor, "prompt token width"]
+PromptArrays = dict[str, Tensor]  # of several prompts, by the argument of the model that takes them
 PromptLabels = Int[Tensor, " batch"]
 
 
 class Prompts(nn.Module):
-    """Embeddings that labels are rows of, not weights; the last, of no text, is no label."""
+    """Arrays that labels are rows of, not weights; the last row, of no text, is no label."""
 
-    embeddings: Tensor
-
-    def __init__(self, embeddings: PromptEmbeddings) -> None:
+    def __init__(self, arrays: PromptArrays) -> None:
         super().__init__()
-        self.register_buffer("embeddings", embeddings, persistent=False)
+        for name, array in arrays.items():
+            self.register_buffer(name, array, persistent=False)
 
-    def forward(self, label: PromptLabels) -> PromptEmbeddings:
-        return self.embeddings[label]
+    def forward(self, label: PromptLabels) -> PromptArrays:
+        return {name: array[label] for name, array in self.named_buffers()}
 
 
 class DiffusersNetwork(CutNetwork):
     """A model of diffusers, cut before its last layers; its parameters are shared.
 
     A subclass names the class of diffusers (`model_kind`), finds what it cannot use (`obstacles`),
-    and says how features, output and heads are got. Its file names the subclass as `ADAPTER`.
+    and says how the model is called, and how features, output and heads are got. Its file names the
+    subclass as `ADAPTER`.
     """
 
     model_kind: ClassVar[Any]
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        self.takes_text = type(model).__name__ not in WITHOUT_TEXT
+        self.prompts: nn.Module | None = None  # which labels of a model that takes text are rows of
         if obstacles := list(self.obstacles(model)):
             raise OcmError(f"this {type(model).__name__} cannot be used: {'; '.join(obstacles)}")
         self.config: Mapping[str, Any] = model.config
@@ -54,6 +58,28 @@ class DiffusersNetwork(CutNetwork):
         if outputs not in (None, inputs, 2 * inputs):
             allowed = f"in_channels={inputs}, or {2 * inputs} with a learned variance"
             yield f"out_channels={outputs}; expected {allowed}"
+
+    @abstractmethod
+    def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
+        """Return what the model's own forward pass is given."""
+
+    def features_of(self, last: tuple[Tensor, ...], given: Mapping[str, Any]) -> TrunkFeatures:
+        """Return the features, from what the last norm and the model itself are given."""
+        return TrunkFeatures(*last[:2])  # an adaptive norm is given the embedding, too
+
+    def unpacked(self, output: Tensor) -> Images:
+        """Return the output of the model's own forward pass as an image."""
+        return output
+
+    def texts(self, x: Images, label: Labels) -> PromptArrays:
+        """Return the arrays of the prompts, or of the empty one."""
+        if self.prompts is None or self.null_label is None:
+            raise OcmError(
+                f"this {self.model_kind.__name__} takes text, and has been given no prompts; say"
+                " which: api.load(folder, prompts=[…]), or an experiment with captions"
+            )
+        dtype, arrays = next(self.parameters()).dtype, self.prompts(self.labels(x, label))
+        return {name: array.to(dtype) for name, array in arrays.items()}
 
 
 def build(config: Mapping[str, Any], null_class: int | None = None) -> ScoreNetwork:

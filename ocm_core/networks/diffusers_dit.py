@@ -1,5 +1,8 @@
 """diffusers' `DiTTransformer2DModel`; the label behind the last class stands for "no label"."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 from torch import Tensor
 
@@ -36,10 +39,17 @@ class DiffusersDiT(DiffusersNetwork):
         expected = (self.in_channels, *[self.config["sample_size"]] * 2)
         if tuple(x.shape[1:]) != expected:
             raise OcmError(f"items of shape {tuple(x.shape[1:])}: this model takes {expected}")
-        label, hidden = self.labels(x, label), self.patchify(x)
+        given = self.arguments(x, time, label)
+        hidden = self.patchify(given.pop("hidden_states"))
         for block in self.blocks:
-            hidden = block(hidden, timestep=time, class_labels=label)
-        return TrunkFeatures(hidden, self.embedding(time, label))
+            hidden = block(hidden, **given)
+        return self.features_of((hidden,), given)
+
+    def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
+        return {"hidden_states": x, "timestep": time, "class_labels": self.labels(x, label)}
+
+    def features_of(self, last: tuple[Tensor, ...], given: Mapping[str, Any]) -> TrunkFeatures:
+        return TrunkFeatures(last[0], self.embedding(given["timestep"], given.get("class_labels")))
 
     def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
         """Return the embedding that the last layer is given; every block makes its own."""

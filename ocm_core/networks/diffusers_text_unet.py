@@ -1,12 +1,10 @@
 """diffusers' `UNet2DConditionModel`, as in Stable Diffusion: its labels are rows of `Prompts`."""
 
 from collections.abc import Iterator
+from typing import Any
 
-from torch import Tensor, nn
-
-from ocm_core.errors import OcmError
 from ocm_core.networks.diffusers_unet import DiffusersUNet
-from ocm_core.shapes import Images, Labels, NetworkTimes
+from ocm_core.shapes import Images, Labels
 
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel  # isort: skip
 
@@ -25,21 +23,10 @@ class DiffusersTextUNet(DiffusersUNet):
     def __init__(self, model: UNet2DConditionModel) -> None:
         super().__init__(model)
         self.conditional = True
-        self.prompts: nn.Module | None = None
 
-    def embedding(self, time: NetworkTimes, context: Tensor | None) -> Tensor:
-        """Return the embedding of the time alone; the text enters by attention."""
-        return super().embedding(time, None)
-
-    def context(self, x: Images, label: Labels) -> Tensor:
-        """Return the embeddings of the prompts, or of the empty one."""
-        if self.prompts is None or self.null_label is None:
-            raise OcmError(
-                "this UNet2DConditionModel takes text, and has been given no prompts; say which:"
-                " api.load(folder, prompts=[…]), or an experiment with captions"
-            )
-        embeddings: Tensor = self.prompts(self.labels(x, label))
-        return embeddings.to(self.trunk.dtype)
+    def context(self, x: Images, label: Labels) -> dict[str, Any]:
+        """Return the embeddings of the prompts, or of the empty one; they enter by attention."""
+        return self.texts(x, label)
 
     def obstacles(self, model: UNet2DConditionModel) -> Iterator[str]:
         yield from super().obstacles(model)

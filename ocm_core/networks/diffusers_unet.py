@@ -47,16 +47,23 @@ class DiffusersUNet(DiffusersNetwork):
                 f"images of shape {tuple(x.shape[1:])}: this {self.model_kind.__name__} takes"
                 f" {plural(self.in_channels, 'channel')} and sides that are multiples of {factor}"
             )
-        if self.config["time_embedding_type"] == "learned":
-            time = time.long()  # a table over the timesteps
-        context = self.context(x, label)
-        (hidden,) = self.trunk(x, time, context, return_dict=False)
+        given = self.arguments(x, time, label)
+        (hidden,) = self.trunk(**given, return_dict=False)
         # heads read these detached, and on a CPU group norm's backward pass crashes the process
         # for an input in channels-last order that needs no gradient (seen in torch 2.13)
-        return TrunkFeatures(hidden.contiguous(), self.embedding(time, context))
+        return self.features_of((hidden.contiguous(),), given)
 
-    def context(self, x: Images, label: Labels) -> Tensor | None:
-        """Return what the model is told beside the time: here its classes, checked on a CPU."""
+    def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
+        if self.config.get("time_embedding_type") == "learned":
+            time = time.long()  # a table over the timesteps
+        return {"sample": x, "timestep": time, **self.context(x, label)}
+
+    def context(self, x: Images, label: Labels) -> dict[str, Any]:
+        """Return what the model is told beside the time."""
+        return {"class_labels": self._known(x, label)}
+
+    def _known(self, x: Images, label: Labels) -> Labels:
+        """Return the labels, checked on a CPU."""
         label, known = self.labels(x, label), self.classes
         if label is None or not known or not label.is_cpu:  # to look at a GPU is to wait for it
             return label
@@ -67,11 +74,15 @@ class DiffusersUNet(DiffusersNetwork):
             )
         return label
 
-    def embedding(self, time: NetworkTimes, context: Tensor | None) -> Tensor:
+    def features_of(self, last: tuple[Tensor, ...], given: Mapping[str, Any]) -> TrunkFeatures:
+        embedding = self.embedding(given["timestep"], given.get("class_labels"))
+        return TrunkFeatures(last[0], embedding)
+
+    def embedding(self, time: NetworkTimes, label: Labels) -> Tensor:
         """Return the embedding that the trunk gives to its blocks and does not return."""
         encoded = self.trunk.time_proj(time).to(self.trunk.dtype)
         embedding: Tensor = self.trunk.time_embedding(encoded)
-        return embedding if context is None else embedding + self.trunk.class_embedding(context)
+        return embedding if label is None else embedding + self.trunk.class_embedding(label)
 
     def head(self, kind: str) -> OutputLayer:
         norm = cast(nn.GroupNorm, self.output.norm)

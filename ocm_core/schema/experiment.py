@@ -1,8 +1,17 @@
 """The typed schema of an experiment: every parameter, its bounds and its default."""
 
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Field, SerializeAsAny, Tag
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+)
 
 from ocm_core.datasets import Data
 from ocm_core.schema.block import (
@@ -36,6 +45,7 @@ KERNEL_OF_ORDER = {"ipndm": "ddim", "matched": "ddpm"}  # others are for any
 Cdf = Literal["exact", "tanh"]  # Φ of the decoder's bins; tanh: the published approximation
 Scale = Annotated[float, Field(ge=0, le=1e6)]
 _Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
+_Length = Annotated[int, Field(ge=1, le=2**14)]
 
 
 class FormulaSchedule(Params):
@@ -139,7 +149,12 @@ DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
     "UNet2DModel": "diffusers_unet",
     "DiTTransformer2DModel": "diffusers_dit",
     "UNet2DConditionModel": "diffusers_text_unet",
+    "SD3Transformer2DModel": "diffusers_sd3",
+    "PixArtTransformer2DModel": "diffusers_pixart",
+    "SanaTransformer2DModel": "diffusers_sana",
+    "FluxTransformer2DModel": "diffusers_flux",
 }
+WITHOUT_TEXT = ("UNet2DModel", "DiTTransformer2DModel")
 
 
 class DiffusersNetworkParams(ImageNetworkParams):
@@ -161,7 +176,7 @@ class DiffusersNetworkParams(ImageNetworkParams):
 
     @property
     def takes_text(self) -> bool:
-        return bool(self.config["_class_name"] == "UNet2DConditionModel")
+        return self.config["_class_name"] not in WITHOUT_TEXT
 
     @property
     def adapter(self) -> str:
@@ -183,7 +198,19 @@ Network = Annotated[
 
 class _LatentSizes(BaseModel):
     latent_channels: Width
-    block_out_channels: Annotated[list[Width], Field(min_length=1, max_length=12)]
+    block_out_channels: Annotated[
+        list[Width],
+        Field(
+            min_length=1,
+            max_length=12,
+            validation_alias=AliasChoices("block_out_channels", "encoder_block_out_channels"),
+        ),
+    ]
+
+
+def downsampling(autoencoder: dict[str, Any]) -> int:
+    """Return the side of an image over that of its latents: all levels but one halve it."""
+    return int(2 ** (len(_LatentSizes.model_validate(autoencoder).block_out_channels) - 1))
 
 
 def _with_sizes(config: dict[str, Any]) -> dict[str, Any]:
@@ -198,23 +225,27 @@ class VaeParams(Params):
     origin: Literal["published", "generated", "folder", "trained"] = "published"
     name: str | None = None  # of the published one
     url: str | None = None
-    config: Annotated[dict[str, Any], AfterValidator(_with_sizes)]  # of diffusers' AutoencoderKL
+    config: Annotated[dict[str, Any], AfterValidator(_with_sizes)]  # of diffusers' class
     kl_weight: Positive | None = None  # where it is trained
     path: str | None = None  # of `folder`: one that diffusers wrote, with the autoencoder in vae/
     digest: str | None = None  # of its files
 
     @property
     def downsampling(self) -> int:
-        return int(2 ** (len(self.config["block_out_channels"]) - 1))
+        return downsampling(self.config)
 
 
 class TextParams(Params):
-    """The text encoder of a Stable-Diffusion pipeline; an embedding has shape (tokens, width)."""
+    """The text encoders of a pipeline of diffusers, and the arrays that each prompt becomes."""
 
     path: str
-    digest: str  # of its files, and the tokenizer's
-    tokens: Count
-    width: Annotated[int, Field(ge=1, le=2**13)]
+    digest: str  # of their files, and the tokenizers'
+    arrays: dict[str, list[_Length]]  # shapes, by the argument of the model that takes them
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers a prompt takes."""
+        return sum(prod(shape) for shape in self.arrays.values())
 
 
 class LatentParams(Params):

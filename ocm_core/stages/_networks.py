@@ -182,7 +182,7 @@ def new_trial(experiment: Experiment, score: str) -> ScoreNetwork:
     """Return an untrained network to time and to count, with blank prompts if it takes text."""
     network = new_score(experiment, score)
     if text := text_of(experiment):
-        blank = torch.zeros(1, text.tokens, text.width)
+        blank = {name: torch.zeros(1, *shape) for name, shape in text.arrays.items()}
         network.prompts = import_module("ocm_core.networks.diffusers").Prompts(blank)
     return network
 

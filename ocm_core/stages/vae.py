@@ -36,7 +36,7 @@ def run(job: Job) -> None:
     images = 2 * values / (require(data.levels) - 1) - 1
     seed_torch(settings.seed, "vae")
     model = new_autoencoder(vae.config, "encode.latent.vae.config")
-    model.to(job.device)  # type: ignore[arg-type]  # diffusers' wrapper hides the signature
+    model.to(job.device)
     train(job, VaeFitting(model, InMemory(images), require(vae.kl_weight)), settings, "autoencoder")
     scaling = measured_scaling(model, images, settings.batch_size)
     save_folder(model, job.folder, scaling)

@@ -24,17 +24,17 @@ from torch import Tensor
 
 from ocm_core import api
 from ocm_core.checkpoints import diffusers_models
-from ocm_core.checkpoints.diffusers_folder import describe
+from ocm_core.checkpoints.diffusers_folder import T5, describe
 from ocm_core.checkpoints.diffusers_models import TextEncoder, denoiser_of_folder, read_model
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import SchedulerSchedule
-from tests.init.folders import write_stable_diffusion
+from tests.init.folders import write_pixart, write_sd3, write_stable_diffusion
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, model, tiny_dit
 
 from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
 
-NOT_HERE = [f"{name}Transformer2DModel" for name in ("SD3", "Flux", "Sana", "PixArt")]
+WAN = "WanTransformer3DModel"
 PROMPTS = ["a cat", "", "an unusually long caption"]
 UNET, TEXT = "unet/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"
 READERS: dict[str, Callable[[Path], object]] = {
@@ -51,6 +51,11 @@ def written(folder: Path, name: str = "plain", **scheduler: Any) -> Path:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_stable_diffusion(tmp_path_factory.mktemp("sd") / "model")
+
+
+@pytest.fixture(scope="module")
+def sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sd3(tmp_path_factory.mktemp("sd3") / "model")
 
 
 @pytest.fixture
@@ -110,7 +115,7 @@ def test_a_pipeline_is_described_and_every_part_is_in_the_digest(folder: Path) -
     found = describe(folder)
     assert (found.kind, found.shape, found.classes) == ("UNet2DConditionModel", (4, 8, 8), None)
     assert found.text is not None and found.vae is not None
-    assert (found.text.tokens, found.text.width) == (10, 8)
+    assert found.text.arrays == {"encoder_hidden_states": (10, 8)}
     digests = {found.text.digest}
     for part in ("tokenizer/tokenizer.json", "text_encoder/config.json"):
         file = folder / part
@@ -145,7 +150,7 @@ def test_half_precision_is_read_into_float32(name: str, folder: Path) -> None:
     file.unlink()
     save_file(half, file.with_suffix(".fp16.safetensors"), {"format": "pt"})
     found = READERS[name](folder)
-    loaded = getattr(found, "model", found).state_dict()
+    loaded = getattr(getattr(found, "pipeline", None), "text_encoder", found).state_dict()
     assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
     assert all(torch.equal(loaded[key], tensor.float()) for key, tensor in half.items())
 
@@ -210,7 +215,7 @@ def test_weights_that_are_damaged_missing_or_not_finite_are_named(name: str, fol
         ("scheduler/scheduler_config", {"variance_type": "learned"}, "expected 'learned_range'"),
         ("scheduler/scheduler_config", {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
         ("unet/config", {"guidance_embeds": True}, "guidance_embeds: a distilled model, which"),
-        *(("unet/config", {"_class_name": kind}, f"{kind}, which needs ") for kind in NOT_HERE),
+        ("unet/config", {"_class_name": WAN}, f"{WAN}, which needs data sets of videos"),
         ("unet/config", {"_class_name": "Flux"}, "describes a Flux; expected one of UNet2D"),
         ("unet/config", {"sample_size": [8, 8, 8]}, "unet/config.json: sample_size"),
         ("unet/config", {"addition_embed_type": "text_time"}, "a Stable-Diffusion XL pipe"),
@@ -236,8 +241,8 @@ def test_embeddings_are_those_of_transformers(made: Path) -> None:
     words = tokenizer(PROMPTS, padding="max_length", truncation=True, return_tensors="pt")
     with torch.no_grad():
         expected = model(words["input_ids"]).last_hidden_state
-    assert torch.equal(encoder(PROMPTS), expected)
-    assert encoder(PROMPTS).shape == (3, 10, 8)
+    found = encoder(PROMPTS)["encoder_hidden_states"]
+    assert torch.equal(found, expected) and found.shape == (3, 10, 8)
     assert encoder.cut(PROMPTS) == 1
 
 
@@ -263,10 +268,87 @@ def test_a_tokenizer_or_a_configuration_of_another_encoder_is_refused(folder: Pa
         TextEncoder.load(folder)
 
 
+def test_a_tokenizer_without_words_is_refused(folder: Path) -> None:
+    """transformers would go on without any: every word would be unknown."""
+    (folder / "tokenizer/tokenizer.json").unlink()
+    assert TextEncoder.load(folder).cut(PROMPTS) == 1  # by vocab.json and merges.txt
+    (folder / "tokenizer/vocab.json").unlink()
+    with pytest.raises(OcmError, match=r"tokenizer: no tokenizer\.json or vocab\.json; save it"):
+        describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (
+            "text_encoder_3/config",
+            None,
+            r"text_encoder_3/config\.json: no such file, and the model",
+        ),
+        (
+            "text_encoder_2/config",
+            {"architectures": [T5]},
+            r"\['T5Enc.*expected a CLIPTextModelWith",
+        ),
+        (
+            "text_encoder_3/config",
+            {"d_model": 8},
+            "d_model: 8, and the model's joint_attention_dim",
+        ),
+        ("text_encoder_3/config", {"num_layers": 10**9}, "num_layers: .* 256"),
+        ("tokenizer_3/tokenizer", None, r"tokenizer_3: no tokenizer\.json or spiece\.model"),
+        ("transformer/config", {"num_layers": 10**9}, "num_layers: .* 256"),
+        ("transformer/config", {"pooled_projection_dim": "a"}, "pooled_projection_dim: Input sho"),
+    ],
+)
+def test_parts_of_sd3_that_do_not_fit_are_refused(
+    file: str, changes: dict[str, Any] | None, message: str, sd3: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(sd3, tmp_path / "model"))
+    place = folder / f"{file}.json"
+    place.unlink() if changes is None else edit(place, **changes)
+    with pytest.raises(OcmError, match=message):
+        describe(folder)
+
+
+def test_an_encoder_without_all_weights_or_of_another_width_is_refused(
+    sd3: Path, tmp_path: Path
+) -> None:
+    """Missing weights are not drawn, and what encode_prompt gives is what the model takes."""
+    folder = Path(shutil.copytree(sd3, tmp_path / "model"))
+    file = folder / "text_encoder_3/model.safetensors"
+    whole = file.read_bytes()
+    edit_weights(file, lambda weights: dict([*weights.items()][1:]))
+    with pytest.raises(OcmError, match=r"expected a T5EncoderModel.*missing_keys"):
+        TextEncoder.load(folder)
+    file.write_bytes(whole)
+    edit(folder / "transformer/config.json", pooled_projection_dim=11)
+    with pytest.raises(OcmError, match=r"pooled_projections of shape \(12,\), and the model takes"):
+        TextEncoder.load(folder)(["a cat"])
+
+
+def test_the_pipeline_is_that_of_the_index(tmp_path: Path) -> None:
+    """PixArt-α and -Σ have one class of model, and texts of different lengths."""
+    folder = write_pixart(tmp_path / "model")
+    lengths = {}
+    for name in ("PixArtAlphaPipeline", "PixArtSigmaPipeline"):
+        edit(folder / "model_index.json", _class_name=name)
+        arrays = TextEncoder.load(folder)(["a cat", ""])
+        assert arrays["encoder_attention_mask"].sum(1).tolist() == [7, 1]
+        lengths[name] = arrays["encoder_hidden_states"].shape[1]
+    assert [*lengths.values()] == [120, 300]
+    assert describe(folder).classes is None and describe(folder).learns_variance
+    edit(folder / "model_index.json", _class_name="Other")
+    with pytest.raises(OcmError, match="'Other'; expected one of PixArtAlphaPipeline, PixArtSigma"):
+        describe(folder)
+
+
 def test_tensors_beyond_those_of_the_encoder_are_left_alone(made: Path, folder: Path) -> None:
     """The first published files hold the table `position_ids`, which is computed now."""
     edit_weights(folder / TEXT, lambda weights: {**weights, "text_model.more": torch.zeros(3)})
-    assert torch.equal(TextEncoder.load(folder)(PROMPTS), TextEncoder.load(made)(PROMPTS))
+    torch.testing.assert_close(
+        *(TextEncoder.load(at)(PROMPTS) for at in (folder, made)), rtol=0, atol=0
+    )
 
 
 def test_prompts_need_transformers_and_a_model_that_takes_text(

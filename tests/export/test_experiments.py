@@ -33,8 +33,12 @@ from tests.export.test_pipeline import opened
 from tests.init.folders import (
     write_captions,
     write_dit,
+    write_flux,
     write_images,
     write_model,
+    write_pixart,
+    write_sana,
+    write_sd3,
     write_stable_diffusion,
 )
 
@@ -58,6 +62,10 @@ CASES: dict[str, tuple[Callable[[Path], Path], Any, str]] = {
         DPMSolverMultistepScheduler(**FLOW_SIGMAS),
         "flow_prediction",
     ),
+    "pixart": (write_pixart, DPMSolverMultistepScheduler(), "epsilon"),
+    "sana": (write_sana, DPMSolverMultistepScheduler(**FLOW_SIGMAS), "flow_prediction"),
+    "flux": (write_flux, FlowMatchEulerDiscreteScheduler(shift=2.0), "flow_prediction"),
+    "sd3": (write_sd3, FlowMatchEulerDiscreteScheduler(shift=3.0), "flow_prediction"),
 }
 
 
@@ -100,10 +108,11 @@ def test_from_init_to_the_page_and_back(
     images, more, preset = Path("my-images"), list[str](), Path("params/preset/few.yaml")
     for folder in ("cat", "dog") if write is write_dit else ("",):
         write_images(images / folder, count=12)
-    if write is write_stable_diffusion:
+    if takes_text := Path("my-model/tokenizer").is_dir():
         more = ["--captions", str(write_captions(Path("captions.csv"), images))]
     preset.parent.mkdir(parents=True)
     preset.write_text(FEW)
+    more += ["--side", "16"] if write is write_flux else []
     init = ["init", case, "--model", "my-model", "--images", str(images), "--unchecked", *more]
     assert main(init) == main(["run", "all", name]) == 0
     assert f"predicts {prediction}" in capsys.readouterr().out
@@ -121,7 +130,7 @@ def test_from_init_to_the_page_and_back(
     label = None
     if write is write_dit:
         label = torch.tensor([int(draw.integers(2)) for draw in draws])
-    elif write is write_stable_diffusion:
+    elif takes_text:
         label = pipe.prompt_labels([("a cat", "a dog")[int(draw.integers(2))] for draw in draws])
     ours = pipe.draw(SampleNoise(cell.seed, rows, theirs.shape[1:]), NFE, label=label)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

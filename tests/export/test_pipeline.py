@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from math import log, pi
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,18 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import full
 from ocm_core.errors import OcmError
 from ocm_core.export.scheduler import CovarianceScheduler
+from ocm_core.networks.diffusers_flux import packed, unpacked
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.recipe import StepGaussian
-from tests.init.folders import autoencoder, write_dit, write_stable_diffusion
+from tests.init.folders import (
+    autoencoder,
+    write_dit,
+    write_flux,
+    write_pixart,
+    write_sana,
+    write_sd3,
+    write_stable_diffusion,
+)
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
 from tests.test_api import images
 
@@ -161,7 +171,7 @@ def test_parts_are_offloaded_in_the_order_of_their_use(
 
     monkeypatch.setattr(CpuOffload, "pre_forward", noted)
     pipe.enable_model_cpu_offload(device="cpu")
-    assert pipe.model_cpu_offload_seq == "text_encoder->model->heads->vae"
+    assert pipe.model_cpu_offload_seq.endswith("text_encoder_3->model->heads->vae")
     theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 3)
     assert order == ["UNet2DModel", "CovarianceHeads"] * 2 + ["UNet2DModel"]  # without noise
     ours = api.sample(denoiser, SHAPE, "ocm", steps=3, count=2, seed=3)
@@ -295,6 +305,40 @@ def test_a_prompt_gives_our_samples(tmp_path: Path) -> None:
     assert not torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
     with pytest.raises(OcmError, match="class_labels: not for a UNet2DConditionModel"):
         pipe(class_labels=[1], **few)
+
+
+@pytest.mark.parametrize("write", [write_sd3, write_pixart, write_sana, write_flux])
+def test_transformers_are_told_what_their_own_pipelines_tell_them(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """By the same scheduler: text, time, guidance with the empty prompt, and packed latents."""
+    denoiser = api.load(base := write(tmp_path / "base"), prompts=["a dog", "a cat"])
+    pipe = opened(api.save_pipeline(denoiser, base, tmp_path / "pipeline", "beta_tilde"))
+    shape, given = (4, 8, 8), torch.tensor([1, 0])
+    ours = api.sample(denoiser, shape, "beta_tilde", steps=4, count=2, guidance=2.0, labels=given)
+    label = pipe.prompt_labels(["a cat", "a dog"])
+    theirs = pipe.draw(SampleNoise(0, range(2), shape), 4, 2.0, label)
+    torch.testing.assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
+    own = DiffusionPipeline.from_pretrained(base)
+    own.set_progress_bar_config(disable=True)
+    pipe.scheduler = own.scheduler
+    latents = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    few: dict[str, Any] = {"num_inference_steps": 3, "output_type": "latent", "guidance_scale": 2.0}
+    found, other = (pipe(prompt=text, latents=latents, **few).images for text in ("a cat", "a dog"))
+    assert not torch.allclose(found, other)
+    side = 32 if write is write_sana else 16  # it refuses less, and reads no size beside latents
+    few |= {"prompt": "a cat", "height": side, "width": side}
+    if write is write_flux:
+        few |= {"negative_prompt": "", "true_cfg_scale": 2.0, "latents": packed(latents)}
+        few |= {"sigmas": pipe.scheduler.sigmas[:-1].tolist()}  # else it takes others
+        expected = unpacked(own(**few).images, 4)
+    else:
+        few |= {} if write is write_sd3 else {"use_resolution_binning": False}
+        expected = own(**few, latents=latents).images
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    if write is write_flux:
+        with pytest.raises(OcmError, match="latents: a FluxTransformer2DModel takes any size"):
+            pipe(prompt="a cat")
 
 
 def test_an_evaluation_has_the_bound_and_the_distances() -> None:

@@ -26,7 +26,14 @@ from ocm_core.schema.experiment import Experiment
 
 from ..datasets import files
 from ..pipeline.conftest import ROOT
-from .folders import write_captions, write_dit, write_images, write_model, write_stable_diffusion
+from .folders import (
+    write_captions,
+    write_dit,
+    write_flux,
+    write_images,
+    write_model,
+    write_stable_diffusion,
+)
 
 MINE = ["mine", "--images", "my-images"]
 WITH_MODEL = [*MINE, "--model", "my-model"]
@@ -150,7 +157,7 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
     assert (experiment.data.labels, experiment.data.classes) == ("captions", 3)
     assert (experiment.network.classes, experiment.network.null_class) == (3, 3)
     text = experiment.encode.latent.text
-    assert (text.path, text.tokens, text.width) == ("my-model", 10, 8)
+    assert (text.path, text.arrays) == ("my-model", {"encoder_hidden_states": [10, 8]})
     prompts = 4 * 10 * 8 * 4  # of three captions and the empty one
     images = 24 * (4 * 8 * 8 * 4 * 2 + 8 + 8)
     assert encode_bytes(experiment) in (images + prompts, images // 2 + prompts + 24 * 8)
@@ -159,6 +166,17 @@ def test_a_model_that_takes_text_needs_a_caption_of_every_image(place: Path, cap
     assert Task("encode") in graph.inputs[sample]  # where the embeddings are
     with pytest.raises(OcmError, match=r"data\.labels: the model in my-model takes text"):
         compose("mine", ["data.labels=none", "data.classes=0"])
+
+
+def test_a_model_of_latents_of_any_size_is_told_the_side(place: Path, capsys) -> None:
+    write_flux(place / "my-model")
+    more = ["--captions", str(write_captions(place / "captions.csv", place / "my-images"))]
+    refused = said(capsys, *WITH_MODEL, *more, code=1)
+    assert "--side: the model in my-model takes latents of any size; give" in refused
+    assert "FluxTransformer2DModel, any size" in said(capsys, *WITH_MODEL, *more, "--side", "16")
+    experiment = compose("mine")
+    assert (experiment.shape, experiment.head.kind) == ((4, 8, 8), "adaln")
+    assert experiment.encode.latent.text.numbers == 512 * 20 + 8
 
 
 def test_a_budget_shrinks_what_takes_its_time(place: Path, capsys, monkeypatch) -> None:

@@ -18,6 +18,7 @@ from ocm_core.latents import vae as module
 from ocm_core.latents.vae import WEIGHTS, AutoencoderKL, LatentEncoding, Vae, save_folder
 from ocm_core.store.reader import open_split
 from ocm_core.store.writer import StoreLayout, write
+from tests.init.folders import deep_autoencoder
 
 from .tiny import CONFIG, images, saved, tiny
 
@@ -46,6 +47,24 @@ def test_encoding_and_decoding_equal_diffusers_own(tmp_path: Path, changes: dict
     assert mean.shape == (2, vae.channels, 16 // vae.downsampling, 16 // vae.downsampling)
     assert vae.scaling_factor == 0.25 and not vae.model.training
     assert not any(parameter.requires_grad for parameter in vae.model.parameters())
+
+
+@torch.no_grad()
+def test_a_deep_autoencoder_has_no_posterior(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    reference, x = deep_autoencoder().eval().requires_grad_(False), images()
+    reference.save_pretrained(tmp_path / "theirs")
+    save_folder(Vae.load(tmp_path / "theirs").model, tmp_path / "ours", 0.4)
+    vae = Vae.load(tmp_path / "ours")
+    mean, std = vae.encode(x)
+    assert torch.equal(mean, reference.encode(x).latent * 0.4) and not std.any()
+    assert torch.equal(vae.decode(mean), reference.decode(mean / 0.4).sample)
+    assert (vae.downsampling, vae.channels, vae.shift_factor) == (2, 4, 0.0)
+    file = tmp_path / "ours/config.json"
+    channels = {"encoder_block_out_channels": [0, 8]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | channels))
+    with pytest.raises(OcmError, match=r"encoder_block_out_channels\.0: Input should be greater"):
+        Vae.load(tmp_path / "ours")
 
 
 def test_what_is_saved_has_the_same_bytes_for_diffusers_and_for_us(tmp_path: Path) -> None:

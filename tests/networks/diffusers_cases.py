@@ -9,14 +9,21 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ocm_core.checkpoints.diffusers_folder import TEXTS
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.networks.diffusers import Prompts, wrapped
 from ocm_core.networks.diffusers_dit import DiTTransformer2DModel
+from ocm_core.networks.diffusers_flux import FluxTransformer2DModel
+from ocm_core.networks.diffusers_pixart import PixArtTransformer2DModel
+from ocm_core.networks.diffusers_sana import SanaTransformer2DModel
+from ocm_core.networks.diffusers_sd3 import SD3Transformer2DModel
 from ocm_core.networks.diffusers_text_unet import UNet2DConditionModel
 from ocm_core.networks.diffusers_unet import UNet2DModel
 from ocm_core.networks.keys import load_published
 
 from .golden import Golden
+
+from diffusers import FluxPipeline  # isort: skip
 
 Model = TypeVar("Model", bound=nn.Module)
 CLASSES = 5
@@ -78,12 +85,69 @@ TEXT = {
     "cross_attention_dim": 8,
     "attention_head_dim": 4,
 }
+ATTENTION = {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 2}
+SD3 = ATTENTION | {
+    "in_channels": 4,
+    "out_channels": 4,
+    "sample_size": 8,
+    "patch_size": 2,
+    "joint_attention_dim": 8,
+    "caption_projection_dim": 8,
+    "pooled_projection_dim": 8,
+    "pos_embed_max_size": 8,
+    "dual_attention_layers": (0,),
+    "qk_norm": "rms_norm",
+}
+PIXART = ATTENTION | {
+    "in_channels": 4,
+    "out_channels": 8,
+    "sample_size": 8,
+    "cross_attention_dim": 8,
+    "caption_channels": 8,
+    "norm_num_groups": 1,
+}
+SIZED = {"attention_head_dim": 6, "cross_attention_dim": 12, "use_additional_conditions": True}
+SANA = ATTENTION | {
+    "in_channels": 4,
+    "out_channels": 4,
+    "sample_size": 8,
+    "num_cross_attention_heads": 2,
+    "cross_attention_head_dim": 4,
+    "cross_attention_dim": 8,
+    "caption_channels": 8,
+    "timestep_scale": 0.5,
+}
+FLUX = ATTENTION | {
+    "in_channels": 16,
+    "attention_head_dim": 16,
+    "num_single_layers": 1,
+    "joint_attention_dim": 8,
+    "pooled_projection_dim": 8,
+    "axes_dims_rope": (4, 4, 8),
+}
 CASES = {name: (UNet2DModel, config) for name, config in CONFIGS.items()} | {
     "dit": (DiTTransformer2DModel, DIT),
     "dit_fixed_variance": (DiTTransformer2DModel, DIT | {"out_channels": 4}),
     "text": (UNet2DConditionModel, TEXT),
+    "sd3": (SD3Transformer2DModel, SD3),
+    "pixart": (PixArtTransformer2DModel, PIXART),
+    "pixart_1024": (PixArtTransformer2DModel, PIXART | SIZED),
+    "sana": (SanaTransformer2DModel, SANA),
+    "flux": (FluxTransformer2DModel, FLUX),
 }
-PROMPTS = torch.randn(CLASSES + 1, 3, 8, generator=torch.Generator().manual_seed(4))
+TRANSFORMERS = ("sd3", "pixart", "pixart_1024", "sana", "flux")
+DRAW = torch.Generator().manual_seed(4)
+PROMPTS = {
+    "encoder_hidden_states": torch.randn(CLASSES + 1, 3, 8, generator=DRAW),
+    "pooled_projections": torch.randn(CLASSES + 1, 8, generator=DRAW),
+    "encoder_attention_mask": (torch.arange(3) < torch.tensor([[1, 2, 3] * 2]).T).float(),
+}
+
+
+def prompts_of(model: nn.Module) -> dict[str, Tensor]:
+    """The arrays that the model's own pipeline would have."""
+    (form, *_) = TEXTS[type(model).__name__]
+    return {name: PROMPTS[name] for name in ("encoder_hidden_states", form.second) if name}
 
 
 def drawn(kind: type[Model], config: dict[str, Any], seed: int = 0) -> Model:
@@ -107,8 +171,8 @@ def tiny_dit(seed: int = 0, **changes: int) -> DiTTransformer2DModel:
 
 def adapted(model: nn.Module) -> ScoreNetwork:
     network = wrapped(model)
-    if isinstance(model, UNet2DConditionModel):
-        network.prompts, network.null_label = Prompts(PROMPTS), CLASSES
+    if type(model).__name__ in TEXTS:
+        network.prompts, network.null_label = Prompts(prompts_of(model)), CLASSES
     return network.eval()
 
 
@@ -116,9 +180,32 @@ def output_of(model: nn.Module, x: Tensor, time: Tensor, label: Tensor | None) -
     """The model's own forward pass."""
     if isinstance(model, DiTTransformer2DModel):
         return model(x, timestep=time, class_labels=label).sample
-    given = PROMPTS[label] if isinstance(model, UNet2DConditionModel) else label
+    if type(model).__name__ in TEXTS:
+        texts = {name: array[label].to(x.dtype) for name, array in prompts_of(model).items()}
+        return transformed(model, x, time, texts)
     learned = model.config["time_embedding_type"] == "learned"
-    return model(x, time.long() if learned else time, given).sample
+    return model(x, time.long() if learned else time, label).sample
+
+
+def transformed(model: nn.Module, x: Tensor, time: Tensor, texts: dict[str, Tensor]) -> Tensor:
+    """As the loops of diffusers' pipelines do."""
+    if isinstance(model, FluxTransformer2DModel):
+        (count, channels, *sides), packs = x.shape, FluxPipeline._pack_latents
+        where = FluxPipeline._prepare_latent_image_ids(
+            count, *(n // 2 for n in sides), "cpu", x.dtype
+        )
+        texts |= {"img_ids": where, "txt_ids": torch.zeros(3, 3)}
+        output = model(packs(x, count, channels, *sides), timestep=time / 1000, **texts).sample
+        return FluxPipeline._unpack_latents(output, *(8 * n for n in sides), 8)
+    if isinstance(model, SanaTransformer2DModel):
+        time = time * model.config["timestep_scale"]
+    if isinstance(model, PixArtTransformer2DModel):
+        sizes: dict[str, Any] = {"resolution": None, "aspect_ratio": None}
+        if model.config["use_additional_conditions"]:
+            resolution = torch.tensor([64.0, 64.0]).repeat(len(x), 1)
+            sizes = {"resolution": resolution, "aspect_ratio": torch.ones(len(x), 1)}
+        texts |= {"added_cond_kwargs": sizes}
+    return model(x, timestep=time, **texts).sample
 
 
 @dataclass(frozen=True)
@@ -135,7 +222,8 @@ class OwnModel(Golden):
 @cache
 def own_model(name: str) -> OwnModel:
     kind, config = CASES[name]
-    reference, channels = drawn(kind, config), config.get("in_channels", 4)
+    reference = drawn(kind, config)
+    channels = 4 if kind is FluxTransformer2DModel else config.get("in_channels", 4)
     shape = (3, channels, 8, 12) if kind is UNet2DModel else (3, channels, 8, 8)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     arrays = {"x": x, "t": torch.tensor([0.0, 17.0, 899.0])}
@@ -145,4 +233,5 @@ def own_model(name: str) -> OwnModel:
         output = output_of(reference, x, arrays["t"], arrays.get("y"))
     parts = zip(("eps", "learned_variance"), output.split(channels, 1), strict=False)
     weights = {f"weights/{key}": value for key, value in reference.state_dict().items()}
-    return OwnModel({"case": (kind, config)}, arrays | dict(parts) | weights)
+    rounds = 4.0 if kind is FluxTransformer2DModel else 1.0  # it is told t in its own precision
+    return OwnModel({"case": (kind, config), "bfloat16": rounds}, arrays | dict(parts) | weights)

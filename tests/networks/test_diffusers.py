@@ -24,8 +24,15 @@ from .contract import NetworkContract
 from .diffusers_cases import CASES, CLASSES, adapted, drawn, output_of, own_model
 from .golden import Golden
 
-from diffusers import StableDiffusionPipeline  # isort: skip
+from diffusers import (  # isort: skip
+    FluxTransformer2DModel,
+    SanaTransformer2DModel,
+    SD3Transformer2DModel,
+    StableDiffusionPipeline,
+)
 
+# models that compute a norm or an attention in single precision, whatever theirs is
+IN_SINGLE = (SD3Transformer2DModel, SanaTransformer2DModel, FluxTransformer2DModel)
 SKIPPING = {
     "down_block_types": ("SkipDownBlock2D", "SkipDownBlock2D"),
     "up_block_types": ("SkipUpBlock2D", "SkipUpBlock2D"),
@@ -62,7 +69,7 @@ class TestDiffusers(NetworkContract):
 
     def test_embedding_is_what_the_blocks_are_given(self, case: Golden) -> None:
         network, given = case.network(), []
-        if not hasattr(network, "trunk"):
+        if not hasattr(network, "trunk") or hasattr(network.trunk, "proj_out"):
             return
         block = network.get_submodule("trunk.down_blocks.0.resnets.0")
         block.register_forward_pre_hook(lambda _, inputs: given.append(inputs[1]))
@@ -70,16 +77,18 @@ class TestDiffusers(NetworkContract):
 
     def test_vjp_agrees_with_finite_differences(self, case: Golden) -> None:
         x, time, label = case.inputs
+        single = case.meta["case"][0] in IN_SINGLE
+        h, rtol = (1e-4, 1e-3) if single else (1e-5, 1e-6)
         network = case.network().double()
         denoiser = Denoiser(network, schedule.linear(1000), TimeConvention(shift=1))
         t, draw = time.long() + 1, torch.Generator().manual_seed(3)
         x, v, w = (torch.randn(x.shape, generator=draw, dtype=torch.float64) for _ in range(3))
         with torch.no_grad():
-            upper, lower = (denoiser.predict(x + h * v, t, label).eps for h in (1e-5, -1e-5))
-        slope = ((upper - lower) / 2e-5 * w).flatten(1).sum(1)
+            upper, lower = (denoiser.predict(x + s * v, t, label).eps for s in (h, -h))
+        slope = ((upper - lower) / (2 * h) * w).flatten(1).sum(1)
         product = (denoiser.predict(x, t, label).vjp(w) * v).flatten(1).sum(1)
         assert slope.abs().min() > 1e-3
-        assert_close(product, slope, rtol=1e-6, atol=1e-7)
+        assert_close(product, slope, rtol=rtol, atol=rtol / 10)
 
     @pytest.mark.parametrize("kind", ["simple", "complex"])
     def test_heads_train_on_images_in_channels_last_order(self, first: Golden, kind: str) -> None:
@@ -122,6 +131,8 @@ class TestDiffusers(NetworkContract):
         sides = r"takes 3 channels and sides that are multiples of 2"
         cases = {(1, 8, 8): ("plain", sides), (3, 8, 7): ("plain", sides)}
         cases[(4, 16, 16)] = ("dit", r"this model takes \(4, 8, 8\)")
+        cases[(4, 8, 6)] = ("sd3", r"this model takes \(4, 8, 8\)")
+        cases[(4, 7, 7)] = ("flux", "takes 4 channels and even sides of the same length")
         for shape, (name, message) in cases.items():
             with pytest.raises(OcmError, match=message):
                 own_model(name).network()(torch.zeros(1, *shape), torch.zeros(1))
@@ -139,6 +150,9 @@ class TestDiffusers(NetworkContract):
         ("text", {"out_channels": 3}, "out_channels=3; expected in_channels=4, or 8"),
         ("text", {"num_class_embeds": 3}, "num_class_embeds=3: a condition beside the text"),
         ("text", {"timestep_post_act": "silu"}, "timestep_post_act='silu': a condition beside"),
+        ("sd3", {"out_channels": 3}, "out_channels=3; expected in_channels=4, or 8"),
+        ("sana", {"guidance_embeds": True}, "guidance_embeds: a distilled model is no posterior"),
+        ("flux", {"in_channels": 6}, "in_channels=6, patch_size=1; expected latents that are pa"),
         ("text", {"act_fn": "gelu"}, "act_fn and norm_num_groups: expected 'silu'"),
     ],
 )
@@ -157,7 +171,7 @@ def test_other_networks_and_missing_prompts_are_refused() -> None:
     network = build("diffusers", {**config, "_class_name": kind.__name__})
     with pytest.raises(OcmError, match=r"takes text, and has been given no prompts; say which"):
         network(torch.zeros(1, 4, 8, 8), torch.zeros(1))
-    assert not Prompts(torch.zeros(3, 2, 2)).state_dict()
+    assert not Prompts({"encoder_hidden_states": torch.zeros(3, 2, 2)}).state_dict()
 
 
 @pytest.mark.parametrize("kind", ["simple", "complex"])
@@ -183,7 +197,8 @@ def test_prompts_and_predictions_are_those_of_the_pipeline(prediction: str, tmp_
     text, x, label = torch.cat([conditional, empty[:1]]), torch.randn(3, 4, 8, 8), [1, 0, 2]
     alpha_bar = denoiser.schedule.alpha_bar[500]
     with torch.no_grad():
-        assert_close(network.context(x, torch.tensor(label)), text, atol=1e-6, rtol=0)
+        told = network.texts(x, torch.tensor(label))["encoder_hidden_states"]
+        assert_close(told, text, atol=1e-6, rtol=0)
         said = pipe.unet(x, torch.tensor(499), text).sample
         eps = denoiser.predict(x, 500, torch.tensor(label)).eps
     of_v = alpha_bar**0.5 * said + (1 - alpha_bar) ** 0.5 * x

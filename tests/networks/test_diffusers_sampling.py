@@ -15,7 +15,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
 from ocm_core.rng.noise import SampleNoise
-from tests.networks.diffusers_cases import CASES, PROMPTS, drawn, output_of
+from tests.networks.diffusers_cases import CASES, CLASSES, drawn, output_of, prompts_of
 
 from diffusers import DDIMScheduler, DDPMScheduler  # isort: skip
 from diffusers import EDMEulerScheduler, FlowMatchEulerDiscreteScheduler  # isort: skip
@@ -38,9 +38,9 @@ def case(request: pytest.FixtureRequest) -> Case:
     (kind, config), settings = CASES[request.param], SETTINGS[request.param]
     own, channels = drawn(kind, config), config.get("in_channels", 4)
     latent = request.param == "text"
-    denoiser = api.wrap(own, DDPMScheduler(**BETAS, **settings), len(PROMPTS) - 1, latent)
+    denoiser = api.wrap(own, DDPMScheduler(**BETAS, **settings), CLASSES, latent)
     if latent:
-        unconverted(denoiser.network).prompts = Prompts(PROMPTS)
+        unconverted(denoiser.network).prompts = Prompts(prompts_of(own))
 
     def forward(x: Tensor, t: Tensor) -> Tensor:
         said = output_of(own, x, t.expand(2), LABELS)

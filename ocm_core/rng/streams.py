@@ -72,6 +72,15 @@ class Stream(Enum):
     FORWARD_NORMAL = (10, 2, False)
     FORWARD_SIGN = (10, 3, False)
     FORWARD_POINTS = (10, 4, False)
+    # of a draw that restores, `index` being that of the image and, in the upper words, of the draw:
+    # its own, and the noise of the measurement that it sees; the noise of test image `index`; masks
+    RESTORE_NORMAL = (12, 0, False)
+    RESTORE_SIGN = (12, 1, False)
+    MEASUREMENT_NORMAL = (12, 2, False)
+    MEASUREMENT_SIGN = (12, 3, False)
+    OBSERVED_NORMAL = (12, 4, False)
+    OBSERVED_SIGN = (12, 5, False)
+    MASK = (12, 6, False)
     # the pattern over the bits that images are coded with
     STACK = (11, 0, False)
     # without consequence for any number

@@ -90,6 +90,22 @@ def build(operator: Operator, shape: Sequence[int], mask: torch.Tensor | None = 
     return physics.Denoising()
 
 
+def noise_of(physics: Any, sigma: float | None) -> float:
+    """Return σ, by default that of the operator's own noise model."""
+    if sigma is not None:
+        return float(sigma)
+    model = getattr(physics, "noise_model", None)
+    found = getattr(model, "sigma", None)
+    if (
+        type(model).__name__ != "GaussianNoise"
+        or found is None
+        or torch.as_tensor(found).numel() != 1
+    ):
+        said = f"the operator's noise model is {type(model).__name__}"
+        raise OcmError(f"sigma: {said}, and no GaussianNoise of one sigma; give sigma")
+    return float(found)
+
+
 def _mask(operator: InpaintingOperator, height: int, width: int) -> torch.Tensor:
     """Return 1 for pixels that are known; of so many, the share is as near as can be."""
     places = stream(Stream.MASK, operator.seed).permutation(height * width)

@@ -42,6 +42,7 @@ from ocm_core.uses.restore import PLAIN, Algorithm, AlgorithmName, Restored, res
 WHERE = "evaluate.restoration"
 TOPIC = "Restoration"
 PICTURES, SHOWN = "pictures.npz", 6
+PICTURED = ("mean", "a draw", "another", "deviation")
 
 
 class RestorationTask(Params):
@@ -181,10 +182,11 @@ class Restoring(NamedTuple):
 
     def shown(self, way: str, found: Restored) -> dict[str, ndarray]:
         """Return pictures of what a way restored."""
-        rows = {"mean": found.mean, "a draw": found.draws[:, 0], "another": found.draws[:, 1]}
-        pictures = {f"{self.name}/{way}: {k}": _pixels(x[:SHOWN]) for k, x in rows.items()}
+        images = found.mean, found.draws[:, 0], found.draws[:, 1]
         deviation = found.std[:SHOWN].square().mean(1).sqrt().cpu().numpy().astype(np.float16)
-        return {**pictures, f"{self.name}/{way}: deviation": deviation}
+        pictures = [*(_pixels(x[:SHOWN]) for x in images), deviation]
+        names = (f"{self.name}/{way}: {what}" for what in PICTURED)
+        return dict(zip(names, pictures, strict=True))
 
     def scores(self, found: Restored) -> dict[str, PerSample]:
         """Return what draws are worth, image by image."""

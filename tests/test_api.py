@@ -493,7 +493,7 @@ def test_images_are_restored_by_a_recipe_of_ddpm() -> None:
     torch.testing.assert_close(found.mean, found.draws.mean(1))
     torch.testing.assert_close(found.std, found.draws.std(1))
     whole = api.recipe(denoiser, "analytic+dct", steps=4)
-    measured = Measured(y, operator, 0.2)
+    measured = Measured(y, operator, operators.noise_of(operator, None))
     direct = restore(denoiser, measured, whole, count=3, seed=5)
     assert torch.equal(found.draws, direct.draws)
     twice = api.restore(denoiser, y, operator, "analytic+dct", sigma=0.4, **given)
@@ -519,8 +519,9 @@ def test_images_are_restored_by_a_recipe_of_ddpm() -> None:
         ({"sampler": "ddim"}, "steps are those of DDPM, of order 1"),
         ({"preset": "quality"}, "steps are those of DDPM, of order 1"),
         ({"algorithm": "ddrm"}, "algorithm: 'ddrm' is unknown"),
-        ({"y": torch.zeros(2, 3, 8, 9)}, "physics: Blur"),
-        ({"y": torch.zeros(2, 1, 8, 8)}, r"images of shape \(1, 8, 8\), as Aᵀ y: the network"),
+        ({"y": torch.zeros(2, 3, 8, 9)}, r"images of shape \(3, 8, 9\): this UNet2DModel takes"),
+        ({"y": torch.zeros(2, 1, 8, 8)}, r"images of shape \(1, 8, 8\): this UNet2DModel takes"),
+        ({"y": torch.zeros(2, 3, 8)}, r"physics: Blur does not take y of shape \(2, 3, 8\)"),
         ({"sigma": -0.1}, "sigma = -0.1: expected"),
     ],
 )

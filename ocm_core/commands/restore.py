@@ -10,21 +10,21 @@ from ocm_core.commands.sample import HEAD, SCORE, TIMESTEPS, check_source, sourc
 from ocm_core.errors import OcmError
 
 if TYPE_CHECKING:
-    from ocm_core.uses.operators import Operator
+    from ocm_core.uses.operators import OperatorParams
 
 OPERATORS = "denoising; inpainting; blur,width=1; or super_resolution,factor=2"
 
 
-def operator_of(text: str) -> Operator:
+def operator_of(text: str) -> OperatorParams:
     """Parse `blur,width=1.5`."""
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
-    from ocm_core.uses.operators import Operator
+    from ocm_core.uses.operators import OperatorParams
 
     kind, *options = (word.partition("=") for word in text.split(","))
     tree = {"kind": kind[0]} | {key: yaml.safe_load(value) for key, _, value in options}
-    adapter: TypeAdapter[Operator] = TypeAdapter(Operator)
+    adapter: TypeAdapter[OperatorParams] = TypeAdapter(OperatorParams)
     try:
         return adapter.validate_python(tree)
     except ValidationError as error:

@@ -31,7 +31,7 @@ from ocm_core.sampling.request import SampleGenerator
 from ocm_core.schema.timesteps import EvenTimesteps, TimestepsParams
 from ocm_core.uses import operators
 from ocm_core.uses.linear import Measured
-from ocm_core.uses.operators import Operator
+from ocm_core.uses.operators import OperatorParams
 from ocm_core.uses.restore import PLAIN, Algorithm, restore
 
 STORE, DRAWS = "restored.zarr", "draws"  # in the folder that is written
@@ -88,7 +88,7 @@ def restore_files(
     generator: SampleGenerator,
     images: Path,
     out: Path,
-    operator: Operator,
+    operator: OperatorParams,
     sigma: float,
     algorithm: Algorithm,
     *,

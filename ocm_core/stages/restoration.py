@@ -36,7 +36,7 @@ from ocm_core.stages.timesteps import optimal_timesteps
 from ocm_core.uses import operators
 from ocm_core.uses.denoise import is_estimate
 from ocm_core.uses.linear import Measured
-from ocm_core.uses.operators import Operator
+from ocm_core.uses.operators import OperatorParams
 from ocm_core.uses.restore import PLAIN, Algorithm, AlgorithmName, Restored, restore
 
 WHERE = "evaluate.restoration"
@@ -48,7 +48,7 @@ PICTURED = ("mean", "a draw", "another", "deviation")
 class RestorationTask(Params):
     """What is measured: y = A x_0 + σ n."""
 
-    operator: Operator
+    operator: OperatorParams
     sigma: Positive
 
 

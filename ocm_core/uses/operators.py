@@ -56,13 +56,13 @@ class SuperResolutionOperator(Params):
     factor: Annotated[int, Field(ge=2, le=64)] = 2
 
 
-Operator = Annotated[
+OperatorParams = Annotated[
     DenoisingOperator | InpaintingOperator | BlurOperator | SuperResolutionOperator,
     Field(discriminator="kind"),
 ]
 
 
-def build(operator: Operator, shape: Sequence[int], mask: torch.Tensor | None = None) -> Any:
+def build(operator: OperatorParams, shape: Sequence[int], mask: torch.Tensor | None = None) -> Any:
     """Return deepinv's operator for images of a shape; `mask` is 1 where pixels are known."""
     if len(shape) != 3:
         raise OcmError(f"operator: for images, not for items of shape {tuple(shape)}")

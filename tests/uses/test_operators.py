@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from ocm_core.errors import OcmError
 from ocm_core.uses import operators
 from ocm_core.uses.linear import Measured, check_operator
-from ocm_core.uses.operators import Operator
+from ocm_core.uses.operators import OperatorParams
 
-ADAPTER: TypeAdapter[Operator] = TypeAdapter(Operator)
+ADAPTER: TypeAdapter[OperatorParams] = TypeAdapter(OperatorParams)
 KINDS: tuple[dict[str, Any], ...] = (
     {"kind": "denoising"},
     {"kind": "inpainting", "missing": 0.4},

@@ -51,19 +51,27 @@ class DenoisedFiles(NamedTuple):
 
 
 def open_model(
-    experiment: str | None, model: Path | None, heads: Path | None, **options: Any
+    experiment: str | None,
+    model: Path | None,
+    heads: Path | None,
+    estimate: bool = True,
+    **options: Any,
 ) -> SampleGenerator:
-    """Return the model with a method; of its recipe, the method and its limits are what counts."""
+    """Return the model with a method; of its recipe, the method and its limits are what counts.
+
+    The method is an `estimate` of Cov[x_0 | x_t] with a diagonal, or any that DDIM has.
+    """
     # a recipe of few steps that needs no optimal timesteps
     request = SampleRequest(steps=2, preset="quality", **options)
     method = str(request.method)
     if model is not None:
         from ocm_core.sampling.from_folder import from_folder  # imports diffusers
 
-        check_estimate(covariance.build(method))
+        if estimate:
+            check_estimate(covariance.build(method))
         return from_folder(model, heads, request)
     known = graph_of(str(experiment)).experiment.methods.get(method)
-    if known is not None:
+    if known is not None and estimate:
         check_estimate(covariance.build(known.kind, method, **known.options))
     return from_experiment(str(experiment), request)
 

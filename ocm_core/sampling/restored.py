@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
+from ocm_core import covariance
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
@@ -72,16 +73,15 @@ def open_for(
         return open_model(experiment, model, heads, method=method, **options)
     if method is not None:
         raise OcmError(f"--method {method}: {algorithm.name} takes none; leave it out")
-    return open_model(experiment, model, heads, method=_any(experiment, model), **options)
+    label = "delta" if model is not None else _lightest(str(experiment))
+    return open_model(experiment, model, heads, estimate=False, method=label, **options)
 
 
-def _any(experiment: str | None, model: Path | None) -> str:
-    """Return a method that nothing has to be loaded for, where there is one."""
-    if model is not None:
-        return PLAIN.label
-    methods = graph_of(str(experiment)).experiment.methods
-    plain = [label for label, m in methods.items() if m.needs == "nothing" and not m.spectrum]
-    return plain[0] if plain else next(iter(methods))
+def _lightest(experiment: str) -> str:
+    """Return a method that DDIM has and nothing has to be loaded for, if there is one."""
+    methods = graph_of(experiment).experiment.methods
+    built = {k: m for k, m in covariance.build_all(methods).items() if m.defined_for("ddim")}
+    return min(built, key=lambda k: (methods[k].needs != "nothing", built[k].spectrum, k))
 
 
 def restore_files(
@@ -105,7 +105,8 @@ def restore_files(
     if rule.kind == "optimal":
         raise OcmError("--timesteps optimal: name them, as 10,200,1000, or a rule with a formula")
     visited = rules.build(rule, schedule, steps, given.method.label)
-    recipe = Recipe(visited, given.method, Ddpm(), clip=given.clip, guidance=given.guidance)
+    method = given.method if algorithm.takes_method else PLAIN
+    recipe = Recipe(visited, method, Ddpm(), clip=given.clip, guidance=given.guidance)
     known = None if mask is None else _read_mask(mask)
     physics = operators.build(operator, generator.shape, known).to(generator.device)
     reached = physics.A(torch.ones(1, *generator.shape, device=generator.device)) != 0

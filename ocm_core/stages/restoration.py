@@ -42,6 +42,7 @@ from ocm_core.uses.restore import PLAIN, Algorithm, AlgorithmName, Restored, res
 WHERE = "evaluate.restoration"
 TOPIC = "Restoration"
 PICTURES, SHOWN = "pictures.npz", 6
+MOST = 1000.0  # of a deviation that is kept: draws may diverge
 PICTURED = ("mean", "a draw", "another", "deviation")
 
 
@@ -183,8 +184,11 @@ class Restoring(NamedTuple):
     def shown(self, way: str, found: Restored) -> dict[str, ndarray]:
         """Return pictures of what a way restored."""
         images = found.mean, found.draws[:, 0], found.draws[:, 1]
-        deviation = found.std[:SHOWN].square().mean(1).sqrt().cpu().numpy().astype(np.float16)
-        pictures = [*(_pixels(x[:SHOWN]) for x in images), deviation]
+        deviation = found.std[:SHOWN].square().mean(1).sqrt().nan_to_num(MOST).clamp(max=MOST)
+        pictures = [
+            *(_pixels(x[:SHOWN]) for x in images),
+            deviation.cpu().numpy().astype(np.float16),
+        ]
         names = (f"{self.name}/{way}: {what}" for what in PICTURED)
         return dict(zip(names, pictures, strict=True))
 
@@ -298,5 +302,5 @@ def _mean(values: PerSample) -> tuple[float, float]:
 
 def _pixels(images: Images) -> ndarray:
     """Return images in [-1, 1] as pages show them."""
-    levels = ((images.detach().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    levels = ((images.detach().cpu().nan_to_num().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return shown_pixels(levels)

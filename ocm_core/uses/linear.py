@@ -15,7 +15,7 @@ from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.errors import OcmError
 from ocm_core.shapes import Batch
 
-MOST = 500  # iterations of conjugate gradients without a network
+MOST = 5000  # iterations of conjugate gradients without a network
 _ADJOINT = 1e-3  # how far ⟨A x, v⟩ may be from ⟨x, Aᵀ v⟩, as a share of the norms
 
 

@@ -25,6 +25,7 @@ from ocm_core.rng.streams import Stream, stream
 from ocm_core.schema.block import Params, Positive, Seed
 
 MISSING = "torchvision"
+INSTALL = "pip install 'ocm-core[restore]'"
 _REACH = 3.0  # standard deviations of a blur
 
 
@@ -117,7 +118,7 @@ def _mask(operator: InpaintingOperator, height: int, width: int) -> torch.Tensor
 def physics_module() -> Any:
     """Return `deepinv.physics`."""
     if find_spec("deepinv") is None:
-        raise OcmError("deepinv is not installed, whose operators these are: pip install deepinv")
+        raise OcmError(f"deepinv is not installed, whose operators these are: {INSTALL}")
     return import_deepinv().physics
 
 

@@ -69,7 +69,11 @@ from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit as train
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
 from ocm_core.uses import denoise as denoising
+from ocm_core.uses import restore as restoration
 from ocm_core.uses.denoise import Denoised
+from ocm_core.uses.linear import Linear, Measured
+from ocm_core.uses.operators import noise_of
+from ocm_core.uses.restore import PLAIN, Algorithm, AlgorithmName, Restored
 
 if TYPE_CHECKING:
     from diffusers.configuration_utils import ConfigMixin
@@ -413,6 +417,47 @@ def denoise(
     images, clip = _data(denoiser, images, batches.get("labels"), noisy=True), _limits(denoiser)[0]
     return denoising.denoise(
         denoiser, images, _ready(denoiser, method), sigma, clip=clip, **batches
+    )
+
+
+def restore(
+    denoiser: Denoiser,
+    y: Tensor,
+    physics: Linear,
+    method: str | None = None,
+    algorithm: AlgorithmName = "kalman",
+    *,
+    sigma: float | None = None,
+    count: int = 8,
+    guidance: float = 1.0,
+    labels: ImageLabels = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    iterations: int = 3,
+    scale: float = 1.0,
+    progress: Progress[int] = iter,
+    **how: Unpack[RecipeOptions],
+) -> Restored:
+    """Return draws of images x_0 given y = A x_0 + σ n, with their mean and deviation.
+
+    A is `physics`, a `LinearPhysics` of deepinv or anything with `A` and `A_adjoint`, for images in
+    [-1, 1]; σ is that of its Gaussian noise if it is not given. `kalman` takes the covariance of
+    `method`, which had better be correlated (`analytic+dct`), and no gradients. `mmps` takes so
+    many `iterations` of products with the Jacobian a step; `pigdm`, and `dps` with its `scale`, are
+    there for comparison. Steps are DDPM's.
+    """
+    chosen = Algorithm(algorithm, iterations, scale)
+    if chosen.takes_method and method is None:
+        raise OcmError("method: kalman takes a covariance; name one, such as analytic+dct")
+    name = method if chosen.takes_method else PLAIN.label
+    measured = Measured(y, physics, noise_of(physics, sigma))
+    return restoration.restore(
+        *(denoiser, measured, recipe(denoiser, name, guidance, **how), chosen),
+        count=count,
+        labels=labels,
+        batch_size=batch_size,
+        seed=seed,
+        progress=progress,
     )
 
 

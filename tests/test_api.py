@@ -34,6 +34,10 @@ from ocm_core.errors import OcmError
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.start import DataGaussian
 from ocm_core.schema.timesteps import PowerTimesteps
+from ocm_core.uses import operators
+from ocm_core.uses.linear import Measured
+from ocm_core.uses.operators import BlurOperator
+from ocm_core.uses.restore import restore
 from tests.core.doubles import ancestral
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CLASSES, CONFIGS, PLAIN, model
@@ -491,6 +495,65 @@ def test_impossible_denoising_is_refused(wrong: dict[str, Any], message: str) ->
     with pytest.raises(OcmError, match=message):
         given = {"images": images(), "method": "rademacher", "sigma": 0.5}
         api.denoise(wrapped(), **(given | wrong))
+
+
+def physics() -> Any:
+    """A blur of deepinv, with noise of its own."""
+    operator = operators.build(BlurOperator(kind="blur"), SHAPE)
+    operator.noise_model = operators.import_deepinv().physics.GaussianNoise(0.2)
+    return operator
+
+
+def test_images_are_restored_by_a_recipe_of_ddpm() -> None:
+    denoiser = api.fit_head(wrapped(), images(), "analytic+dct")
+    operator, given = physics(), {"count": 3, "steps": 4, "seed": 5}
+    y = operator(images())
+    found = api.restore(denoiser, y, operator, "analytic+dct", **given)
+    assert found.draws.shape == (8, 3, *SHAPE) and found.passes == 4
+    torch.testing.assert_close(found.mean, found.draws.mean(1))
+    torch.testing.assert_close(found.std, found.draws.std(1))
+    whole = api.recipe(denoiser, "analytic+dct", steps=4)
+    measured = Measured(y, operator, operators.noise_of(operator, None))
+    direct = restore(denoiser, measured, whole, count=3, seed=5)
+    assert torch.equal(found.draws, direct.draws)
+    twice = api.restore(denoiser, y, operator, "analytic+dct", sigma=0.4, **given)
+    assert not torch.equal(found.draws, twice.draws)
+    for algorithm, passes in {"mmps": 5, "dps": 3, "pigdm": 3}.items():
+        other = api.restore(denoiser, y, operator, algorithm=algorithm, iterations=2, **given)
+        assert other.passes == 4 * passes and bool(other.draws.isfinite().all())
+    labels = torch.tensor([0, 1, 2, 3] * 2)
+    classes = wrapped("classes")
+    drawn = [
+        api.restore(classes, y, operator, algorithm="mmps", labels=chosen, **given).draws
+        for chosen in (labels, labels.flip(0))
+    ]
+    assert not torch.equal(*drawn)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"method": None}, "method: kalman takes a covariance; name one, such as analytic"),
+        ({"method": "ocm"}, "method 'ocm' has no head yet"),
+        ({"method": "analytic+dct"}, "has no spectrum yet; api.fit_head estimates it"),
+        ({"sampler": "ddim"}, "steps are those of DDPM, of order 1"),
+        ({"preset": "quality"}, "steps are those of DDPM, of order 1"),
+        ({"algorithm": "ddrm"}, "algorithm: 'ddrm' is unknown"),
+        ({"y": torch.zeros(2, 3, 8, 9)}, r"images of shape \(3, 8, 9\): this UNet2DModel takes"),
+        ({"y": torch.zeros(2, 1, 8, 8)}, r"images of shape \(1, 8, 8\): this UNet2DModel takes"),
+        ({"y": torch.zeros(2, 3, 8)}, r"physics: Blur does not take y of shape \(2, 3, 8\)"),
+        ({"sigma": -0.1}, "sigma = -0.1: expected"),
+    ],
+)
+def test_impossible_restoration_is_refused(wrong: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "y": images(),
+        "physics": physics(),
+        "method": "exact_diag",
+        "steps": 2,
+    }
+    with pytest.raises(OcmError, match=message):
+        api.restore(wrapped(), **(given | wrong))
 
 
 @pytest.mark.parametrize(

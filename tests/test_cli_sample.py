@@ -1,6 +1,6 @@
 """`ocm sample`: the pipeline's own samples again, on request, and everything that it refuses.
 
-And `ocm denoise`, by the same models.
+And `ocm denoise` and `ocm restore`, by the same models.
 """
 
 import json
@@ -26,6 +26,7 @@ from ocm_core.pipeline.job import run_task
 from ocm_core.sampling.presets import PRESETS
 from ocm_core.schema.experiment import Experiment
 from ocm_core.store.reader import open_split
+from ocm_core.uses import operators
 from tests.init.folders import write_dit
 from tests.networks.diffusers_cases import CONFIGS, PLAIN, model
 
@@ -481,3 +482,96 @@ def test_latents_points_and_missing_classes_are_refused_for_denoising(made, deno
     told = denoised(f"{classes} --method rademacher", 1)
     assert "--label: the network takes classes; give the one of these images" in told
     assert len(denoised(f"{classes} --method rademacher --label 2")["sigma"]) == 5
+
+
+@pytest.fixture
+def restored(here: Path, capsys) -> Callable[..., Any]:
+    """What `ocm restore` made, or the message of its refusal."""
+
+    def run(arguments: str, code: int = 0) -> Any:
+        ended = main(["restore", *arguments.split(), "--json", "--device", "cpu"])
+        said = capsys.readouterr()
+        assert ended == code, said.err
+        return said.err if code else json.loads(said.out)
+
+    return run
+
+
+def test_a_folder_is_restored_as_by_the_library(folder, tmp_path, restored):
+    seen, out = write_noisy(tmp_path / "seen", 8, 8, 3), tmp_path / "out"
+    known = np.arange(64).reshape(8, 8) % 3 > 0
+    Image.fromarray(known).save(tmp_path / "mask.png")
+    asked = (
+        f"--model {folder} --operator inpainting --mask {tmp_path / 'mask.png'} --sigma 0.2"
+        f" --algorithm mmps --steps 3 --count 2 --seed 4 --images {tmp_path / 'seen'} --out {out}"
+    )
+    said, mask = restored(asked), torch.from_numpy(known).float().unsqueeze(0)
+    physics = operators.build(operators.InpaintingOperator(kind="inpainting"), (3, 8, 8), mask)
+    given = {"sigma": 0.2, "count": 2, "steps": 3, "seed": 4}
+    expected = api.restore(api.load(folder), mask * seen, physics, algorithm="mmps", **given)
+    assert (said["draws"], said["passes"]) == (2, expected.passes) == (2, 21)
+    store = xarray.open_zarr(said["store"], consolidated=False)
+    for name in ("mean", "std", "draws"):
+        np.testing.assert_allclose(store[name], getattr(expected, name), atol=1e-5)
+    assert store.attrs["operator"]["kind"] == "inpainting" and store.attrs["files"] == said["names"]
+    left = (mask * (seen.unsqueeze(1) - expected.draws)).square().sum() / (10 * 3 * known.sum())
+    assert said["chi2"] == pytest.approx(float(left) / 0.2**2, rel=1e-4)
+    files = {file.relative_to(out).as_posix() for file in out.rglob("*.png")}
+    assert files == {
+        name
+        for x in said["names"]
+        for name in (f"mean/{x}", f"std/{x}", *(f"draws/{x[:-4]}.{j}.png" for j in (0, 1)))
+    }
+    assert "is there already; --force" in restored(asked, 1)
+    assert restored(f"{asked} --force") == said
+
+
+def test_an_experiment_restores_small_images(made, tmp_path, restored, capsys):
+    name, seen = made("digits"), write_noisy(tmp_path / "seen", 4, 4)
+    asked = (
+        f"{name} --images {tmp_path / 'seen'} --operator super_resolution,factor=2 --sigma 0.3"
+        f" --method ocm --steps 2 --count 2 --out {tmp_path / 'out'}"
+    )
+    store = xarray.open_zarr(restored(asked)["store"], consolidated=False)
+    assert seen.shape == (5, 1, 4, 4) and store["draws"].shape == (5, 2, 1, 8, 8)
+    assert store.attrs["experiment"] == name and store.attrs["method"] == "ocm"
+    assert "heads/trained/heads/ocm.safetensors" in store.attrs["digests"]
+    assert main(["restore", *asked.split(), "--force", "--device", "cpu"]) == 0
+    assert "5 images, 2 draws of each with 2 passes of the network" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--operator denoising", "--method: kalman takes a covariance"),
+        ("--operator denoising --method beta", "method 'beta': no covariance of x_0 given x_t"),
+        ("--operator denoising --method ocm --algorithm mmps", "--method ocm: mmps takes none"),
+        ("--operator denoising --algorithm mms", "algorithm: 'mms' is unknown; did you mean"),
+        ("--operator denoising --method ocm --sigma -1", "sigma = -1: expected"),
+        ("--operator denoising --method ocm --timesteps optimal", "--timesteps optimal: name them"),
+        ("--operator denoising --method ocm --images {0}/none", "none: not there; expected"),
+        ("--operator denoising --method ocm --images {0}/large", "9×8 pixels in L; the model"),
+        ("--operator denoising --method ocm --mask {0}/mask.png", "mask: goes with the operator"),
+        ("--operator inpainting --method ocm", "--mask: inpainting needs a PNG"),
+        ("--operator inpainting --method ocm --mask {0}/no.png", "no.png: no such file"),
+        ("--operator inpainting --method ocm --mask {0}/grey.png", "has other levels than black"),
+        ("--operator inpainting --method ocm --mask {0}/mask.png", "mask: 8 × 9 pixels; expected"),
+        ("--operator super_resolution,factor=3 --method ocm", "factor: 3 does not divide"),
+    ],
+)
+def test_what_cannot_be_restored_is_refused(made, restored, tmp_path, arguments, said):
+    write_noisy(tmp_path / "fits", 8, 8)
+    write_noisy(tmp_path / "large", 8, 9)
+    Image.fromarray(np.ones((8, 9), bool)).save(tmp_path / "mask.png")
+    Image.fromarray(np.full((8, 8), 99, np.uint8)).save(tmp_path / "grey.png")
+    given = arguments.format(tmp_path)
+    given += "" if "--images" in given else f" --images {tmp_path / 'fits'}"
+    given += "" if "--sigma" in given else " --sigma 0.2"
+    assert said in restored(f"{made('digits')} {given} --out {tmp_path / 'out'}", 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_operators_that_nobody_knows_are_refused(folder, restored, tmp_path):
+    asked = f"--model {folder} --images {tmp_path} --sigma 0.1 --algorithm mmps --operator"
+    assert "--operator haze:" in restored(f"{asked} haze", 1)
+    assert "--operator blur,width=0: blur.width" in restored(f"{asked} blur,width=0", 1)

@@ -116,6 +116,9 @@ class OnlyDrawn(Covariance):
     def filled(self, variance: float) -> NoReturn:
         self.diagonal(torch.tensor(variance))
 
+    def times(self, v: Batch) -> NoReturn:
+        self.diagonal(v)
+
 
 class Look(NamedTuple):
     """The line of a method in every chart."""
@@ -221,11 +224,21 @@ def c_from_jacobian(prediction: Prediction, diagonal: Batch) -> Batch:
     return 1.0 - prediction.marginal[1].sqrt() * diagonal
 
 
+def c_times(prediction: AnyPrediction, v: Batch) -> Batch:
+    """Return (I - √b_t Jᵀ) v, by one backward pass."""
+    return prediction.combine(lambda p: v - p.marginal[1].sqrt() * p.vjp(v))
+
+
 def predict(
-    model: Model, methods: Iterable[CovarianceMethod], x: Batch, t: int, label: Labels
+    model: Model,
+    methods: Iterable[CovarianceMethod],
+    x: Batch,
+    t: int,
+    label: Labels,
+    graph: bool = False,
 ) -> AnyPrediction:
     """Evaluate once for all methods; the graph is kept where one of them reads the Jacobian."""
-    graph = any(method.jacobian_products(1) for method in methods)
+    graph = graph or any(method.jacobian_products(1) for method in methods)
     with torch.set_grad_enabled(graph):
         return model.predict(x.detach().requires_grad_(graph), t, label)
 

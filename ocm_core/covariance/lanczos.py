@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -23,8 +24,9 @@ from ocm_core.covariance.interface import (
     Profile,
     ReverseStep,
     StepCovariance,
+    c_times,
 )
-from ocm_core.diffusion.denoiser import AnyPrediction, Prediction
+from ocm_core.diffusion.denoiser import AnyPrediction
 from ocm_core.diffusion.gaussian import dimension
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch
@@ -48,20 +50,12 @@ class Method(CovarianceMethod):
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:
         count = self.jacobian_products(dimension(prediction.x))
 
-        def c(v: Batch) -> Batch:
-            return prediction.combine(lambda branch: _product(branch, v))
-
         def covariance(step: ReverseStep) -> Krylov:
             # the limit on C is one of pixels: a mean of n of them has an eigenvalue of up to n
             step = replace(step, clip=replace(step.clip, c_max=None))
-            return Krylov(c, count, step.variance)
+            return Krylov(partial(c_times, prediction), count, step.variance)
 
         return covariance
-
-
-def _product(prediction: Prediction, v: Batch) -> Batch:
-    """(I - √b_t Jᵀ) v."""
-    return v - prediction.marginal[1].sqrt() * prediction.vjp(v)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,11 @@ class Covariance(ABC):
 
     @abstractmethod
     def scale(self, noise: Batch) -> Batch:
-        """Return √Σ ε, with the symmetric root."""
+        """Return R ε with R Rᵀ = Σ: the symmetric root, or S U √λ Uᵀ."""
+
+    @abstractmethod
+    def times(self, v: Batch) -> Batch:
+        """Return Σ v."""
 
     @abstractmethod
     def limited(self, sigma: float) -> Covariance:
@@ -74,6 +78,9 @@ class Diagonal(Covariance):
     def scale(self, noise: Batch) -> Batch:
         return self.variance.sqrt() * noise
 
+    def times(self, v: Batch) -> Batch:
+        return self.variance * v
+
     def limited(self, sigma: float) -> Diagonal:
         return Diagonal(self.variance.clamp(max=sigma**2))
 
@@ -103,6 +110,9 @@ class Full(Covariance):
     def scale(self, noise: Batch) -> Batch:
         rotated = self.values.sqrt().unsqueeze(-1) * self._rotated(noise)
         return (self.vectors @ rotated).reshape_as(noise)
+
+    def times(self, v: Batch) -> Batch:
+        return (self.vectors @ (self.values.unsqueeze(-1) * self._rotated(v))).reshape_as(v)
 
     def limited(self, sigma: float) -> Full:
         return Full(self.vectors, self.values.clamp(max=sigma**2))
@@ -148,6 +158,11 @@ class Correlated(Covariance):
     def scale(self, noise: Batch) -> Batch:
         coefficients = self.spectrum.to(noise).sqrt() * self.basis.coefficients(noise)
         return self._magnitude.sqrt() * self.basis.combine(coefficients)
+
+    def times(self, v: Batch) -> Batch:
+        root = self._magnitude.sqrt()
+        coefficients = self.spectrum.to(v) * self.basis.coefficients(root * v)
+        return root * self.basis.combine(coefficients)
 
     def limited(self, sigma: float) -> Correlated:
         variance = self._magnitude * self._spread(self.spectrum)

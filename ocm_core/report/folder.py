@@ -7,7 +7,8 @@ provenance.json  the commit, digests, versions and notes of the run
 curves.csv       training losses
 timesteps.json   optimal timesteps by method and nfe
 points.npz       samples and test points of 2-D mixtures
-pictures/        strips of samples and of posterior deviations (WebP), listed in pictures.json
+pictures/        strips of samples, of posterior deviations and of restored images (WebP), listed in
+                 pictures.json
 """
 
 import csv
@@ -38,7 +39,8 @@ REPORTS = Path("reports")
 RESULTS, PARAMS, PROVENANCE = "results.csv", "params.yaml", "provenance.json"
 METRICS, CURVES, TIMESTEPS = "metrics.json", "curves.csv", "timesteps.json"
 POINTS, PICTURES = "points.npz", "pictures/pictures.json"
-SAMPLES, POSTERIOR_STD = "samples", "posterior_std"  # figures that pictures belong to
+# figures that pictures belong to
+SAMPLES, POSTERIOR_STD, RESTORATION = "samples", "posterior_std", "restoration"
 TEST = "test set"
 _TYPES = {"versions": dict, "digests": dict, "notes": dict, "choices": list, "machines": list}
 _MOST_PIXELS = 1 << 24
@@ -60,6 +62,9 @@ OptimalByMethod = Mapping[str, Mapping[int, tuple[int, ...]]]  # by method and n
 PlanePoints = Float[ndarray, "n 2"]
 Pixels = UInt8[ndarray, "h w c"]
 PictureBatch = UInt8[ndarray, "n h w"] | UInt8[ndarray, "n h w 3"]
+
+
+RestoredPictures = Mapping[str, ndarray]  # by `task/row`: levels, or deviations that are floats
 
 
 class PictureRow(NamedTuple):
@@ -210,6 +215,7 @@ def write_report(
     curves: Curves,
     timesteps: OptimalByMethod,
     posterior_std: PosteriorStd | None,
+    restored: RestoredPictures | None = None,
 ) -> None:
     """Write everything anew; what a folder held before is removed.
 
@@ -249,6 +255,9 @@ def write_report(
     if posterior_std:
         deviations, tables[POSTERIOR_STD] = _deviations(posterior_std)
         rows += deviations
+    if restored:
+        pictures, tables[RESTORATION] = _restored(restored)
+        rows += pictures
     if rows:
         _write_pictures(folder / PICTURES, rows, tables)
 
@@ -306,6 +315,30 @@ def _deviations(found: PosteriorStd) -> tuple[list[PictureRow], dict[str, Any]]:
     return rows, {"columns": heads, "rows": numbers}
 
 
+def _restored(found: RestoredPictures) -> tuple[list[PictureRow], dict[str, Any]]:
+    """Return a row of what there was, of what was seen and of each result, a task in a column."""
+    names = [key.split("/", 1) for key in found]
+    tasks, rows = (list(dict.fromkeys(part)) for part in zip(*names, strict=True))
+    tops, shown, numbers = dict[str, float](), list[PictureRow](), list[list[Value]]()
+    for task in tasks:
+        own = [x for key, x in found.items() if key.startswith(f"{task}/") and x.dtype.kind == "f"]
+        tops[task] = float(np.quantile(np.stack(own).astype(float), _TOP)) or 1.0 if own else 1.0
+    for row in rows:
+        cells = [found.get(f"{task}/{row}") for task in tasks]
+        numbers += [
+            [task, row, float(f"{x.astype(float).mean():.4g}")]
+            for task, x in zip(tasks, cells, strict=True)
+            if x is not None
+        ]
+        coloured = [
+            x if x is None or x.dtype == np.uint8 else colours(x.astype(float), tops[task])
+            for task, x in zip(tasks, cells, strict=True)
+        ]
+        columns = tuple(f"{task}, deviations 0 to {tops[task]:.2g}" for task in tasks)
+        shown.append(PictureRow(RESTORATION, row, columns, coloured))
+    return shown, {"columns": ["task", "pictures", "mean level or deviation"], "rows": numbers}
+
+
 def _write_pictures(listing: Path, rows: Sequence[PictureRow], tables: Mapping[str, Any]) -> None:
     for count, reduction, lossless in _SIZES:
         strips = [webp(_strip(row, count, reduction), lossless=lossless) for row in rows]
@@ -352,7 +385,7 @@ def _sheet(images: PictureBatch) -> Pixels:
     return canvas
 
 
-def colours(values: Float[ndarray, "h w"], top: float) -> UInt8[ndarray, "h w 3"]:
+def colours(values: Float[ndarray, "*n h w"], top: float) -> UInt8[ndarray, "*n h w 3"]:
     """Colour values from zero to `top` and above, from dark to light."""
     anchors = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in SCALE], dtype=float)
     places = np.clip(values / top, 0, 1) * (len(anchors) - 1)

@@ -164,7 +164,9 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
             topics.setdefault(measure.topic or measure.name, []).append(measure)
     for title, alike in topics.items():
         names = [measure.key.replace(".", "-").replace("_", "-") for measure in alike]
-        blocks = list[PageBlock | None]()
+        blocks: list[PageBlock | None] = []
+        if "crps" in (measure.key for measure in alike):
+            blocks.append(samples.restored(folder))
         for id, measure in zip(names, alike, strict=True):
             blocks += [measure.about] if measure.topic else []
             blocks += [figures.curves(study, [measure], id), tables.measure_table(study, measure)]

@@ -139,6 +139,25 @@ def posterior_std(folder: ReportFolder) -> Figure | None:
     )
 
 
+def restored(folder: ReportFolder) -> Figure | None:
+    """Show what was seen of test images, and what was made of it."""
+    rows = folder.rows_of(files.RESTORATION)
+    if not rows:
+        return None
+    names = ", ".join(row.name for row in rows)
+    return Figure(
+        id="restored",
+        label=f"Pictures of test images, of what was seen of them, and restored: {names}.",
+        caption="The first test images; y, what was seen of them, enlarged where it is smaller; and"
+        " of draws given y, by the first method and the first algorithm beside it, the mean, two"
+        " draws, and the deviation of each pixel. Dark is zero; each task has a scale of its own.",
+        panes=(_matrix("restored images", rows),),
+        arrangement="alone",
+        colour_bar="the number above each column, and more",
+        table=DataTable("restored", *folder.picture_table(files.RESTORATION)),
+    )
+
+
 def nearest_head(figure: Figure) -> str:
     """Say which head's deviations are nearest to those of the most probes, over all t."""
     gaps: dict[str, list[float]] = {}

@@ -72,6 +72,15 @@ class Stream(Enum):
     FORWARD_NORMAL = (10, 2, False)
     FORWARD_SIGN = (10, 3, False)
     FORWARD_POINTS = (10, 4, False)
+    # of a draw that restores, `index` being that of the image and, in the upper words, of the draw:
+    # its own, and the noise of the measurement that it sees; the noise of test image `index`; masks
+    RESTORE_NORMAL = (12, 0, False)
+    RESTORE_SIGN = (12, 1, False)
+    MEASUREMENT_NORMAL = (12, 2, False)
+    MEASUREMENT_SIGN = (12, 3, False)
+    OBSERVED_NORMAL = (12, 4, False)
+    OBSERVED_SIGN = (12, 5, False)
+    MASK = (12, 6, False)
     # the pattern over the bits that images are coded with
     STACK = (11, 0, False)
     # without consequence for any number
@@ -93,12 +102,14 @@ def stream(
     word = low + (middle << _SEED_BITS) + (high << (_SEED_BITS + _TIME_BITS))
     key = [word, _checked("index", index, 2**64 - 1)]
     counter = [0, _checked("part", part, 2**64 - 1), family, draw]
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    # as words: NumPy takes a list with a number above 2⁶³ for floats
+    given = {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)}
+    return np.random.Generator(np.random.Philox(**given))
 
 
 def dataset_stream(seed: int, split: int = 0) -> np.random.Generator:
     """Return a data set's generator; NumPy hashes the seed, as the first data sets were divided."""
-    counter = [0, 0, 0, _checked("split", split, 2**64 - 1)]
+    counter = np.array([0, 0, 0, _checked("split", split, 2**64 - 1)], np.uint64)
     bits = np.random.Philox(_checked("seed", seed, LARGEST_SEED), counter=counter)
     return np.random.Generator(bits)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +20,9 @@ from ocm_core.pipeline.graph import graph_of
 from ocm_core.sampling.from_experiment import from_experiment
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
+from ocm_core.shapes import Images
 from ocm_core.text import save_grid
-from ocm_core.uses.denoise import Denoised, check_estimate, denoise
+from ocm_core.uses.denoise import check_estimate, denoise
 
 STORE, MEAN, STD = "denoised.zarr", "mean", "std"  # in the folder that is written
 FACTS = ("experiment", "model", "method", "score", "label", "digests")  # that the store keeps
@@ -49,19 +51,27 @@ class DenoisedFiles(NamedTuple):
 
 
 def open_model(
-    experiment: str | None, model: Path | None, heads: Path | None, **options: Any
+    experiment: str | None,
+    model: Path | None,
+    heads: Path | None,
+    estimate: bool = True,
+    **options: Any,
 ) -> SampleGenerator:
-    """Return the model with a method; of its recipe, the method and its limits are what counts."""
+    """Return the model with a method; of its recipe, the method and its limits are what counts.
+
+    The method is an `estimate` of Cov[x_0 | x_t] with a diagonal, or any that DDIM has.
+    """
     # a recipe of few steps that needs no optimal timesteps
     request = SampleRequest(steps=2, preset="quality", **options)
     method = str(request.method)
     if model is not None:
         from ocm_core.sampling.from_folder import from_folder  # imports diffusers
 
-        check_estimate(covariance.build(method))
+        if estimate:
+            check_estimate(covariance.build(method))
         return from_folder(model, heads, request)
     known = graph_of(str(experiment)).experiment.methods.get(method)
-    if known is not None:
+    if known is not None and estimate:
         check_estimate(covariance.build(known.kind, method, **known.options))
     return from_experiment(str(experiment), request)
 
@@ -70,12 +80,7 @@ def denoise_files(
     generator: SampleGenerator, images: Path, out: Path, sigma: float | None, force: bool
 ) -> DenoisedFiles:
     """Denoise the images of a folder; the store is written last, and whole or not at all."""
-    store, recipe = out / STORE, generator.recipe
-    if store.exists() and not force:
-        raise OcmError(f"{store}: is there already; --force writes it anew")
-    if generator.image_shape != generator.shape or not isinstance(recipe, Recipe):
-        kind = "points" if generator.image_shape is None else "latents"
-        raise OcmError(f"{generator.name}: a model of {kind}; in Python, api.denoise takes latents")
+    store, recipe = out / STORE, check_place(out / STORE, generator, force, "denoise")
     names, pixels = read_images(images, generator.shape)
     noisy = torch.from_numpy(pixels).float() / 127.5 - 1
     shown = not sys.stderr.isatty()
@@ -84,24 +89,44 @@ def denoise_files(
         noisy,
         recipe.method,
         sigma,
-        labels=_labels(generator, len(noisy)),
+        labels=labels_of(generator, len(noisy)),
         clip=recipe.clip,
         batch_size=generator.batch_size,
         progress=partial(tqdm, desc="denoising", unit="batch", disable=shown, leave=False),
     )
-    white = float(found.std.max())
-    for name, mean, std in zip(names, found.mean, found.std, strict=True):
-        for kind, picture in {MEAN: mean, STD: 2 * std / white - 1}.items():
-            file = out / kind / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            save_grid(picture.unsqueeze(0), file)
-    facts = {key: generator.attributes[key] for key in FACTS if key in generator.attributes}
-    _write(store, found, {**facts, "files": names, "white": white, "ocm-core": version("ocm-core")})
+    white = write_pictures(out, names, found.mean, found.std)
+    write_store(store, found._asdict(), generator, {"files": names, "white": white})
     errors = found.std.square().flatten(1).mean(1).sqrt().tolist()
     return DenoisedFiles(store, names, found.sigma.tolist(), errors, white)
 
 
-def _labels(generator: SampleGenerator, count: int) -> torch.Tensor | None:
+def check_place(store: Path, generator: SampleGenerator, force: bool, name: str) -> Recipe:
+    """Refuse a store that is there, and models of other things than images; return the recipe."""
+    recipe = generator.recipe
+    if store.exists() and not force:
+        raise OcmError(f"{store}: is there already; --force writes it anew")
+    if generator.image_shape != generator.shape or not isinstance(recipe, Recipe):
+        kind = "points" if generator.image_shape is None else "latents"
+        raise OcmError(f"{generator.name}: a model of {kind}; in Python, api.{name} takes latents")
+    return recipe
+
+
+def write_pictures(out: Path, names: list[str], mean: Images, std: Images) -> float:
+    """Write both as PNG, and return the deviation that is white."""
+    white = float(std.max()) or 1.0
+    for kind, images in {MEAN: mean, STD: 2 * std / white - 1}.items():
+        for name, picture in zip(names, images, strict=True):
+            write_picture(out / kind / name, picture)
+    return white
+
+
+def write_picture(file: Path, picture: torch.Tensor) -> None:
+    """Write an image in [-1, 1] as PNG."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_grid(picture.unsqueeze(0), file)
+
+
+def labels_of(generator: SampleGenerator, count: int) -> torch.Tensor | None:
     network, label = generator.denoiser.network, generator.request.label
     if not network.conditional:
         return None
@@ -111,13 +136,24 @@ def _labels(generator: SampleGenerator, count: int) -> torch.Tensor | None:
     return torch.full((count,), label)
 
 
-def _write(store: Path, found: Denoised, facts: dict[str, Any]) -> None:
+def write_store(
+    store: Path,
+    tensors: Mapping[str, torch.Tensor],
+    generator: SampleGenerator,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write a store of images, with what they were made by; it is there whole or not at all."""
     import xarray as xr
 
     dims = ("image", "channel", "row", "column")
-    arrays = {name: (dims[: value.ndim], value.numpy()) for name, value in found._asdict().items()}
+    several = ("image", "draw", *dims[1:])
+    arrays = {
+        name: (several if value.ndim == len(several) else dims[: value.ndim], value.numpy())
+        for name, value in tensors.items()
+    }
+    known = {key: generator.attributes[key] for key in FACTS if key in generator.attributes}
     temporary = store.with_name(f"{store.name}.tmp")
-    dataset = xr.Dataset(arrays, attrs=facts)
+    dataset = xr.Dataset(arrays, attrs={**known, **facts, "ocm-core": version("ocm-core")})
     dataset.to_zarr(temporary, mode="w", consolidated=False, zarr_format=3)
     if store.exists():
         shutil.rmtree(store)

@@ -146,7 +146,7 @@ class Recipe:
         for number, t in enumerate(reversed(self.timesteps)):
             if watch is not None:
                 watch(t, x)
-            x = stepper.step(predict(guided, [self.method], x, t, label), t, noise)
+            x = stepper.step(stepper.predict(guided, x, t, label), t, noise)
             if change is not None:
                 x = change(number, t, x)
         return Sampled(x, stepper.counter)
@@ -183,6 +183,10 @@ class Stepper:
             return x
         return start.at(x, *self.schedule.marginal(self.recipe.timesteps[-1]))
 
+    def predict(self, model: Model, x: Batch, t: int, label: Labels) -> AnyPrediction:
+        """Evaluate the model, with a graph where the covariance method reads the Jacobian."""
+        return predict(model, [self.recipe.method], x, t, label)
+
     def step(self, prediction: AnyPrediction, t: int, noise: Noise) -> Batch:
         """Return x_s of the step that begins at `t`, given the prediction at x_t."""
         return self.gaussian(prediction, t, noise).draw(noise)
@@ -192,11 +196,7 @@ class Stepper:
 
         Where the last step draws, a method without variance there (β̃_{0:t} = 0) takes β̃_{1:2}.
         """
-        if not self._left or self._left[0].t != t:
-            expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
-            raise OcmError(f"a step from timestep {t}: the next one is {expected}")
-        recipe = self.recipe
-        step = ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
+        recipe, step = self.recipe, self.next(t)
         x = self._mean(step, prediction)
         s = step.transition.s
         if s == 0 and not self.noisy_end:
@@ -208,6 +208,14 @@ class Stepper:
         if recipe.final_sigma is not None and s == recipe.timesteps[0]:
             covariance = covariance.limited(recipe.final_sigma)
         return StepGaussian(x, covariance, s)
+
+    def next(self, t: int) -> ReverseStep:
+        """Return the step that is next, which has to begin at `t`."""
+        if not self._left or self._left[0].t != t:
+            expected = f"the step from {self._left[0].t}" if self._left else "none: all are taken"
+            raise OcmError(f"a step from timestep {t}: the next one is {expected}")
+        recipe = self.recipe
+        return ReverseStep(self._left.popleft(), recipe.kernel, recipe.clip, self.counter)
 
 
 def of_experiment(

@@ -30,5 +30,5 @@ ORDER = (
     *("vae", "encode", "classifier", "reference"),
     *("score", "moments", "spectrum", "heads", "selection", "timesteps"),
     *("distances", "mmd", "covariance_error", "likelihood", "codec", "path_weights"),
-    *("denoising", "score_loss", "posterior_std", "operations"),
+    *("denoising", "restoration", "score_loss", "posterior_std", "operations"),
 )

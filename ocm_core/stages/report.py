@@ -25,6 +25,7 @@ from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.fetch_data import FetchedData, data_modules, open_data
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.posterior_std import PosteriorStdMaps
+from ocm_core.stages.restoration import RestorationTable
 from ocm_core.stages.sample import Samples, sample_tasks
 from ocm_core.stages.score import TrainedScore
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
@@ -80,7 +81,9 @@ def run(job: Job) -> None:
     decoders = {"", *(rule.get("decoder_variance") for rule in named)}
     found = optimal_timesteps(job, experiment.network.scores[-1])
     timesteps = {key: found[key] for key in found if key.partition("/")[2] in decoders}
-    write_report(folder, study, _provenance(job), *shown, timesteps, _posterior_std(job))
+    restored = job.find(RestorationTable)
+    pictures = restored.load_pictures() if restored else None
+    write_report(folder, study, _provenance(job), *shown, timesteps, _posterior_std(job), pictures)
     html = render(page(ReportFolder(folder), registry))
     folder.with_name(f"{experiment.name}.html").write_text(html, encoding="utf-8")
 

@@ -25,11 +25,11 @@ from ocm_core.covariance.interface import (
     ReverseStep,
     predict,
 )
-from ocm_core.diffusion.denoiser import Denoiser, Model
+from ocm_core.diffusion.denoiser import AnyPrediction, Denoiser, Model
 from ocm_core.diffusion.gaussian import Covariance, dimension
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.transition import transition
+from ocm_core.diffusion.transition import Transition, transition
 from ocm_core.errors import OcmError
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
@@ -119,14 +119,17 @@ def posteriors(
     """Return the Gaussian of x_0 given x_t by each method, from one pass of the network."""
     prediction = predict(model, methods.values(), x, t, label)
     last = transition(model.schedule, 0, t)
-    mean = ReverseStep(last, Ddpm(), clip).x0(prediction)
-    found = {}
-    for name, method in methods.items():
-        step = ReverseStep(last, Ddpm(), clip)
-        covariance = method.step_covariance(prediction, noise)(step)
-        filled = covariance.filled(last.beta_tilde_schedule_start)
-        found[name] = Posterior(mean, filled, step.counter)
-    return found
+    return {name: posterior(prediction, m, last, noise, clip) for name, m in methods.items()}
+
+
+def posterior(
+    prediction: AnyPrediction, method: CovarianceMethod, last: Transition, noise: Noise, clip: Clip
+) -> Posterior:
+    """Return the Gaussian of x_0 given x_t by one method; `last` is the step t → 0."""
+    step = ReverseStep(last, Ddpm(), clip)
+    covariance = method.step_covariance(prediction, noise)(step)
+    filled = covariance.filled(last.beta_tilde_schedule_start)
+    return Posterior(step.x0(prediction), filled, step.counter)
 
 
 def denoise(
@@ -185,6 +188,11 @@ def _check_images(denoiser: Denoiser, images: Batch, method: CovarianceMethod) -
     if not len(images) or not bool(images.isfinite().all()):
         found = "none" if not len(images) else "some that have no numbers (NaN or infinite)"
         raise OcmError(f"images: {found}; expected noisy images, in the scale of data in [-1, 1]")
+    check_spectrum(denoiser, method, shape)
+
+
+def check_spectrum(denoiser: Denoiser, method: CovarianceMethod, shape: tuple[int, ...]) -> None:
+    """Raise an error if a method's spectrum is for images of another shape."""
     if method.spectrum and (known := denoiser.spectrum(method.spectrum).basis.shape) != shape:
         raise OcmError(f"images of shape {shape}: the spectrum of '{method.label}' is for {known}")
 

@@ -47,6 +47,8 @@ TINY = {
         "evaluate.denoising={methods: [ocm], sigmas: [0.1, 1.0], images: 4, batch_size: 2}",
         "++evaluate.score_loss={images: 4, batch_size: 2, seed: 0}",
         "++evaluate.jacobian={images: 2}",
+        "evaluate.restoration={tasks: {inpainting: {operator: {kind: inpainting}, sigma: 0.2}},"
+        " methods: [ocm], algorithms: [mmps], nfe: [2], images: 2, iterations: 1}",
         "evaluate.codec={methods: [beta, ocm], nfe: [2], images: 16}",
         *("evaluate.posterior_std.images=1", "evaluate.posterior_std.times=[1, 60]"),
         "evaluate.posterior_std.probes=[1]",

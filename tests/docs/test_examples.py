@@ -45,6 +45,17 @@ def test_error_bars(tmp_path: Path) -> None:
     assert len(grids) == 3
 
 
+def test_restoration_and_the_covariance_in_deepinv(tmp_path: Path) -> None:
+    few = ("--iterations", "60", "--steps", "3", "--folder", str(tmp_path))
+    said = run("restore.py", *few)
+    found = re.findall(r"(\w+): CRPS ([\d.]+), inside (\d+)%, data ([\d.]+), (\d+) passes", said)
+    assert [name for name, *_ in found] == ["kalman", "mmps", "dps", "pigdm", "covariance"]
+    assert [int(row[-1]) for row in found] == [3, 21, 9, 9, 6]
+    scores = {name: float(score) for name, score, *_ in found}
+    assert scores["covariance"] == pytest.approx(scores["kalman"], rel=0.2)
+    assert len([*tmp_path.glob("*.png")]) == 6
+
+
 def test_from_diffusers_and_back(tmp_path: Path) -> None:
     said = run("back_into_diffusers.py", "--iterations", "2", "--folder", str(tmp_path))
     assert [line.split()[0] for line in said.splitlines()] == ["beta_tilde", "ocm"]

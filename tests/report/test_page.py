@@ -15,13 +15,14 @@ from ocm_core.cli import main
 from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.report import folder as files
-from ocm_core.report.document import Headline, Page
+from ocm_core.report.document import Figure, Headline, Page
 from ocm_core.report.folder import ReportFolder, read_folder, report_names
 from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
 from ocm_core.results.measures import Measure, measures
 from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
+from ocm_core.stages import restoration
 from tests.report import made_up
 from tests.report.made_up import PROVENANCE, ROOT, figures, image_folder, plane_folder, tables
 from tests.results.synthetic import PARAMS, image_rows, near, seeds
@@ -237,6 +238,33 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     again = image_folder(tmp_path / "digits", [])  # what was before is gone
     assert not (again.path / "old.txt").exists()
     assert not [row for row in again.rows_of("samples") if row.name == "ddpm, ocm"]
+
+
+def test_restored_images_stand_before_their_scores(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    levels = {f"{task}/{row}": made_up.images(6, 8) for task in "ab" for row in ("truth", "y")}
+    deviations = {f"{task}/ocm: deviation": draw.uniform(0, 1, (6, 8, 8)) for task in "ab"}
+    rows = [
+        Row(key, value, 0.01, "trained", task, way, "even", 10)
+        for key, value in {"crps": 0.1, "data_chi2": 1.0}.items()
+        for task in "ab"
+        for way in ("ocm", "mmps")
+    ]
+    made = made_up.folder(
+        *(tmp_path / "digits", rows, PARAMS, made_up.images(36, 8)), restored=levels | deviations
+    )
+    built = page(made, measures(restoration.STAGE.measures))
+    [section] = [section for section in built.sections if section.title == restoration.TOPIC]
+    first = section.blocks[0]
+    assert isinstance(first, Figure) and first.id == "restored"
+    assert len(first.table.rows) == 6 and first.table.rows[0][:2] == ("a", "truth")
+    pictures = {row.name: row for row in made.rows_of("restoration")}
+    assert [*pictures] == ["truth", "y", "ocm: deviation"]
+    shown = pictures["truth"].cells[0]
+    assert shown is not None
+    np.testing.assert_array_equal(shown[:8, :8, 0], made_up.images(6, 8)[0])
+    assert all(column.startswith("ab"[i]) for i, column in enumerate(pictures["y"].columns))
+    assert {"crps", "data-chi2"} <= {b.id for b in section.blocks if isinstance(b, Figure)}
 
 
 def test_points_are_few_and_small(tmp_path: Path) -> None:

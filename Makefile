@@ -108,9 +108,8 @@ clean:
 	rm -rf artifacts logs site .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f reports/*.html
 
-pins: COMPILE = $(BIN)/uv pip compile --quiet --extra restore --extra slurm --extra text \
-  --no-annotate --no-header --generate-hashes --no-emit-package torchvision --python-version 3.11 \
-  $(LINKS) pyproject.toml
+pins: COMPILE = $(BIN)/uv pip compile --quiet --extra slurm --extra text --no-annotate --no-header \
+  --generate-hashes --no-emit-package torchvision --python-version 3.11 $(LINKS) pyproject.toml
 pins:
 	echo "torch==$(TORCH)" | $(COMPILE) --extra dev --constraint - > .resolved
 	awk -f workflow/pins.awk .resolved > .pins

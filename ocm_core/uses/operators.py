@@ -25,7 +25,6 @@ from ocm_core.rng.streams import Stream, stream
 from ocm_core.schema.block import Params, Positive, Seed
 
 MISSING = "torchvision"
-INSTALL = "pip install 'ocm-core[restore]'"
 _REACH = 3.0  # standard deviations of a blur
 
 
@@ -68,7 +67,7 @@ def build(operator: OperatorParams, shape: Sequence[int], mask: torch.Tensor | N
     if len(shape) != 3:
         raise OcmError(f"operator: for images, not for items of shape {tuple(shape)}")
     channels, height, width = shape
-    physics, kind = physics_module(), operator.kind
+    physics, kind = import_deepinv().physics, operator.kind
     if mask is not None and kind != "inpainting":
         raise OcmError(f"mask: goes with the operator 'inpainting', not with '{kind}'")
     match operator:
@@ -113,13 +112,6 @@ def _mask(operator: InpaintingOperator, height: int, width: int) -> torch.Tensor
     known = torch.ones(height * width)
     known[torch.from_numpy(places[: round(operator.missing * len(places))])] = 0.0
     return known.view(1, height, width)
-
-
-def physics_module() -> Any:
-    """Return `deepinv.physics`."""
-    if find_spec("deepinv") is None:
-        raise OcmError(f"deepinv is not installed, whose operators these are: {INSTALL}")
-    return import_deepinv().physics
 
 
 def import_deepinv() -> Any:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ocm_core import api
 from ocm_core.covariance import build
+from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.timesteps import even
 from ocm_core.metrics.crps import crps, inside
@@ -31,6 +32,7 @@ from ocm_core.uses.linear import Measured
 from ocm_core.uses.operators import import_deepinv
 
 DRAWS, IMAGES, METHOD = 19, 16, "analytic+klt"
+LIMITS = Clip(x0=1.0, c_max=1.0)  # as api.restore has them for images
 WAYS: tuple[tuple[Any, str | None], ...] = (
     *(("kalman", METHOD), ("mmps", None), ("dps", None), ("pigdm", None)),
 )
@@ -88,7 +90,7 @@ def by_deepinv(deepinv: Any, denoiser: Denoiser, y: Tensor, physics: Any, steps:
         t = int(matched_timesteps(schedule, level.double().view(1)))
         noise, method = SampleNoise(0, range(len(x)), (1, 8, 8)), {METHOD: build(METHOD)}
         scaled = schedule.alpha_bar[t] ** 0.5 * x.float()
-        return posteriors(denoiser, method, scaled, t, noise)[METHOD]
+        return posteriors(denoiser, method, scaled, t, noise, clip=LIMITS)[METHOD]
 
     class Mean(deepinv.models.Denoiser):  # type: ignore[misc]
         def forward(self, x: Tensor, sigma: Tensor, **_: Any) -> Tensor:

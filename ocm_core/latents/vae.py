@@ -165,7 +165,7 @@ def new_autoencoder(config: Mapping[str, Any], where: str) -> Any:
     """
     name = config.get("_class_name", "AutoencoderKL")
     if name not in CLASSES:
-        raise OcmError(f"{where}: describes a {name!r:.100}; expected an {' or '.join(CLASSES)}")
+        raise OcmError(f"{where}: describes a {name!s:.100}; expected an {' or '.join(CLASSES)}")
     read_known(DiffusersSizes, config, where)
     arguments = {key: value for key, value in config.items() if not key.startswith("_")}
     valid = signature(CLASSES[name].__init__).parameters.keys() - {"self"}

@@ -165,11 +165,13 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     for title, alike in topics.items():
         names = [measure.key.replace(".", "-").replace("_", "-") for measure in alike]
         blocks: list[PageBlock | None] = []
-        if "crps" in (measure.key for measure in alike):
-            blocks.append(samples.restored(folder))
         for id, measure in zip(names, alike, strict=True):
+            blocks += [samples.restored(folder)] if measure.key == "crps" else []
             blocks += [measure.about] if measure.topic else []
-            blocks += [figures.curves(study, [measure], id), tables.measure_table(study, measure)]
+            single = all(len(columns) == 1 for columns in study.grids[measure.key].values())
+            drawn = not (measure.topic and single)  # else a table says as much
+            blocks += [figures.curves(study, [measure], id)] if drawn else []
+            blocks.append(tables.measure_table(study, measure))
         finding = _leading(study, alike) if alike[0].topic else alike[0].about
         heading = f"{title[0].upper()}{title[1:]}"
         yield _section(f"measure-{names[0]}", heading, finding, *blocks)
@@ -184,13 +186,15 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
 def _leading(study: Study, alike: Sequence[Measure]) -> str:
     """Name the best method by each measure, and where it is best if it is not everywhere."""
     told = []
-    for measure in (m for m in alike if m.better):
+    for measure in (m for m in alike if m.better and study.is_conclusive):
         places: dict[str, list[str]] = {}
-        for at in (at for columns in study.grids[measure.key].values() for at in columns.values()):
-            if len(at.entries) > 1 and (best := at.best()):
-                places.setdefault(best, []).append(at.where)
+        for setting, columns in study.grids[measure.key].items():
+            for at in columns.values():
+                where = at.where if len(columns) > 1 else study.place(setting)
+                if len(at.entries) > 1 and (best := at.best()):
+                    places.setdefault(best, []).append(where)
         alone = len(places) == 1
-        names = [best if alone else f"{best} at {listed(where)}" for best, where in places.items()]
+        names = [best if alone else f"{best} ({listed(where)})" for best, where in places.items()]
         told += [f"by {measure.name} {', '.join(names)}"] if names else []
     return f"The best is {'; '.join(told)}." if told else listed([m.name for m in alike])
 

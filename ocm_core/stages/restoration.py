@@ -18,7 +18,7 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.metrics.crps import TWENTY, crps, inside
-from ocm_core.results.measures import Measure
+from ocm_core.results.measures import USES, Measure
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.recipe import Recipe
@@ -40,7 +40,6 @@ from ocm_core.uses.operators import OperatorParams
 from ocm_core.uses.restore import PLAIN, Algorithm, AlgorithmName, Restored, restore
 
 WHERE = "evaluate.restoration"
-TOPIC = "Restoration"
 PICTURES, SHOWN = "pictures.npz", 6
 MOST = 1000.0  # of a deviation that is kept: draws may diverge
 PICTURED = ("mean", "a draw", "another", "deviation")
@@ -116,38 +115,38 @@ STAGE: Stage[RestorationParams] = Stage(
             about=f"The continuous ranked probability score of draws {_OF}: E|x - x_0| less half of"
             " E|x - x'|, for pixels in [-1, 1]. A method has its name where its covariance is C.",
             replicate="image",
-            topic=TOPIC,
+            topic=USES,
         ),
         Measure(
             *("crps_difference", "CRPS less that of the first method", "lower"),
             about="In pairs by image, with the same noise.",
             replicate="image",
-            topic=TOPIC,
+            topic=USES,
         ),
         Measure(
             *("restored_psnr", "PSNR of the mean, dB", "higher"),
             about=f"Of the mean of draws {_OF}.",
             replicate="image",
-            topic=TOPIC,
+            topic=USES,
         ),
         Measure(
             *("restored_coverage", "share of pixels inside 90 % intervals of draws"),
             about=f"How often a pixel {_OF} lies between two draws of it that enclose 90 %.",
             replicate="image",
-            topic=TOPIC,
+            topic=USES,
         ),
         Measure(
             *("data_chi2", "‖y - A x‖² / σ² per measurement"),
             about="Mean over draws; 1 for draws of the posterior.",
             log=True,
             replicate="image",
-            topic=TOPIC,
+            topic=USES,
         ),
         Measure(
             *("passes", "passes of the network for a draw"),
             about="A backward pass counts as two: so long it takes.",
             replicate=None,
-            topic=TOPIC,
+            topic=USES,
         ),
     ),
 )

@@ -19,7 +19,7 @@ from ocm_core.report.document import Figure, Headline, Page
 from ocm_core.report.folder import ReportFolder, read_folder, report_names
 from ocm_core.report.page import index, page, site
 from ocm_core.report.render import render
-from ocm_core.results.measures import Measure, measures
+from ocm_core.results.measures import USES, Measure, measures
 from ocm_core.results.study import Study
 from ocm_core.results.table import Results, Row
 from ocm_core.stages import restoration
@@ -92,7 +92,8 @@ def test_a_new_measure_appears_without_an_edit_of_the_page(tmp_path: Path) -> No
 
 
 def test_measures_of_one_topic_share_a_section(tmp_path: Path) -> None:
-    rows = [Row(key, 0.9, 0.1, "trained", "", "ocm", "27") for key in ("coverage", "width")]
+    place = ("trained", "", "ocm")
+    rows = [Row(k, 0.9, 0.1, *place, t) for k in ("coverage", "width") for t in ("27", "145")]
     about = [Measure(row.measure, f"the {row.measure}", topic="what for?") for row in rows]
     shown = page(image_folder(tmp_path / "digits", [*image_rows(), *rows]), measures(about))
     [section] = [s for s in shown.sections if s.title == "What for?"]
@@ -108,7 +109,7 @@ def test_a_topic_says_which_method_is_best_by_each_measure(tmp_path: Path) -> No
     about += [Measure("spread", "spread", "higher", replicate="image", topic="what for?")]
     shown = page(image_folder(tmp_path / "digits", rows), measures(about))
     [section] = [s for s in shown.sections if s.title == "What for?"]
-    assert section.finding == "The best is by fit a at t = 27, b at t = 145; by spread b."
+    assert section.finding == "The best is by fit a (t = 27), b (t = 145); by spread b."
 
 
 def test_an_extra_feature_space_has_a_section_of_its_own(tmp_path: Path) -> None:
@@ -245,16 +246,17 @@ def test_restored_images_stand_before_their_scores(tmp_path: Path) -> None:
     levels = {f"{task}/{row}": made_up.images(6, 8) for task in "ab" for row in ("truth", "y")}
     deviations = {f"{task}/ocm: deviation": draw.uniform(0, 1, (6, 8, 8)) for task in "ab"}
     rows = [
-        Row(key, value, 0.01, "trained", task, way, "even", 10)
+        Row(key, value, 0.01, "trained", task, way, "even", nfe)
         for key, value in {"crps": 0.1, "data_chi2": 1.0}.items()
         for task in "ab"
+        for nfe in ([5, 10] if key == "crps" else [10])
         for way in ("ocm", "mmps")
     ]
     made = made_up.folder(
         *(tmp_path / "digits", rows, PARAMS, made_up.images(36, 8)), restored=levels | deviations
     )
     built = page(made, measures(restoration.STAGE.measures))
-    [section] = [section for section in built.sections if section.title == restoration.TOPIC]
+    [section] = [section for section in built.sections if section.title == USES]
     first = section.blocks[0]
     assert isinstance(first, Figure) and first.id == "restored"
     assert len(first.table.rows) == 6 and first.table.rows[0][:2] == ("a", "truth")
@@ -264,7 +266,9 @@ def test_restored_images_stand_before_their_scores(tmp_path: Path) -> None:
     assert shown is not None
     np.testing.assert_array_equal(shown[:8, :8, 0], made_up.images(6, 8)[0])
     assert all(column.startswith("ab"[i]) for i, column in enumerate(pictures["y"].columns))
-    assert {"crps", "data-chi2"} <= {b.id for b in section.blocks if isinstance(b, Figure)}
+    drawn = {block.id for block in section.blocks if isinstance(block, Figure)}
+    assert drawn == {"restored", "crps"}  # at one nfe a table says it
+    assert "data_chi2_by_nfe" in tables(built)
 
 
 def test_points_are_few_and_small(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def sign_of(project: Project, task: str) -> Path:
 def kill_at(project: Project, task: str) -> None:
     """Run everything, and kill -9 all of it in the middle of `task`."""
     folder = project.root / folder_of(NAME, Task(*task.split("/")))
-    killed = False
-    while not killed or folder.exists():  # it was quicker than the signal: once more
-        if folder.exists():  # nobody would ask for it again if there were a page
+    manifest, killed = folder / "manifest.json", False  # Snakemake makes empty folders beforehand
+    while not killed or manifest.exists():  # it was quicker than the signal: once more
+        if manifest.exists():  # nobody would ask for it again if there were a page
             shutil.rmtree(folder)
             shutil.rmtree(project.root / f"artifacts/{NAME}/report", ignore_errors=True)
             (project.root / f"reports/{NAME}.html").unlink(missing_ok=True)

@@ -574,4 +574,6 @@ def test_what_cannot_be_restored_is_refused(made, restored, tmp_path, arguments,
 def test_operators_that_nobody_knows_are_refused(folder, restored, tmp_path):
     asked = f"--model {folder} --images {tmp_path} --sigma 0.1 --algorithm mmps --operator"
     assert "--operator haze:" in restored(f"{asked} haze", 1)
-    assert "--operator blur,width=0: blur.width" in restored(f"{asked} blur,width=0", 1)
+    assert "--operator blur,width=0: operator.width: " in restored(f"{asked} blur,width=0", 1)
+    said = restored(f"{asked} blur,widht=1", 1)
+    assert "operator.widht: 'widht' is unknown; did you mean 'width'? valid: kind, width" in said

@@ -18,19 +18,20 @@ OPERATORS = "denoising; inpainting; blur,width=1; or super_resolution,factor=2"
 def operator_of(text: str) -> OperatorParams:
     """Parse `blur,width=1.5`."""
     import yaml
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import create_model
 
+    from ocm_core.params.document import validated
     from ocm_core.uses.operators import OperatorParams
 
     kind, *options = (word.partition("=") for word in text.split(","))
     tree = {"kind": kind[0]} | {key: yaml.safe_load(value) for key, _, value in options}
-    adapter: TypeAdapter[OperatorParams] = TypeAdapter(OperatorParams)
-    try:
-        return adapter.validate_python(tree)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        key = ".".join(map(str, problem["loc"]))
-        raise OcmError(f"--operator {text}: {key} {problem['msg'].lower()}".strip()) from None
+    problems: list[str] = []
+    asked = create_model("Asked", operator=(OperatorParams, ...))
+    found: Any = validated(asked, {"operator": tree}, problems)
+    if problems:
+        raise OcmError(f"--operator {text}: {'; '.join(problems)}")
+    operator: OperatorParams = found.operator
+    return operator
 
 
 @command(

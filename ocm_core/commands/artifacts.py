@@ -31,7 +31,9 @@ def status(experiment: list[str], json: bool) -> None:
         found = states(graph)
         shown[name] = {str(task): state for task, state in found.items()}
         if Path("reports", f"{name}.html").exists():  # Snakemake would ask for nothing before it
-            lost += [str(manifest_of(name, t)) for t, state in found.items() if state == MISSING]
+            missing = [task for task, state in found.items() if state == MISSING]
+            along = {node for task in missing for node in graph.inputs[task]}  # made with those
+            lost += [str(manifest_of(name, task)) for task in missing if task not in along]
         shown[name]["results"] = results_state(graph, Path("reports"))
         for folder, size in abandoned(graph):
             shown[name][str(folder)] = f"left by an interrupted run, {size} bytes; see `ocm clean`"

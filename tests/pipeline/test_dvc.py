@@ -203,6 +203,8 @@ def test_a_deleted_artifact_whose_page_is_there_is_not_forgotten(project: Projec
     assert "heads/trained: missing" in refused
     assert f"run `snakemake --cores all {manifest} reports/{NAME}.html`" in refused
     shutil.rmtree(project.folder("report/all"))
+    shutil.rmtree(project.folder("mmd/all"))  # comes along with the report
+    assert "mmd" not in project.run("ocm", "status").splitlines()[-1]
     *_, hint = project.run("ocm", "status").splitlines()
     project.run(*shlex.split(hint.partition("`")[2].partition("`")[0].replace(" all ", " 1 ")))
     assert project.stale_in_status() == set()

@@ -1,17 +1,18 @@
 """Progress of long work: a bar on a terminal, and a line now and then in the log."""
 
 import fcntl
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from logging import Logger
 from typing import TypeVar
 
 from tqdm import tqdm
 
+LOG = logging.getLogger("ocm")
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -19,19 +20,17 @@ Progress = Callable[[Sequence[Item]], Iterable[Item]]  # passes items on and sho
 _bars = 0  # that this process draws, one in another
 
 
-def track(items: Collection[Item], description: str, log: Logger) -> Iterator[Item]:
+def track(items: Collection[Item], description: str) -> Iterator[Item]:
     """Yield `items` and show how many are done; a range goes on from where it begins."""
     begun = items.start if isinstance(items, range) and items.step == 1 else 0
-    with meter(begun + len(items), description, log, begun) as advance:
+    with meter(begun + len(items), description, begun) as advance:
         for item in items:
             yield item
             advance()
 
 
 @contextmanager
-def meter(
-    total: int, description: str, log: Logger, begun: int = 0
-) -> Iterator[Callable[[], None]]:
+def meter(total: int, description: str, begun: int = 0) -> Iterator[Callable[[], None]]:
     """Yield what to call after each step: it draws a bar, and logs at each tenth or 30 seconds.
 
     A line has the rate and the time at which the work will end, if it goes on like this.
@@ -50,7 +49,7 @@ def meter(
                     now - last > SECONDS_BETWEEN_LINES
                 ):
                     pace = _pace(done - begun, total - done, now - start)
-                    log.info("%s: %d of %d%s", description, done, total, pace)
+                    LOG.info("%s: %d of %d%s", description, done, total, pace)
                     last = now
 
             yield advance

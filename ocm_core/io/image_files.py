@@ -161,7 +161,7 @@ def checked(
                 LOG.warning("a damaged line in the record of images: its file is looked at again")
         waiting = [entry for entry in entries if entry not in images]
         with record.open("a", encoding="utf-8") as lines:
-            for entry in track(waiting, f"looking at {files.path}", LOG):
+            for entry in track(waiting, f"looking at {files.path}"):
                 images[entry] = _check(files, entry)
                 lines.write(f"{json.dumps(asdict(images[entry]))}\n")
     return {entry.name: images[entry] for entry in entries}

@@ -1,8 +1,7 @@
 """The job of a stage: what goes in, where it writes, and how one is run and recorded."""
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
@@ -30,7 +29,7 @@ from ocm_core.pipeline.sources import check_loaded, digest, loaded, sources
 from ocm_core.pipeline.stage import ALL, PHASES, Task
 from ocm_core.pipeline.staging import StagingFolder, making, take_over
 from ocm_core.pipeline.state import UP_TO_DATE, key_of, states
-from ocm_core.progress import Item, meter, track
+from ocm_core.progress import LOG, meter, track
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 
@@ -104,7 +103,10 @@ class Job(Inputs):
     threads: int = 1
     notes: dict[str, Any] = field(default_factory=dict)
     pieces: dict[str, str] = field(default_factory=dict)
-    log: logging.Logger = field(default_factory=lambda: logging.getLogger("ocm"))
+
+    log = LOG
+    progress = staticmethod(track)
+    meter = staticmethod(meter)
 
     @property
     def part(self) -> str:
@@ -133,14 +135,6 @@ class Job(Inputs):
     @cached_property
     def _before(self) -> Manifest | None:
         return None if self.earlier is None else manifest_if_whole(self.earlier)
-
-    def progress(self, items: Collection[Item], description: str) -> Iterator[Item]:
-        """Iterate with a bar, or with sparse lines in the log."""
-        return track(items, description, self.log)
-
-    def meter(self, total: int, description: str) -> AbstractContextManager[Callable[[], None]]:
-        """Show the progress of steps that something else takes; yields what it calls for each."""
-        return meter(total, description, self.log)
 
 
 def open_inputs(graph: Graph, needed: Collection[Task], device: Device = "auto") -> Inputs:

@@ -13,7 +13,6 @@ renames are left, which the next run finishes if a kill falls between them.
 
 import fcntl
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -27,8 +26,8 @@ from ocm_core.io.checksums import FileRecord, remove_records, remove_unfinished
 from ocm_core.pipeline import artifacts
 from ocm_core.pipeline.artifacts import MANIFEST, Key, Manifest, manifest_if_whole, versions
 from ocm_core.pipeline.stage import Task
+from ocm_core.progress import LOG
 
-LOG = logging.getLogger("ocm")
 SUFFIX = ".staging"
 
 

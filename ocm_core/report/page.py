@@ -6,8 +6,9 @@ from typing import Any
 
 from ocm_core.report import document as doc
 from ocm_core.report import figures, paper, samples, tables
+from ocm_core.report import folder as files
 from ocm_core.report.document import DataTable, Page, PageBlock, Section
-from ocm_core.report.folder import REPORTS, SAMPLES, ReportFolder, read_folder, report_names
+from ocm_core.report.folder import REPORTS, ReportFolder, read_folder, report_names
 from ocm_core.report.render import BUNDLE, render, render_template
 from ocm_core.report.tables import BOUND
 from ocm_core.results import claims
@@ -166,7 +167,8 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
         names = [measure.key.replace(".", "-").replace("_", "-") for measure in alike]
         blocks: list[PageBlock | None] = []
         for id, measure in zip(names, alike, strict=True):
-            blocks += [samples.restored(folder)] if measure.key == "crps" else []
+            if measure.key == "crps":
+                blocks.append(samples.scaled_pictures(folder, files.RESTORATION))
             blocks += [measure.about] if measure.topic else []
             single = all(len(columns) == 1 for columns in study.grids[measure.key].values())
             drawn = not (measure.topic and single)  # else a table says as much
@@ -178,7 +180,7 @@ def _further(study: Study, folder: ReportFolder) -> Iterator[Section]:
     shown = [m for m in (study.quality, study.registry["recall"]) if m and m.key in study.grids]
     guided = figures.along_guidance(study, shown) if study.is_guided else None
     yield _section("guidance-section", "What does guidance trade?", "", guided)
-    deviations = samples.posterior_std(folder)
+    deviations = samples.scaled_pictures(folder, files.POSTERIOR_STD)
     finding = samples.nearest_head(deviations) if deviations and study.is_conclusive else ""
     yield _section("deviations", "What do the heads predict?", finding, deviations)
 
@@ -281,17 +283,17 @@ def site(root: Path, home: str, registry: Registry | None = None) -> dict[str, s
     from plotly.offline import get_plotlyjs
 
     known = registry or measures()
-    files = {f"{INDEX}": index(root, known, pages=True, home=home)}
+    pages = {f"{INDEX}": index(root, known, pages=True, home=home)}
     for name in report_names(root):
         shown = page(read_folder(name, root), known)
-        files[f"{REPORTS}/{name}.html"] = render(shown, bundle=BUNDLE)
-    return files | {f"{REPORTS}/{BUNDLE}": get_plotlyjs()}
+        pages[f"{REPORTS}/{name}.html"] = render(shown, bundle=BUNDLE)
+    return pages | {f"{REPORTS}/{BUNDLE}": get_plotlyjs()}
 
 
 def _card(folder: ReportFolder, registry: Registry, *, has_page: bool) -> dict[str, Any]:
     """Sum an experiment up, as the template shows it."""
     study = Study(folder.results, folder.params, registry)
-    rows = folder.rows_of(SAMPLES)[:1]
+    rows = folder.rows_of(files.SAMPLES)[:1]
     pictures = [samples.uri(cell) for row in rows for cell in row.cells if cell is not None]
     drawings = []
     if folder.points:

@@ -11,6 +11,23 @@ from ocm_core.report.folder import PictureRow, Pixels, PlanePoints, ReportFolder
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Value
 
+_SCALED = {  # name, title, label and caption
+    files.POSTERIOR_STD: (
+        *("posterior_std", "posterior deviations"),
+        "the deviation of each pixel given a noisy image, across t",
+        "The standard deviation of each pixel of x₀ given xₜ: as heads predict it in one "
+        "evaluation, and as M random probes of the score's Jacobian estimate it (negative "
+        "variances as zero). Dark is zero; each t has a scale of its own, which ends where the "
+        "estimate with {last} does.",
+    ),
+    files.RESTORATION: (
+        *("restored", "restored images"),
+        "test images, of what was seen of them, and restored",
+        "The first test images; y, what was seen of them, enlarged where it is smaller; and of "
+        "draws given y, by the first method and the first algorithm beside it, the mean, two "
+        "draws, and the deviation of each pixel. Dark is zero; each task has a scale of its own.",
+    ),
+}
 PlaneSamples = Mapping[SampleKey, PlanePoints]
 _SHEET_POINTS = 300
 _FIRST_ROWS = ("exact_diag", "beta_tilde")  # beside OCM's head on the first sheet of a plane
@@ -119,42 +136,19 @@ def panel(title: str, points: PlanePoints, reach: float, hue: str) -> Panel:
     return Panel(title, f"{outside} outside" if outside else "", path, hue)
 
 
-def posterior_std(folder: ReportFolder) -> Figure | None:
-    """Show predicted deviations of pixels across t beside estimates from random probes."""
-    rows = folder.rows_of(files.POSTERIOR_STD)
-    if not rows:
+def scaled_pictures(folder: ReportFolder, figure: str) -> Figure | None:
+    """Show a figure of `_SCALED`, where each column has a scale of deviations."""
+    if not (rows := folder.rows_of(figure)):
         return None
-    names = ", ".join(row.name for row in rows)
+    name, title, label, caption = _SCALED[figure]
     return Figure(
-        id="posterior-std",
-        label=f"Pictures of the deviation of each pixel given a noisy image, across t: {names}.",
-        caption="The standard deviation of each pixel of x₀ given xₜ: as heads predict it in one "
-        "evaluation, and as M random probes of the score's Jacobian estimate it (negative "
-        "variances as zero). Dark is zero; each t has a scale of its own, which ends where the "
-        f"estimate with {rows[-1].name} does.",
-        panes=(_matrix("posterior deviations", rows),),
+        id=name.replace("_", "-"),
+        label=f"Pictures of {label}: {', '.join(row.name for row in rows)}.",
+        caption=caption.format(last=rows[-1].name),
+        panes=(_matrix(title, rows),),
         arrangement="alone",
         colour_bar="the number above each column, and more",
-        table=DataTable("posterior_std", *folder.picture_table(files.POSTERIOR_STD)),
-    )
-
-
-def restored(folder: ReportFolder) -> Figure | None:
-    """Show what was seen of test images, and what was made of it."""
-    rows = folder.rows_of(files.RESTORATION)
-    if not rows:
-        return None
-    names = ", ".join(row.name for row in rows)
-    return Figure(
-        id="restored",
-        label=f"Pictures of test images, of what was seen of them, and restored: {names}.",
-        caption="The first test images; y, what was seen of them, enlarged where it is smaller; and"
-        " of draws given y, by the first method and the first algorithm beside it, the mean, two"
-        " draws, and the deviation of each pixel. Dark is zero; each task has a scale of its own.",
-        panes=(_matrix("restored images", rows),),
-        arrangement="alone",
-        colour_bar="the number above each column, and more",
-        table=DataTable("restored", *folder.picture_table(files.RESTORATION)),
+        table=DataTable(name, *folder.picture_table(figure)),
     )
 
 

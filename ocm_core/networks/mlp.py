@@ -7,7 +7,7 @@ has 1 - √b J = c_g, so an error of F shifts c in proportion to c itself, even 
 """
 
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,8 +19,6 @@ from ocm_core.errors import OcmError
 from ocm_core.networks._layers import table_at, zeroed
 from ocm_core.schema.experiment import MlpNetworkParams
 from ocm_core.shapes import PerPoint, Points
-
-Condition = Literal["none", "gaussian"]
 
 
 class NoiseLevels(nn.Module):
@@ -110,20 +108,15 @@ class PlaneNetwork(ScoreNetwork):
 
 
 class MlpScore(PlaneNetwork):
-    """A score network with or without Gaussian preconditioning."""
+    """A score network with Gaussian preconditioning."""
 
-    def __init__(
-        self, schedule: Schedule, variance: float, width: int, depth: int, precondition: Condition
-    ) -> None:
+    def __init__(self, schedule: Schedule, variance: float, width: int, depth: int) -> None:
         super().__init__(NoiseLevels(schedule, variance))
         self.net = Mlp(self.levels, self.dimension, width, depth)
-        self.precondition = precondition
 
     def readout(self, features: TrunkFeatures) -> Tensor:
         x, time = features
         correction: Tensor = self.net(x, time)
-        if self.precondition == "none":
-            return correction
         b = self.levels.at(time)[1]
         total = self.levels.marginal_variance(time)
         c_gaussian = (total - b) / total
@@ -132,4 +125,4 @@ class MlpScore(PlaneNetwork):
 
 def create(params: MlpNetworkParams, schedule: Schedule, variance: float) -> MlpScore:
     """Build the network with random weights."""
-    return MlpScore(schedule, variance, params.width, params.depth, params.precondition)
+    return MlpScore(schedule, variance, params.width, params.depth)

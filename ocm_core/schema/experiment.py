@@ -106,7 +106,6 @@ class MlpNetworkParams(Params):
     scores: Choices[Literal["exact", "trained"]] = ["exact", "trained"]
     width: Width = 128
     depth: Depth = 3
-    precondition: Literal["none", "gaussian"] = "gaussian"
 
     conditional: ClassVar[bool] = False
     checkpoint: ClassVar[None] = None

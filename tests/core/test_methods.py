@@ -35,7 +35,7 @@ KERNELS |= {"cps": Cps(), "precise": Precise(), "flow_grpo": FlowGrpo()}
 def a_model(labels=(), moments=True, width=8):
     torch.manual_seed(0)
     levels = schedule.linear(STEPS)
-    network = MlpScore(levels, 1.0, width, 2, "gaussian").eval()
+    network = MlpScore(levels, 1.0, width, 2).eval()
     torch.nn.init.normal_(network.net.layers[-1].weight, std=0.3)
     heads = {}
     for label in labels:

@@ -134,7 +134,7 @@ def test_streams_look_random_and_differ():
 
 def samples(indices):
     torch.manual_seed(0)
-    network = MlpScore(schedule.linear(100), 1.0, 16, 2, "gaussian").eval()
+    network = MlpScore(schedule.linear(100), 1.0, 16, 2).eval()
     torch.nn.init.normal_(network.net.layers[-1].weight, std=0.1)
     model, method = Denoiser(network, schedule.linear(100)), covariance.build("exact_diag")
     return ddpm(model, method, rules.even(100, 10), SampleNoise(3, indices, (2,))).x

@@ -71,7 +71,7 @@ MAKERS: dict[str, Callable[[], ScoreNetwork]] = {
     "ddpm_unet": lambda: build("ddpm_unet", TINY),
     "iddpm_unet": lambda: build("iddpm_unet", TINY),
     "dit": golden("dit_learn_sigma").fresh,
-    "mlp": lambda: MlpScore(schedule.linear(1000), 2.0, 8, 2, "gaussian"),
+    "mlp": lambda: MlpScore(schedule.linear(1000), 2.0, 8, 2),
     "UNet2DModel": lambda: build("diffusers", {**PLAIN, "_class_name": "UNet2DModel"}),
     "DiT": lambda: build("diffusers", {**DIT, "_class_name": "DiTTransformer2DModel"}),
     "text": lambda: build("diffusers", {**TEXT, "_class_name": "UNet2DConditionModel"}),

@@ -86,12 +86,8 @@ def _of_kind(
 ) -> Timesteps:
     _check(steps, nfe)
     match params:
-        case rules.EvenTimesteps():
-            return even(steps, nfe)
-        case rules.QuadraticTimesteps():
-            return quadratic(steps, nfe)
-        case rules.DitTimesteps():
-            return dit(steps, nfe)
+        case rules.NamedTimesteps():
+            return {"even": even, "quadratic": quadratic, "dit": dit}[params.kind](steps, nfe)
         case rules.PowerTimesteps():
             return power(steps, nfe, params.exponent, params.first)
         case rules.ListedTimesteps():

@@ -32,7 +32,7 @@ class Preset:
         return self.recipes[max(reached, default=min(self.recipes))]
 
 
-PUBLISHED = Preset("ocm", {1: _recipe("ddpm", rules.EvenTimesteps(), clip_final_sigma=1.0)})
+PUBLISHED = Preset("ocm", {1: _recipe("ddpm", rules.NamedTimesteps(), clip_final_sigma=1.0)})
 _END = 0.07  # of T, where few steps had better end: from there on x̂_0 is shown as it is
 
 PRESETS: dict[PresetName, Preset] = {

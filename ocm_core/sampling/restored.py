@@ -29,7 +29,7 @@ from ocm_core.sampling.denoised import (
 )
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.request import SampleGenerator
-from ocm_core.schema.timesteps import EvenTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import NamedTimesteps, TimestepsParams
 from ocm_core.uses import operators
 from ocm_core.uses.linear import Measured
 from ocm_core.uses.operators import OperatorParams
@@ -101,7 +101,7 @@ def restore_files(
 ) -> RestoredFiles:
     """Restore the images of a folder; the store is written last, and whole or not at all."""
     given, store = check_place(out / STORE, generator, force, "restore"), out / STORE
-    schedule, rule = generator.denoiser.schedule, timesteps or EvenTimesteps()
+    schedule, rule = generator.denoiser.schedule, timesteps or NamedTimesteps()
     if rule.kind == "optimal":
         raise OcmError("--timesteps optimal: name them, as 10,200,1000, or a rule with a formula")
     visited = rules.build(rule, schedule, steps, given.method.label)

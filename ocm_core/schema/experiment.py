@@ -31,8 +31,8 @@ from ocm_core.schema.block import (
 )
 from ocm_core.schema.timesteps import (
     DecoderVariance,
-    EvenTimesteps,
     FixedTimesteps,
+    NamedTimesteps,
     PowerTimesteps,
     TimestepsParams,
 )
@@ -466,7 +466,7 @@ class GridParams(Params):
 class RecipeParams(OpenParams):
     """How to sample: a file of `ocm_core/diffusion/kernels/`, timesteps, mean and covariance."""
 
-    timesteps: TimestepsParams = EvenTimesteps()
+    timesteps: TimestepsParams = NamedTimesteps()
     clip_final_sigma: Positive | None = None  # at the step into τ_1, in grey levels
     order: Order = 1  # of the mean: from one prediction or several
     posterior_factor: Scale = 1.0  # on gain · C, the part of a step's variance that x_0 causes

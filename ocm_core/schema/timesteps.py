@@ -10,22 +10,10 @@ DecoderVariance = Literal["fixed", "method"]  # β̃_{1:2}, or the method's own
 GITS = "gits"  # the timesteps along which DDIM leaves fine trajectories least
 
 
-class EvenTimesteps(Params):
-    """Evenly spaced from 1 to T, rounded as in the covariance papers."""
+class NamedTimesteps(Params):
+    """Even ones from 1 to T as in the covariance papers, DDIM's squares, or DiT's respacing."""
 
-    kind: Literal["even"] = "even"
-
-
-class QuadraticTimesteps(Params):
-    """DDIM's quadratic spacing."""
-
-    kind: Literal["quadratic"] = "quadratic"
-
-
-class DitTimesteps(Params):
-    """The respacing of OpenAI and DiT."""
-
-    kind: Literal["dit"] = "dit"
+    kind: Literal["even", "quadratic", "dit"] = "even"
 
 
 class PowerTimesteps(Params):
@@ -58,6 +46,6 @@ class OptimalTimesteps(Params):
         return f"{label}/{self.decoder_variance}" if self.decoder_variance else label
 
 
-_Fixed = EvenTimesteps | QuadraticTimesteps | DitTimesteps | PowerTimesteps | ListedTimesteps
+_Fixed = NamedTimesteps | PowerTimesteps | ListedTimesteps
 FixedTimesteps = Annotated[_Fixed, Field(discriminator="kind")]
 TimestepsParams = Annotated[_Fixed | OptimalTimesteps, Field(discriminator="kind")]

@@ -21,7 +21,7 @@ from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
-from ocm_core.schema.timesteps import DecoderVariance, EvenTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import DecoderVariance, NamedTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable, check_test_split
@@ -41,7 +41,7 @@ class CodecParams(Params):
 
     methods: Choices[str]
     nfe: Choices[Count] = [10]
-    timesteps: TimestepsParams = EvenTimesteps()
+    timesteps: TimestepsParams = NamedTimesteps()
     decoder_variance: DecoderVariance = "method"  # where the rule does not say it
     images: Count = 100  # one after another on one core: a network evaluation per step
     seed: Seed = 13

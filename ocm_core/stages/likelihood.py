@@ -26,7 +26,7 @@ from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
 from ocm_core.schema.timesteps import (
     DecoderVariance,
-    EvenTimesteps,
+    NamedTimesteps,
     OptimalTimesteps,
     TimestepsParams,
 )
@@ -45,7 +45,7 @@ class LikelihoodParams(Params):
     """The bound on the test set, in bits per dimension: all methods, rules and nfe in one pass."""
 
     methods: Choices[str]  # those that are defined for DDPM
-    timesteps: _Rules = {"even": EvenTimesteps(), "optimal": OptimalTimesteps()}
+    timesteps: _Rules = {"even": NamedTimesteps(), "optimal": OptimalTimesteps()}
     nfe: Choices[Count]
     nfe_by_method: dict[str, list[Count]] = {}  # instead of `nfe`, for methods that cost too much
     images: Count | None = None  # null: the whole test set

@@ -22,7 +22,7 @@ from ocm_core.sampling.recipe import Recipe
 from ocm_core.sampling.weights import Importance, weigh
 from ocm_core.schema.block import Choices, Count, Seed, SetSize
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
-from ocm_core.schema.timesteps import EvenTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import NamedTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable, machine_class
@@ -38,7 +38,7 @@ class PathWeightsParams(Params):
 
     methods: Choices[str]  # those that are defined for DDPM
     nfe: Choices[Count]
-    timesteps: TimestepsParams = EvenTimesteps()
+    timesteps: TimestepsParams = NamedTimesteps()
     points: SetSize = 4000
     seed: Seed = 12
 

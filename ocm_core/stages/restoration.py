@@ -24,7 +24,7 @@ from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Positive, Seed
 from ocm_core.schema.combinations import check_timesteps, unknown_methods
-from ocm_core.schema.timesteps import EvenTimesteps, TimestepsParams
+from ocm_core.schema.timesteps import NamedTimesteps, TimestepsParams
 from ocm_core.shapes import Images, Labels, PerSample
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._images import shown_pixels
@@ -59,7 +59,7 @@ class RestorationParams(Params):
     methods: Choices[str]  # estimates of Cov[x_0 | x_t] with a diagonal
     algorithms: list[AlgorithmName] = ["mmps", "dps", "pigdm"]
     nfe: Choices[Count] = [10]
-    timesteps: TimestepsParams = EvenTimesteps()  # `optimal`: the first method's for algorithms
+    timesteps: TimestepsParams = NamedTimesteps()  # `optimal`: the first method's for algorithms
     images: Annotated[int, Field(ge=2, le=10**6)] = 20
     draws: Annotated[int, Field(ge=TWENTY - 1, le=1000)] = TWENTY - 1
     iterations: Count = 3  # of mmps

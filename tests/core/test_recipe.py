@@ -28,9 +28,9 @@ from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import Ddim, Ddpm
 
 CHOICES = {
-    "even": params.EvenTimesteps(),
-    "quadratic": params.QuadraticTimesteps(),
-    "dit": params.DitTimesteps(),
+    "even": params.NamedTimesteps(),
+    "quadratic": params.NamedTimesteps(kind="quadratic"),
+    "dit": params.NamedTimesteps(kind="dit"),
     "power, exponent: 2.0, first: 10": params.PowerTimesteps(exponent=2.0, first=10),
     "listed, values: [[9], [1, 9]]": params.ListedTimesteps(values=[[9], [1, 9]]),
     "optimal, of: ocm": params.OptimalTimesteps(of="ocm"),

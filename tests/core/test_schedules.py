@@ -167,7 +167,7 @@ def test_bad_requests_are_refused_in_words():
     late = params.PowerTimesteps(exponent=2.0, first=50)
     for message, ask, *asked in (
         ("K = 11 steps: expected 1 ≤ K ≤ T = 10", rules.even, 10, 11),
-        ("visit one twice", rules.build, params.QuadraticTimesteps(), whole, 500),
+        ("visit one twice", rules.build, params.NamedTimesteps(kind="quadratic"), whole, 500),
         ("none with 2 steps; available numbers of steps: 1, 3", rules.build, listed, short, 2),
         ("end at 51: expected at most T = 50", rules.build, beyond, short, 2),
         ("of 'ocm': none with 2 steps", rules.build, params.OptimalTimesteps(), short, 2, "ocm"),

@@ -404,10 +404,9 @@ class ClassifierTrainingParams(OptimiserParams):
     seed: Seed = 5
 
 
-class VaeTrainingParams(OptimiserParams):
-    """Training of the autoencoder, in single precision."""
+class VaeTrainingParams(ClassifierTrainingParams):
+    """Training of the autoencoder, likewise."""
 
-    precision: Literal["float32", "tf32"] = "float32"
     seed: Seed = 6
 
 

@@ -6,7 +6,6 @@ are kept in `.ocm/pace.json`, so that a second call does not import torch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ocm_core.doctor.machine import host_memory
 from ocm_core.io.atomic import alone_in, write_text
 from ocm_core.launch import seen
+from ocm_core.pipeline.artifacts import text_digest
 from ocm_core.pipeline.graph import Graph
 from ocm_core.pipeline.job import available_device
 from ocm_core.pipeline.stage import Task, stages
@@ -132,13 +132,13 @@ def seconds(experiment: Experiment, task: Task, device: str) -> float:
 
 def working_seconds(experiment: Experiment, task: Task, device: str) -> float:
     """Return the same without the start of a process."""
-    passes, size = work_of(experiment, task)
+    stage = stages()[task.stage]
+    passes, network, precision = stage.work(experiment, task.part)
     if not passes:
         return 0.0
-    stage = stages()[task.stage]
     place = device if stage.computes_on_gpu(experiment) else "cpu"
-    _, network, precision = stage.work(experiment, task.part)
-    return passes * size.operations / pace_of(experiment, place, network, precision).rate
+    pace = pace_of(experiment, place, network, precision)
+    return passes * network_size(experiment, network).operations / pace.rate
 
 
 def expected_time(todo: Todo, cores: int) -> str:
@@ -179,33 +179,25 @@ def job_minutes(
     return min(minutes, longest or minutes)
 
 
-def memory(graph: Graph, task: Task, attempt: int, *, here: bool) -> int:
-    """Return the MB that a job takes on this machine, or that a cluster is asked for."""
-    return local_memory(graph, task) if here else job_memory(graph.experiment, task, attempt)
+def memory(graph: Graph, task: Task, attempt: int = 1, *, here: bool) -> int:
+    """Return the MB that a job takes on this machine, where it holds what it reads or makes.
 
-
-def job_memory(experiment: Experiment, task: Task, attempt: int = 1) -> int:
-    """Return the MB of memory that a job asks of each node, more in every attempt."""
-    _, network = work_of(experiment, task)
-    return ceil(attempt * (stages()[task.stage].memory + LOADING * network.weights / 1e6))
-
-
-def local_memory(graph: Graph, task: Task) -> int:
-    """Return the MB of memory that a job takes on this machine: it holds what it reads or makes."""
-    held = {task.stage, *(node.stage for node in graph.inputs[task])} & SCORES
-    sizes = [work_of(graph.experiment, task)[1]]
-    sizes += [network_size(graph.experiment, "score")] if held else []
-    return ceil(PROCESS + ROOM * max(size.weights for size in sizes) / 1e6)
+    Or else those that a cluster is asked for on each node, more in every attempt.
+    """
+    weights = work_of(graph.experiment, task)[1].weights
+    if not here:
+        return ceil(attempt * (graph.stage(task).memory + LOADING * weights / 1e6))
+    if SCORES & {task.stage, *(node.stage for node in graph.inputs[task])}:
+        weights = max(weights, network_size(graph.experiment, "score").weights)
+    return ceil(PROCESS + ROOM * weights / 1e6)
 
 
 def _kept(experiment: Experiment, key: str, compute: Callable[[], Any]) -> Any:
     """Return the value of an earlier call, or compute it and keep it unless it is None."""
     blocks = (experiment.network, experiment.encode.latent)
     trees = [block and block.model_dump(mode="json") for block in blocks]
-    text = json.dumps(
-        [*trees, experiment.spaces, experiment.shape, experiment.data.shape], sort_keys=True
-    )
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]  # of the experiment's networks
+    sizes = (experiment.spaces, experiment.shape, experiment.data.shape)
+    digest = text_digest([*trees, *sizes])[:16]  # of the experiment's networks
     if key in (values := _read().get(digest, {})):
         return values[key]
     if (value := compute()) is not None:

@@ -16,7 +16,7 @@ from ocm_core.cells import cells, cells_of, parts
 from ocm_core.cli import main
 from ocm_core.datasets.base import DataParams
 from ocm_core.doctor import cost, diagnosis, machine
-from ocm_core.doctor.cost import ASSUMED, START, duration, job_memory, job_minutes, measure, pace_of
+from ocm_core.doctor.cost import ASSUMED, START, duration, job_minutes, measure, memory, pace_of
 from ocm_core.doctor.cost import network_size as size_of
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import unlike_its_name
@@ -213,18 +213,19 @@ def test_a_job_asks_for_more_in_every_attempt(fake_stages: None, timings: list[s
     assert cost.JOB_START < shared < alone
     assert job_minutes(experiment, TRAIN, attempt=3, longest=100) == 100
     each = 16_000 + 2 * size_of(experiment, "score").weights / 1e6  # room for its weights
-    assert job_memory(experiment, TRAIN) == pytest.approx(each, abs=1)
-    assert job_memory(experiment, TRAIN, attempt=2) == pytest.approx(2 * each, abs=1)
-    assert job_memory(experiment, DATA) == 4_000
+    graph = Graph(experiment)
+    for attempt in (1, 2):
+        assert memory(graph, TRAIN, attempt, here=False) == pytest.approx(attempt * each, abs=1)
+    assert memory(graph, DATA, here=False) == 4_000
 
 
 def test_local_jobs_take_what_fits(timings: list[str]) -> None:
     """A job that trains on DiT-XL/2 (2.7 GB) was measured below 6 GB; see docs/published.md."""
     small, large = graph_of("digits"), graph_of("imagenet256")
-    assert 500 < cost.local_memory(small, Task("heads", "trained")) < 1_100
+    assert 500 < memory(small, Task("heads", "trained"), here=True) < 1_100
     for task in (Task("heads", "pretrained"), Task("fetch_score"), Task("operations")):
-        assert 5_000 < cost.local_memory(large, task) < 6_000
-    assert cost.local_memory(large, Task("fetch_data")) < 1_100
+        assert 5_000 < memory(large, task, here=True) < 6_000
+    assert memory(large, Task("fetch_data"), here=True) < 1_100
 
 
 def test_numbers_for_people() -> None:

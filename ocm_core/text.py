@@ -1,14 +1,23 @@
-"""Output for people: aligned tables, lists and plurals, and a picture of many images."""
+"""Output for people: trees by key, aligned tables, lists and plurals, a picture of many images."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import ceil, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ocm_core.shapes import Images
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a tree with its dotted key; a list or an empty branch is a value."""
+    for name, value in tree.items():
+        if value and isinstance(value, Mapping):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def text_table(

@@ -8,11 +8,8 @@ from typing import Any, cast
 
 import hydra
 import yaml
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.plugins import Plugins
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -30,6 +27,7 @@ from ocm_core.project import PARAMS, PRESETS, located, overlay, shipped, split_n
 from ocm_core.sampling.checks import undefined_methods
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, SamplerParams
+from ocm_core.text import leaves
 
 ACTIVE = PARAMS / "active.yaml"
 
@@ -46,20 +44,16 @@ def choices(name: str) -> list[str]:
     """Return what an experiment's files set: `as digits`, `base: paper`, `sample.count = 150`."""
     experiment, presets = split_name(name)
     files = [overlay(experiment), *(located(PRESETS / f"{preset}.yaml") for preset in presets)]
-    lines = [line for file in files for line in _choices(read_yaml(file), "")]
+    lines = [line for file in files for line in _choices(read_yaml(file))]
     shown = [line for line in lines if not line.startswith("report.")]
     return [f"as {experiment}", *shown] if presets else shown
 
 
-def _choices(tree: Tree, above: str) -> Iterator[str]:
+def _choices(tree: Tree) -> Iterator[str]:
     for entry in tree.pop("defaults", ()):
         pairs = entry.items() if isinstance(entry, dict) else [("as", entry)]
         yield from (f"{key.rpartition('/')[2]}: {value}" for key, value in pairs)
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _choices(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key} = {value}"
+    yield from (f"{key} = {value}" for key, value in leaves(tree))
 
 
 def dump(experiment: Experiment) -> str:
@@ -222,19 +216,13 @@ def _shifted(tree: Any, by: int) -> Any:
     return new
 
 
-class ShippedParameters(SearchPathPlugin):
-    """Look for what a project's own `params/` does not have in the package's."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        search_path.append("ocm", f"file://{shipped() / PARAMS}")
-
-
 def _from_hydra(name: str, asked: object) -> tuple[Tree, Sequence[ResultDefault]]:
     """Return what Hydra composes, and the files that it takes; errors name what was asked."""
     for file in PARAMS.rglob("*.yaml"):
         if file.stat().st_size > MOST_BYTES // 16 or b"*" in file.read_bytes():
             parse_yaml(file)  # Hydra would not ask how much it stands for
-    Plugins.instance().register(ShippedParameters)  # again and again is as good as once
+    package = str(shipped() / PARAMS).replace("'", r"\'")  # has what a project's own has not
+    search = [f"hydra.searchpath=['file://{package}']"]
     with (
         warnings.catch_warnings(),
         reading(asked, "parameters that Hydra can compose", RESTORE),
@@ -243,8 +231,8 @@ def _from_hydra(name: str, asked: object) -> tuple[Tree, Sequence[ResultDefault]
         warnings.filterwarnings("ignore", "In .* Defaults list is missing `_self_`")  # it is last
         try:
             loader = GlobalHydra.instance().config_loader()
-            origins = loader.compute_defaults_list(name, [], RunMode.RUN).defaults
-            return cast(Tree, OmegaConf.to_container(hydra.compose(name))), origins
+            origins = loader.compute_defaults_list(name, search, RunMode.RUN).defaults
+            return cast(Tree, OmegaConf.to_container(hydra.compose(name, search))), origins
         except Exception as error:
             for file in PARAMS.rglob("*.yaml"):
                 if file.relative_to(PARAMS).with_suffix("").as_posix() in str(error):

@@ -16,7 +16,7 @@ from ocm_core.results.compare import COLUMNS, Revisions
 from ocm_core.results.measures import Measure, Registry, measures
 from ocm_core.results.replicates import Comparison
 from ocm_core.results.study import SMOKE, Study
-from ocm_core.text import listed, plural
+from ocm_core.text import leaves, listed, plural
 
 _PARTS = ("bits_per_dim_prior", "bits_per_dim_steps", "bits_per_dim_decoder")
 _HEADLINE_NFE = (5, 10)
@@ -235,18 +235,12 @@ def _provenance(study: Study, folder: ReportFolder) -> Section:
     for key in ("data", "schedule", "train"):  # the blocks of parameters that made the networks
         block = study.param(key)
         for inner, value in block.items() if isinstance(block, dict) else ():
-            settings[f"{key}.{inner}"] = "" if value is None else ", ".join(_flat(value))
+            parts = leaves({"": "" if value is None else value})
+            told = (f"{k.replace('.', ' ')} {part}".strip() for k, part in parts if part != {})
+            settings[f"{key}.{inner}"] = ", ".join(told)
     remake = f"snakemake --cores 2 reports/{study.param('name', folder.name)}.html"
     facts = doc.Provenance(folder.provenance, study.param("sample", {}), remake, settings)
     return _section("provenance", "Provenance", f"Made again by {remake}", facts)
-
-
-def _flat(value: Any) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield str(value)
-        return
-    for key, inner in value.items():
-        yield from (f"{key} {text}" for text in _flat(inner))
 
 
 def comparison(found: Revisions, *, everything: bool) -> Page:

@@ -4,7 +4,7 @@ Differences are judged as of independent runs: too cautiously where runs share s
 """
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
 from ocm_core.results.replicates import Estimate, Replicates, by_place, difference
 from ocm_core.results.table import UNGUIDED, Results
-from ocm_core.text import listed, plural, text_table
+from ocm_core.text import leaves, listed, plural, text_table
 
 WORKING_TREE = "working tree"
 COLUMNS = ("measure", "where", "before", "after", "change", "verdict")
@@ -162,7 +162,9 @@ def _changes(name: str, *both: Mapping[str, str]) -> Changes:
         results, file = (f"reports/{name}/{file}" for file in _FILES)
         cells.append(by_place(Results.parse(files[_RESULTS], results)) if files else {})
         with reading(file, "parameters in YAML", _REMEDY):
-            params.append(dict(_leaves(yaml.safe_load(files[_PARAMS]))) if files else {})
+            tree = yaml.safe_load(files[_PARAMS]) if files else {}
+            # as DVC has it, null is as good as absent
+            params.append({k: v for k, v in leaves(tree) if v is not None and v != {}})
     (was, now), (given, asked) = cells, params
     numbers = [_number(key, was.get(key), now.get(key)) for key in {**was, **now}]
     order = [*ChangeVerdict, *dict.fromkeys(number.measure for number in numbers)]
@@ -179,12 +181,3 @@ def _number(key: tuple[Any, ...], old: Replicates | None, new: Replicates | None
     before, after = (cell.estimate.mean if cell else None for cell in (old, new))
     gap = difference(new, old, paired=False) if old and new else None
     return Number(measure, ", ".join(filter(None, parts)), before, after, gap)
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten parameters as DVC does: lists are values; null is as good as absent."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.")
-        elif value is not None:
-            yield f"{above}{name}", value

@@ -49,7 +49,7 @@ def test_no_solver_is_ahead_by_much_at_any_budget(name: str) -> None:
     assert frontier is not None
     gaps, recalls = frontier.gaps(), found.frontiers["recall", found.guidance].gaps()
     for nfe in BUDGETS:
-        solver, gap = frontier.best(nfe, solver=True), gaps[nfe]
+        solver, gap = frontier.sides[nfe][1], gaps[nfe]
         level = LEVEL * frontier.columns[nfe].mean(solver)
         assert gap.mean <= max(gap.error, level), f"distance at nfe {nfe}"
         assert recalls[nfe].mean > 0, f"recall at nfe {nfe}"

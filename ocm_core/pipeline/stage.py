@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
-from ocm_core.errors import OcmError
 from ocm_core.schema.block import Params, require
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class Stage(Generic[Settings]):
 
     def settings(self, experiment: Experiment) -> Settings:
         """Return the stage's own block of parameters."""
-        if self.name not in experiment.evaluate:
-            raise OcmError(f"{experiment.name}: evaluate.{self.name} is not set")
         return cast(Settings, experiment.evaluate[self.name])
 
     def keys(self, experiment: Experiment, part: str) -> list[str]:

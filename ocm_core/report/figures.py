@@ -194,7 +194,7 @@ def frontier_figure(study: Study) -> Figure | None:
         guided = f"guidance {scale:g}" if study.is_guided and scale else ""
         panes.append(_Pane(measure, guided, drawn, styles, scale))
         for nfe, at in frontier.columns.items():
-            sides = [frontier.best(nfe, solver=solver) for solver in (False, True)]
+            sides = frontier.sides[nfe]
             both = [value for best in sides for value in (best, at.mean(best) if best else None)]
             rows.append((measure.name, nfe, scale, *both, *gaps.get(nfe, (None, None))))
     features = study.space_name(first.measure)

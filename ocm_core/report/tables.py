@@ -98,8 +98,7 @@ def _headline_group(
     notes: dict[tuple[str, int], str] = {}
     for i, nfe in enumerate(nfes):
         at = by_nfe.get(nfe, Comparison(""))
-        ours = at.best([label for label in at.entries if label not in study.solvers])
-        solver = at.best([label for label in at.entries if label in study.solvers])
+        ours, solver = study.sides(at)
         chosen = {BEST: ours, **{label: label for label in labels}, SOLVER: solver}
         entries = {n: at.entries[m] for n, m in chosen.items() if m and m in at.entries}
         notes |= {(name, i): label for name, label in ((BEST, ours), (SOLVER, solver)) if label}

@@ -250,6 +250,11 @@ class Study:
         space = measure.space or self.param("evaluate.distances.space", "")
         return SPACES.get(space, space) if self.param("evaluate.distances") else ""
 
+    def sides(self, at: Comparison) -> tuple[str | None, str | None]:
+        """Return the best of this work, and the best solver."""
+        ours = at.best([label for label in at.entries if label not in self.solvers])
+        return ours, at.best([label for label in at.entries if label in self.solvers])
+
     @cached_property
     def frontiers(self) -> dict[tuple[str, float | None], Frontier]:
         """Return what each nfe gets with the last score, by measure and guidance."""
@@ -262,7 +267,8 @@ class Study:
                 columns = self._by_route(key, here)
                 asked = self.results.select(measure=key).distinct("nfe")
                 at = {nfe: column for nfe, column in columns.items() if nfe in asked}
-                found[key, scale] = Frontier(self.registry[key], at, self.solvers)
+                sides = {nfe: self.sides(column) for nfe, column in at.items()}
+                found[key, scale] = Frontier(self.registry[key], at, sides)
         return found
 
     @property
@@ -281,7 +287,7 @@ class Study:
             routes = [self.route(s, m) for s in self.results.distinct("sampler") for m in shown]
         elif self.frontier:  # the best of this work at the fewest nfe first, the best solver last
             first = nearest(SHEET_NFE, [*self.frontier.columns])[0]
-            best, solver = (self.frontier.best(first, solver=side) for side in (False, True))
+            best, solver = self.frontier.sides[first]
             routes = [best, *routes, solver]
         nfes = nearest(SHEET_NFE, self.results.select(measure=key).distinct("nfe"))
         rows = self.raw.select(measure=key, score=self.score, nfe=nfes)
@@ -294,20 +300,15 @@ class Frontier(NamedTuple):
 
     measure: Measure
     columns: Columns  # entries by the name of a way to sample
-    solvers: frozenset[str]
-
-    def best(self, nfe: int, *, solver: bool) -> str | None:
-        at = self.columns[nfe]
-        return at.best([label for label in at.entries if (label in self.solvers) == solver])
+    sides: Mapping[int, tuple[str | None, str | None]]  # the best of this work, and of solvers
 
     def gaps(self) -> dict[int, Estimate]:
         """Return the best of this work less the best solver, at every nfe that has both."""
-        sides = {k: (self.best(k, solver=False), self.best(k, solver=True)) for k in self.columns}
-        return {k: self.columns[k].gap(a, b) for k, (a, b) in sides.items() if a and b}
+        return {k: self.columns[k].gap(a, b) for k, (a, b) in self.sides.items() if a and b}
 
     def leaders(self) -> list[str]:
         """Return every way that is the best of its side at some nfe, solvers last."""
-        best = (self.best(k, solver=side) for side in (False, True) for k in self.columns)
+        best = (pair[side] for side in (0, 1) for pair in self.sides.values())
         return list(dict.fromkeys(filter(None, best)))
 
 

@@ -38,7 +38,7 @@ def test_claims_are_about_the_first_family_whose_ocm_was_measured() -> None:
 def test_the_frontier_sets_the_best_of_both_sides_against_each_other() -> None:
     frontier = study(image_rows()).frontier
     assert frontier is not None
-    assert [frontier.best(5, solver=side) for side in (False, True)] == ["quality, delta", "unipc"]
+    assert frontier.sides[5] == ("quality, delta", "unipc")
     gaps = frontier.gaps()
     assert [*gaps] == [5, 10] and gaps[5].mean == pytest.approx(-6)  # the solver has no 100
     assert frontier.leaders() == ["quality, delta", "ddpm, beta_tilde", "unipc"]
@@ -51,8 +51,8 @@ def test_products_with_the_jacobian_are_evaluations_of_the_frontier() -> None:
     others = {("ddpm", "beta", k): near(20) for k in (5, 25)}
     found = study(seeds("frechet", made | others), params).frontier
     assert found and [*found.columns] == [5, 25]  # 50 evaluations have nothing to compare with
-    assert found.best(5, solver=False) == "ddpm, beta"
-    assert found.best(25, solver=False) == "ddpm, lanczos"
+    assert found.sides[5][0] == "ddpm, beta"
+    assert found.sides[25][0] == "ddpm, lanczos"
 
 
 def test_what_diverged_is_never_best_and_higher_may_be_better() -> None:
@@ -60,9 +60,9 @@ def test_what_diverged_is_never_best_and_higher_may_be_better() -> None:
     diverged = seeds("frechet", {("ddpm", "ocm", 5): [nan] * 3})
     for given, best in ((rows, "ddpm, beta"), (diverged, None)):
         frontier = study(given).frontier
-        assert frontier and frontier.best(5, solver=False) == best
+        assert frontier and frontier.sides[5][0] == best
     found = study(image_rows()).frontiers["recall", 1.0]
-    assert found.best(5, solver=False) == "ddpm, beta_tilde"
+    assert found.sides[5][0] == "ddpm, beta_tilde"
 
 
 def test_samples_of_the_first_sheet_have_the_samplers_own_names() -> None:

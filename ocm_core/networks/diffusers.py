@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from copy import copy
 from importlib import import_module
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -34,20 +35,22 @@ class Prompts(nn.Module):
 class DiffusersNetwork(CutNetwork):
     """A model of diffusers, cut before its last layers; its parameters are shared.
 
-    A subclass names the class of diffusers (`model_kind`), finds what it cannot use (`obstacles`),
-    and says how the model is called, and how features, output and heads are got. Its file names the
-    subclass as `ADAPTER`.
+    The trunk is a shallow copy of the model with other last layers: the model that was given stays
+    as it was. A subclass finds what it cannot use (`obstacles`), and says how the model is called,
+    and how features, output and heads are got. Its file names it as `ADAPTER`.
     """
-
-    model_kind: ClassVar[Any]
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.takes_text = type(model).__name__ not in WITHOUT_TEXT
+        self.kind = type(model).__name__
+        self.takes_text = self.kind not in WITHOUT_TEXT
+        self.label_dropout = 0.1 if self.takes_text else 0.0  # as such models were trained
         self.prompts: nn.Module | None = None  # which labels of a model that takes text are rows of
         if obstacles := list(self.obstacles(model)):
-            raise OcmError(f"this {type(model).__name__} cannot be used: {'; '.join(obstacles)}")
+            raise OcmError(f"this {self.kind} cannot be used: {'; '.join(obstacles)}")
         self.config: Mapping[str, Any] = model.config
+        self.trunk: Any = copy(model)
+        self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()}
         self.in_channels: int = self.config["in_channels"]
         outputs = self.config["out_channels"] or self.in_channels
         self.out_channels_per_input = outputs // self.in_channels
@@ -75,8 +78,8 @@ class DiffusersNetwork(CutNetwork):
         """Return the arrays of the prompts, or of the empty one."""
         if self.prompts is None or self.null_label is None:
             raise OcmError(
-                f"this {self.model_kind.__name__} takes text, and has been given no prompts; say"
-                " which: api.load(folder, prompts=[…]), or an experiment with captions"
+                f"this {self.kind} takes text, and has been given no prompts; say which:"
+                " api.load(folder, prompts=[…]), or an experiment with captions"
             )
         dtype, arrays = next(self.parameters()).dtype, self.prompts(self.labels(x, label))
         return {name: array.to(dtype) for name, array in arrays.items()}
@@ -89,10 +92,13 @@ def build(config: Mapping[str, Any], null_class: int | None = None) -> ScoreNetw
 
 def new_model(config: Mapping[str, Any]) -> nn.Module:
     """Build a model of the configuration's class, with random weights."""
+    import diffusers
+
     kind = str(config.get("_class_name"))
+    _adapter(kind)  # refuses what is none of its models
     remedy = "compare it with diffusers' documentation"
     with reading("config.json", f"a configuration of {kind}", remedy):
-        return cast(nn.Module, _adapter(kind).model_kind.from_config(dict(config)))
+        return cast(nn.Module, getattr(diffusers, kind).from_config(dict(config)))
 
 
 def wrapped(model: nn.Module, null_class: int | None = None) -> ScoreNetwork:

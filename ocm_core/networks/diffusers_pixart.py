@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from torch import Tensor
 
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.networks.diffusers_transformer import DiffusersTransformer, TableOutput
+from ocm_core.networks.diffusers_transformer import DiffusersTransformer
 from ocm_core.shapes import Images, Labels, NetworkTimes
 
 PIXELS = 8  # along the side of a latent: its autoencoders are those of Stable Diffusion
@@ -15,9 +14,6 @@ PIXELS = 8  # along the side of a latent: its autoencoders are those of Stable D
 
 class DiffusersPixArt(DiffusersTransformer):
     """Its prompts are T5's tokens with a mask; the model for 1024 pixels is told the size, too."""
-
-    model_kind = PixArtTransformer2DModel
-    output_kind = TableOutput
 
     def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
         sizes: dict[str, Tensor | None] = {"resolution": None, "aspect_ratio": None}

@@ -1,13 +1,13 @@
-"""Transformers of diffusers that take text: their own forward pass, cut before the last layers.
+"""Transformers of diffusers: their own forward pass, cut before the last layers.
 
-The trunk is a shallow copy of the model whose last norm keeps what it is given: the tokens of the
-image, and the embedding of time and text. Its last layer gives zeros, which the model puts together
-in vain. Parameters are shared with the model that was given, which stays as it was.
+The last norm of the trunk keeps what it is given: the tokens of the image, and the embedding of
+time and text. Its last layer gives zeros, which the model puts together in vain. Models that take
+text, such as Stable Diffusion 3 and Sana, need no more than this; their labels are prompts.
 """
 
 from collections.abc import Iterator
-from copy import copy
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,28 +63,25 @@ class TableOutput(ModulatedOutput):
 
 
 class DiffusersTransformer(DiffusersNetwork):
-    """A transformer whose labels are prompts; a subclass names its class and its last layers."""
+    """A transformer with a table, or an `AdaLayerNormContinuous`, before its last layer."""
 
     head_kinds = ("adaln",)
     conditional = True
-    label_dropout = 0.1
-    output_kind: ClassVar[type[ModulatedOutput]] = ScaleFirstOutput
+    modulation, linear = "norm_out.linear", "proj_out"  # the last layers of the model
+    output_kind: type[ModulatedOutput] = ScaleFirstOutput
     output: ModulatedOutput
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.trunk: Any = copy(model)
-        last = {"norm_out": KeptInputs(), "proj_out": Zeros(model.proj_out.out_features)}
-        self.trunk._modules = model._modules | last
-        self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()}
         if hasattr(model, TABLE):
-            name, modulation = TABLE, model.get_parameter(TABLE)
+            self.modulation, self.output_kind = TABLE, TableOutput
             self.trunk._parameters, self.trunk._buffers = {}, {TABLE: torch.zeros(2, 1)}
             self.trunk._non_persistent_buffers_set = {TABLE}
-        else:
-            name, modulation = "norm_out.linear", model.norm_out.linear
-        self.output = self.output_kind(modulation, model.proj_out, self.patch_size)
-        self.published_names |= {"output.modulation": name, "output.linear": "proj_out"}
+        modulation, linear = attrgetter(self.modulation, self.linear)(model)
+        last = {"norm_out": KeptInputs(), self.linear: Zeros(linear.out_features)}
+        self.trunk._modules = model._modules | last
+        self.output = self.output_kind(modulation, linear, self.patch_size)
+        self.published_names |= {"output.modulation": self.modulation, "output.linear": self.linear}
 
     def obstacles(self, model: Any) -> Iterator[str]:
         yield from super().obstacles(model)
@@ -108,8 +105,12 @@ class DiffusersTransformer(DiffusersNetwork):
             raise OcmError(f"items of shape {tuple(x.shape[1:])}: this model takes {expected}")
 
     def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
-        return {"hidden_states": x, "timestep": time, **self.texts(x, label)}
+        told = time * self.config.get("timestep_scale", 1)
+        return {"hidden_states": x, "timestep": told, **self.texts(x, label)}
 
     def head(self, kind: str) -> ModulatedOutput:
         width = self.output.linear.in_features
         return ModulatedOutput.untrained(width, self.patch_size, self.in_channels)
+
+
+ADAPTER = DiffusersTransformer

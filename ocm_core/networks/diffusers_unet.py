@@ -1,16 +1,14 @@
-"""Any diffusers `UNet2DModel` with timesteps, as a score network that takes heads.
+"""Any diffusers `UNet2DModel` with timesteps, and Stable Diffusion's `UNet2DConditionModel`.
 
-The model's own forward pass is run, not written again: the trunk is a shallow copy of it whose
-output layers pass everything on, and those layers are the readout. Parameters are shared with the
-model that was given, which stays as it was. Its attention processors are the user's choice.
+The model's own forward pass is run, not written again: the output layers of the trunk pass
+everything on, and those of the model are the readout. Labels of a model that takes text are rows of
+`Prompts`, which enter by attention. Its attention processors are the user's choice.
 """
 
 from collections.abc import Iterator, Mapping
-from copy import copy
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from diffusers.models.resnet import ResnetBlock2D
-from diffusers.models.unets.unet_2d import UNet2DModel
 from torch import Tensor, nn
 
 from ocm_core.diffusion.score_network import TrunkFeatures
@@ -21,30 +19,32 @@ from ocm_core.networks.diffusers import DiffusersNetwork
 from ocm_core.shapes import Images, Labels, NetworkTimes
 from ocm_core.text import plural
 
+BESIDE_TEXT = (
+    *("addition_embed_type", "encoder_hid_dim_type", "num_class_embeds"),
+    *("time_embedding_act_fn", "timestep_post_act", "time_cond_proj_dim"),
+)
+
 
 class DiffusersUNet(DiffusersNetwork):
     """A UNet of diffusers, cut before its output layers."""
 
     head_kinds = ("simple", "complex")
-    model_kind: ClassVar[Any] = UNet2DModel
     output: OutputLayer
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.classes: int | None = self.config["num_class_embeds"]
-        self.conditional = self.classes is not None
+        self.conditional = self.takes_text or self.classes is not None
         last = ("conv_norm_out", "conv_act", "conv_out")
-        self.trunk: Any = copy(model)
         self.trunk._modules = model._modules | {name: nn.Identity() for name in last}
         self.output = OutputLayer(model.conv_norm_out, model.conv_out)
-        self.published_names = {f"trunk.{name}": name for name, _ in model.named_children()}
         self.published_names |= {"output.norm": "conv_norm_out", "output.conv": "conv_out"}
 
     def features(self, x: Images, time: NetworkTimes, label: Labels = None) -> TrunkFeatures:
         factor = 2 ** (len(self.config["block_out_channels"]) - 1)
         if x.shape[1] != self.in_channels or x.shape[-2] % factor or x.shape[-1] % factor:
             raise OcmError(
-                f"images of shape {tuple(x.shape[1:])}: this {self.model_kind.__name__} takes"
+                f"images of shape {tuple(x.shape[1:])}: this {self.kind} takes"
                 f" {plural(self.in_channels, 'channel')} and sides that are multiples of {factor}"
             )
         given = self.arguments(x, time, label)
@@ -56,11 +56,8 @@ class DiffusersUNet(DiffusersNetwork):
     def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
         if self.config.get("time_embedding_type") == "learned":
             time = time.long()  # a table over the timesteps
-        return {"sample": x, "timestep": time, **self.context(x, label)}
-
-    def context(self, x: Images, label: Labels) -> dict[str, Any]:
-        """Return what the model is told beside the time."""
-        return {"class_labels": self._known(x, label)}
+        told = self.texts(x, label) if self.takes_text else {"class_labels": self._known(x, label)}
+        return {"sample": x, "timestep": time, **told}
 
     def _known(self, x: Images, label: Labels) -> Labels:
         """Return the labels, checked on a CPU."""
@@ -112,6 +109,11 @@ class DiffusersUNet(DiffusersNetwork):
             yield f"resnet_time_scale_shift={shift!r}; expected 'default' or 'scale_shift'"
         if any(hasattr(block, "skip_conv") for block in model.up_blocks):
             yield "up_block_types: skip blocks add to the image after the last layer"
+        for key in BESIDE_TEXT if self.takes_text else ():
+            if (value := config.get(key)) is not None:
+                yield f"{key}={value!r}: a condition beside the text; expected None"
+        if self.takes_text and (config["act_fn"] != "silu" or model.conv_norm_out is None):
+            yield "act_fn and norm_num_groups: expected 'silu' and a norm before the last layer"
 
 
 ADAPTER = DiffusersUNet

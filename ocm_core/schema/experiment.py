@@ -147,10 +147,10 @@ _Pretrained = Annotated[list[Literal["pretrained"]], Field(min_length=1, max_len
 DIFFUSERS_ADAPTERS = {  # class of diffusers -> file of ocm_core/networks/
     "UNet2DModel": "diffusers_unet",
     "DiTTransformer2DModel": "diffusers_dit",
-    "UNet2DConditionModel": "diffusers_text_unet",
-    "SD3Transformer2DModel": "diffusers_sd3",
+    "UNet2DConditionModel": "diffusers_unet",
+    "SD3Transformer2DModel": "diffusers_transformer",
     "PixArtTransformer2DModel": "diffusers_pixart",
-    "SanaTransformer2DModel": "diffusers_sana",
+    "SanaTransformer2DModel": "diffusers_transformer",
     "FluxTransformer2DModel": "diffusers_flux",
 }
 WITHOUT_TEXT = ("UNet2DModel", "DiTTransformer2DModel")

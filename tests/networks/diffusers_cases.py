@@ -12,18 +12,20 @@ from torch import Tensor, nn
 from ocm_core.checkpoints.diffusers_folder import TEXTS
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.networks.diffusers import Prompts, wrapped
-from ocm_core.networks.diffusers_dit import DiTTransformer2DModel
-from ocm_core.networks.diffusers_flux import FluxTransformer2DModel
-from ocm_core.networks.diffusers_pixart import PixArtTransformer2DModel
-from ocm_core.networks.diffusers_sana import SanaTransformer2DModel
-from ocm_core.networks.diffusers_sd3 import SD3Transformer2DModel
-from ocm_core.networks.diffusers_text_unet import UNet2DConditionModel
-from ocm_core.networks.diffusers_unet import UNet2DModel
 from ocm_core.networks.keys import load_published
 
 from .golden import Golden
 
-from diffusers import FluxPipeline  # isort: skip
+from diffusers import (  # isort: skip
+    DiTTransformer2DModel,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    PixArtTransformer2DModel,
+    SanaTransformer2DModel,
+    SD3Transformer2DModel,
+    UNet2DConditionModel,
+    UNet2DModel,
+)
 
 Model = TypeVar("Model", bound=nn.Module)
 CLASSES = 5

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import replacing
+from ocm_core.io.atomic import write_tensors
 from ocm_core.io.fetch import Lock, fetched, on_trust, redacted
 from ocm_core.io.reading import open_restricted, refuse_damaged_zip
 from ocm_core.networks.keys import export_published, import_published, refuse_not_finite
@@ -67,9 +66,8 @@ def fetch(
             "page": source.page,
             "url": redacted(address) if (address := origin or url or source.url) else None,
         }
-        with replacing(target or folder / WEIGHTS) as temporary:
-            tensors = {key: tensor.contiguous() for key, tensor in weights.items()}
-            save_file(tensors, temporary, metadata={PROVENANCE: json.dumps(provenance)})
+        metadata = {PROVENANCE: json.dumps(provenance)}
+        write_tensors(target or folder / WEIGHTS, weights, metadata)
     return provenance
 
 

@@ -16,7 +16,6 @@ from typing import cast
 import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ocm_core.covariance.learned import LINKS, CovarianceHead
@@ -24,7 +23,7 @@ from ocm_core.diffusion.basis import Spectrum
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
-from ocm_core.io.atomic import replacing
+from ocm_core.io.atomic import write_tensors
 from ocm_core.io.reading import reading
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.keys import export_published, refuse_not_finite
@@ -41,15 +40,13 @@ def save_heads(denoiser: Denoiser, path: str | Path) -> None:
         raise OcmError(f"{path}: this denoiser has no heads to save; fit one first")
     tensors = dict[str, Tensor]()
     for label, head in heads.items():
-        state = head.state_dict().items()
-        tensors |= {f"{label}.{name}": tensor.contiguous() for name, tensor in state}
+        tensors |= {f"{label}.{name}": tensor for name, tensor in head.state_dict().items()}
     for basis, spectrum in denoiser.spectra.items():
         tensors |= {f"+{basis}.{name}": tensor for name, tensor in spectrum.tensors().items()}
     names = {link: name for name, link in LINKS.items()}
     links = {label: names[head.link] for label, head in heads.items()}
-    model = weights_digest(denoiser.network)
-    with replacing(Path(path)) as temporary:
-        save_file(tensors, temporary, metadata={_LINKS: json.dumps(links), _MODEL: model})
+    metadata = {_LINKS: json.dumps(links), _MODEL: weights_digest(denoiser.network)}
+    write_tensors(Path(path), tensors, metadata)
 
 
 def weights_digest(network: ScoreNetwork) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from jaxtyping import Float32
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
 from ocm_core.features import FeatureSpace, FeatureVectors, UInt8Images
-from ocm_core.io.atomic import replacing
+from ocm_core.io.atomic import write_tensors
 from ocm_core.prefetch import moved
 
 
@@ -54,9 +54,7 @@ def _convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
 
 def save(path: Path, network: ClassifierNetwork) -> None:
     """Write the weights to a safetensors file, with the sizes as metadata."""
-    tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"sizes": json.dumps(network.sizes)})
+    write_tensors(path, network.state_dict(), {"sizes": json.dumps(network.sizes)})
 
 
 def build(path: Path, device: str) -> FeatureSpace:

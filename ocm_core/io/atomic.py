@@ -1,16 +1,22 @@
 """Files that are written whole or not at all, folders used by one process, room on the disk."""
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
 from ocm_core.errors import OcmError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REMEDY = "free some space or check your quota, and run again: finished work is kept"
@@ -47,6 +53,18 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file in UTF-8, whole or not at all."""
     write_bytes(path, text.encode())
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file, whole or not at all."""
+    from safetensors.torch import save_file
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    needed = sum(tensor.nbytes for tensor in plain.values())
+    with room_for(path, needed), replacing(path) as temporary:
+        save_file(plain, temporary, metadata)
 
 
 @contextmanager

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from ocm_core.io.atomic import replacing, room_for
+from ocm_core.io.atomic import write_tensors
 
 LOG = logging.getLogger("ocm")
 _STATE = "state"  # checksum and facts in one entry: several have no order, and the bytes would vary
@@ -30,10 +29,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], facts: Any) -> None:
     """Replace the state in `path`."""
     text = json.dumps(facts)
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {_STATE: f"{checksum(contiguous, text)} {text}"}
-    needed = sum(tensor.nbytes for tensor in contiguous.values())
-    with room_for(path, needed), replacing(path) as temporary:
-        save_file(contiguous, temporary, metadata=metadata)
+    write_tensors(path, contiguous, {_STATE: f"{checksum(contiguous, text)} {text}"})
 
 
 def load_state(path: Path) -> State | None:

@@ -19,11 +19,11 @@ from diffusers.models.autoencoders.autoencoder_dc import AutoencoderDC
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from jaxtyping import Float32, UInt8
 from numpy import ndarray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from ocm_core.errors import OcmError, unknown
-from ocm_core.io.atomic import replacing, write_text
+from ocm_core.io.atomic import write_tensors, write_text
 from ocm_core.io.reading import read_json_object, reading
 from ocm_core.networks.config import DiffusersSizes, read_known
 from ocm_core.networks.keys import load_published, refuse_larger, refuse_not_finite
@@ -189,6 +189,4 @@ def save_folder(model: Autoencoder, folder: Path, scaling_factor: float) -> None
     name = type(model).__name__
     config = {"_class_name": name, **arguments, "scaling_factor": scaling_factor}
     write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
-    tensors = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
-    with replacing(folder / WEIGHTS) as temporary:
-        save_file(tensors, temporary)
+    write_tensors(folder / WEIGHTS, model.state_dict())

@@ -13,14 +13,13 @@ from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError, unknown
-from ocm_core.io.atomic import replacing, room_for
+from ocm_core.io.atomic import write_tensors
 from ocm_core.io.reading import reading
 from ocm_core.networks.config import Small, read_config
 
@@ -70,9 +69,7 @@ def save_networks(
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Save copies of tensors, because networks may share tables that a file cannot."""
     copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-    needed = sum(tensor.nbytes for tensor in copied.values())
-    with room_for(path, needed), replacing(path) as temporary:
-        save_file(copied, temporary)
+    write_tensors(path, copied)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Estimate the variance of x_0 - x̂_0 along the vectors of a basis, on a grid of timesteps."""
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion import basis as bases
 from ocm_core.diffusion.basis import Spectrum
 from ocm_core.distributed import current_rank
-from ocm_core.io.atomic import replacing
+from ocm_core.io.atomic import write_tensors
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Work
 from ocm_core.stages._networks import SAMPLE, evaluating, load_score, open_training_set
 from ocm_core.stages._results import PartialResult, computed
@@ -66,6 +66,5 @@ def run(job: Job) -> None:
     states = computed(job, {f"t{t}": t for t in times}, compute, f"spectrum in {name}")
     if current_rank().is_first:
         found = spectrum_of(basis, times, (state.tensors["variance"] for state in states))
-        with replacing(job.folder / FILE) as temporary:
-            save_file(found.tensors(), temporary)
+        write_tensors(job.folder / FILE, found.tensors())
     job.note(images=settings.images, timesteps=len(times))

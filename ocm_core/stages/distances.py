@@ -144,7 +144,7 @@ def _distances(
     features = extract(space, images, settings.batch_size, shown).to(statistics.mean.device)
     few, neighbours = settings.manifold_images, settings.neighbours
     frechet = frechet_distance(real=statistics, generated=features)
-    kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed).value
+    kernel = kernel_distance(real=manifold.points, generated=features, seed=settings.seed)
     generated = Manifold.of(features[:few], neighbours=neighbours)
     shares = precision_recall(real=manifold, generated=generated)
     whole = dict(zip(MEASURES, (frechet, kernel, *shares), strict=True))

@@ -15,8 +15,9 @@ from pydantic import Field
 from torch import Tensor
 
 from ocm_core.covariance import analytic
-from ocm_core.covariance.interface import Look, OnlyDrawn, Profile, ReverseStep, StepCovariance
+from ocm_core.covariance.interface import Look, Profile, ReverseStep, StepCovariance
 from ocm_core.diffusion.denoiser import AnyPrediction
+from ocm_core.diffusion.gaussian import Covariance
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch
 
@@ -43,7 +44,7 @@ class Method(analytic.Method):
 
 
 @dataclass(frozen=True)
-class Raised(OnlyDrawn):
+class Raised(Covariance):
     """What is added to a mean with √kept ε̂, so that ε̂ stands for the lacking variance, too."""
 
     eps: Batch

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -99,25 +99,6 @@ class ReverseStep:
 
 
 StepCovariance = Callable[[ReverseStep], Covariance]
-
-
-class OnlyDrawn(Covariance):
-    """What steps draw with, but no bound can use; `has_density` of its method is False."""
-
-    def diagonal(self, like: Batch) -> NoReturn:
-        raise OcmError("this covariance has no diagonal and no density; it is for samples only")
-
-    def divergence(self, beta_tilde: float, difference: Batch) -> NoReturn:
-        self.diagonal(difference)
-
-    def log_density(self, difference: Batch) -> NoReturn:
-        self.diagonal(difference)
-
-    def filled(self, variance: float) -> NoReturn:
-        self.diagonal(torch.tensor(variance))
-
-    def times(self, v: Batch) -> NoReturn:
-        self.diagonal(v)
 
 
 class Look(NamedTuple):

@@ -20,14 +20,13 @@ from torch import Tensor
 from ocm_core.covariance.interface import (
     CovarianceMethod,
     Look,
-    OnlyDrawn,
     Profile,
     ReverseStep,
     StepCovariance,
     c_times,
 )
 from ocm_core.diffusion.denoiser import AnyPrediction
-from ocm_core.diffusion.gaussian import dimension
+from ocm_core.diffusion.gaussian import Covariance, dimension
 from ocm_core.rng.noise import Noise
 from ocm_core.shapes import Batch
 
@@ -59,7 +58,7 @@ class Method(CovarianceMethod):
 
 
 @dataclass(frozen=True)
-class Krylov(OnlyDrawn):
+class Krylov(Covariance):
     """A function of an operator, which is known by its products with vectors."""
 
     operator: Operator

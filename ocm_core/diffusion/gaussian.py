@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ocm_core.diffusion.basis import Basis
+from ocm_core.errors import OcmError
 from ocm_core.schema.timesteps import DecoderVariance
 from ocm_core.shapes import Batch, PerSample
 
@@ -38,35 +39,42 @@ def gaussian_kl(log_q: Tensor | float, log_p: Tensor, scaled: Tensor) -> Tensor:
 
 
 class Covariance(ABC):
-    """The covariance Σ of a reverse step: all that samplers and bounds ask of it."""
+    """The covariance Σ of a reverse step: all that samplers and bounds ask of it.
+
+    One of a method without density can only be drawn with: the rest is refused.
+    """
 
     @abstractmethod
     def scale(self, noise: Batch) -> Batch:
         """Return R ε with R Rᵀ = Σ: the symmetric root, or S U √λ Uᵀ."""
 
     @abstractmethod
-    def times(self, v: Batch) -> Batch:
-        """Return Σ v."""
-
-    @abstractmethod
     def limited(self, sigma: float) -> Covariance:
         """Return Σ with no standard deviation above σ."""
 
-    @abstractmethod
+    def times(self, v: Batch) -> Batch:
+        """Return Σ v."""
+        raise _only_drawn()
+
     def filled(self, variance: float) -> Covariance:
         """Return Σ with this variance where it has none."""
+        raise _only_drawn()
 
-    @abstractmethod
     def diagonal(self, like: Batch) -> Batch:
         """Return diag Σ in the shape of the batch."""
+        raise _only_drawn()
 
-    @abstractmethod
     def divergence(self, beta_tilde: float, difference: Batch) -> PerSample:
         """KL(N(μ̃, β̃ I) ‖ N(μ, Σ)) in nats, with μ̃ - μ = `difference`."""
+        raise _only_drawn()
 
-    @abstractmethod
     def log_density(self, difference: Batch) -> PerSample:
         """log N(x; μ, Σ) in nats, with x - μ = `difference`."""
+        raise _only_drawn()
+
+
+def _only_drawn() -> OcmError:
+    return OcmError("this covariance has no diagonal and no density; it is for samples only")
 
 
 @dataclass(frozen=True)

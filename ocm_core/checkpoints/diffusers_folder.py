@@ -158,7 +158,6 @@ class ModelDescription:
     null_class: int | None
     learns_variance: bool
     prediction: PredictionType
-    scheduler_file: Path
     scheduler: Mapping[str, Any]  # its configuration, with the shift of the model's resolution
     schedule: Mapping[str, Any]  # `schedule` of an experiment
     parameters: int
@@ -215,7 +214,6 @@ def describe(folder: str | Path) -> ModelDescription:
         null_class=null_class,  # of a DiT, behind its classes
         learns_variance=learns_variance,
         prediction=prediction_of(scheduler),
-        scheduler_file=scheduler_file,
         scheduler=scheduler,
         schedule=schedule_keys(scheduler),
         parameters=parameters,

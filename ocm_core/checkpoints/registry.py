@@ -20,7 +20,7 @@ from ocm_core.networks.keys import count_values
 
 FOLDER = Path("checkpoints")
 ANALYTIC = "https://github.com/baofff/Analytic-DPM"
-_FROM_ZERO = TimeConvention(shift=1, scale=1.0)  # the network's first timestep is 0
+_FROM_ZERO = TimeConvention(shift=1)  # the network's first timestep is 0
 
 # Where a file has the weights: keys of dicts; -1 is the end of a list, after the model in training.
 LAYOUTS: Mapping[str, tuple[str | int, ...]] = {
@@ -72,14 +72,9 @@ def _extended(name: str, file_id: str) -> CheckpointSource:
 
 
 def _unet(multipliers: list[int], blocks: int, attention: list[int], dropout: float) -> Any:
-    return {
-        "in_channels": 3,
-        "base_channels": 128,
-        "channel_multipliers": multipliers,
-        "blocks_per_level": blocks,
-        "attention_levels": attention,
-        "dropout": dropout,
-    }
+    levels = {"channel_multipliers": multipliers, "attention_levels": attention}
+    sizes = {"in_channels": 3, "base_channels": 128, "blocks_per_level": blocks}
+    return {**sizes, **levels, "dropout": dropout}
 
 
 def _cifar10(schedule: Literal["linear", "cosine"], file_id: str, analytic: str) -> Checkpoint:
@@ -98,7 +93,7 @@ def _cifar10(schedule: Literal["linear", "cosine"], file_id: str, analytic: str)
         config=_unet([1, 2, 2, 2], blocks=3, attention=[1, 2], dropout=0.3),
         head="simple",
         schedule=schedule,
-        time=TimeConvention(shift=0, scale=1.0),
+        time=TimeConvention(),
         paper_millions=(52.54, 52.55),
         sources=(_extended(name, file_id), by_hand),
     )

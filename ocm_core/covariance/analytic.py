@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ocm_core.covariance.interface import Look, Need, PosteriorMethod, Profile
+from ocm_core.covariance.interface import Look, PosteriorMethod, Profile
 from ocm_core.diffusion.denoiser import Prediction
 
 
@@ -14,10 +14,7 @@ class Method(PosteriorMethod):
     )
 
     state_free = True
-
-    @property
-    def needs(self) -> Need:
-        return "moments"
+    needs = "moments"
 
     def c(self, prediction: Prediction) -> Tensor:
         return prediction.at(prediction.denoiser.moments, "the table of moments of `analytic`")

@@ -38,7 +38,7 @@ class Method(LearnedMethod):
     clamp: bool = False
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Need:  # type: ignore[override]
         return "head" if self.source == "head" else "nothing"
 
     def step_covariance(self, prediction: AnyPrediction, noise: Noise) -> StepCovariance:

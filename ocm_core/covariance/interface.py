@@ -129,18 +129,10 @@ class CovarianceMethod(BaseModel, ABC):
     state_free: ClassVar[bool] = False  # an estimate that is one number per t, whatever x_t
     is_diagonal: ClassVar[bool] = True  # whether Σ is `Diagonal`, and may have a basis besides
     has_density: ClassVar[bool] = True  # whether Σ has a diagonal and a determinant, as bounds need
+    needs: ClassVar[Need] = "nothing"  # what must be trained or estimated beforehand
+    spectrum: ClassVar[str] = ""  # the basis whose spectrum it reads; "" for none
     profile: ClassVar[Profile] = Profile("a covariance method of your own", line=Look(dash="dot"))
     label: str
-
-    @property
-    def needs(self) -> Need:
-        """Return what must be trained or estimated before the method can be used."""
-        return "nothing"
-
-    @property
-    def spectrum(self) -> str:
-        """Return the name of the basis whose spectrum it reads; "" for none."""
-        return ""
 
     @property
     def options(self) -> dict[str, Any]:

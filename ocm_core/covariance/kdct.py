@@ -39,11 +39,11 @@ class Method(RegressionMethod):
     probes: Annotated[int, Field(ge=1)] = 1
 
     @property
-    def spectrum(self) -> str:
+    def spectrum(self) -> str:  # type: ignore[override]
         return self.basis
 
     @property
-    def training_probes(self) -> int:
+    def training_probes(self) -> int:  # type: ignore[override]
         return self.probes if self.source == "jacobian" else 0
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocm_core.covariance.interface import CovarianceMethod, Need, PosteriorMethod
+from ocm_core.covariance.interface import CovarianceMethod, PosteriorMethod
 from ocm_core.diffusion.basis import Basis
 from ocm_core.diffusion.denoiser import Prediction
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
@@ -155,16 +155,9 @@ class CovarianceHead(nn.Module):
 class LearnedMethod(CovarianceMethod):
     """A method with a head, and the loss that trains it."""
 
+    needs = "head"
     pooled: ClassVar[bool] = False  # a head with weights of its own for each number that it gives
-
-    @property
-    def training_probes(self) -> int:
-        """Return how many of a batch's probes the loss reads; none if it needs no Jacobian."""
-        return 0
-
-    @property
-    def needs(self) -> Need:
-        return "head"
+    training_probes: ClassVar[int] = 0  # of a batch's, that the loss reads; 0: it needs no Jacobian
 
     @abstractmethod
     def loss(self, batch: TrainingBatch) -> PerSample:

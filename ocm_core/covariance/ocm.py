@@ -23,7 +23,7 @@ class Method(RegressionMethod):
     probes: Annotated[int, Field(ge=1)] = 1
 
     @property
-    def training_probes(self) -> int:
+    def training_probes(self) -> int:  # type: ignore[override]
         return self.probes
 
     def published(self, raw: Tensor, prediction: Prediction) -> Tensor:

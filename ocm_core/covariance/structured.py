@@ -33,11 +33,11 @@ class Structured(CovarianceMethod):
         return self.method.has_density
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Need:  # type: ignore[override]
         return "nothing" if self.method.state_free else self.method.needs
 
     @property
-    def spectrum(self) -> str:
+    def spectrum(self) -> str:  # type: ignore[override]
         return self.basis
 
     @property

@@ -27,30 +27,13 @@ from ocm_core.networks._layers import table_at
 from ocm_core.schema.experiment import PredictionType
 from ocm_core.shapes import Batch, Labels, NetworkTimes
 
-ToEps = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of x_t, the output, ᾱ and b
-
-
-def eps_of_v(x: Batch, v: Batch, alpha_bar: Tensor, b: Tensor) -> Batch:
-    """ε̂ = √ᾱ_t v̂ + √b_t x_t."""
-    return alpha_bar.sqrt() * v + b.sqrt() * x
-
-
-def eps_of_velocity(x: Batch, velocity: Batch, alpha_bar: Tensor, b: Tensor) -> Batch:
-    """ε̂ = (x_t + √ᾱ_t v̂) / (√ᾱ_t + √b_t)."""
-    return (x + alpha_bar.sqrt() * velocity) / (alpha_bar.sqrt() + b.sqrt())
-
-
-def eps_of_edm(x: Batch, output: Batch, alpha_bar: Tensor, b: Tensor) -> Batch:
-    """ε̂ = √b_t x_t - √ᾱ_t F."""
-    return eps_of_v(x, -output, alpha_bar, b)
-
-
-TO_EPS: dict[str, ToEps] = {
-    "epsilon": lambda x, eps, alpha_bar, b: eps,
-    "v_prediction": eps_of_v,
+# of x_t, the output, ᾱ and b
+TO_EPS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "epsilon": lambda x, eps, a, b: eps,
+    "v_prediction": lambda x, v, a, b: a.sqrt() * v + b.sqrt() * x,
     "sample": predict_eps,
-    "flow_prediction": eps_of_velocity,
-    "edm": eps_of_edm,
+    "flow_prediction": lambda x, v, a, b: (x + a.sqrt() * v) / (a.sqrt() + b.sqrt()),
+    "edm": lambda x, f, a, b: a.sqrt() * -f + b.sqrt() * x,
 }
 
 

@@ -62,14 +62,9 @@ def save_networks(
         for label, network in named.items()
         for name, tensor in network.state_dict().items()
     }
-    if current_rank().is_first:
-        save_tensors(path, tensors | dict(average or {}))
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Save copies of tensors, because networks may share tables that a file cannot."""
-    copied = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-    write_tensors(path, copied)
+    if current_rank().is_first:  # copies, because networks may share tables that a file cannot
+        saved = (tensors | dict(average or {})).items()
+        write_tensors(path, {name: tensor.detach().cpu().clone() for name, tensor in saved})
 
 
 @contextmanager

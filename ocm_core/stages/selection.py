@@ -13,9 +13,8 @@ from safetensors.torch import load_file
 from ocm_core.covariance import split
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
-from ocm_core.io.atomic import write_text
+from ocm_core.io.atomic import write_tensors, write_text
 from ocm_core.metrics.frechet import frechet_distance
-from ocm_core.networks import save_tensors
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
@@ -136,9 +135,9 @@ def _save(job: Job, distances: Mapping[Candidate, float], solved: Iterable[str] 
     """Save the best heads as training leaves them, those solved for, and every distance."""
     kept, chosen = job.take(Heads, job.part), best(distances)
     for label, iteration in chosen.items():
-        save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label, iteration)))
+        write_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label, iteration)))
     for label in solved:
-        save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label)))
+        write_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label)))
     by_method = {
         label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen

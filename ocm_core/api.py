@@ -144,7 +144,7 @@ def load(
     if prompts is not None:
         network.prompts = Prompts(diffusers_models.TextEncoder.load(folder)([*prompts, ""]))
         network.null_label = len(prompts)
-    denoiser = diffusers_models.denoiser_of_folder(network.to(device), described)
+    denoiser = diffusers_models.trained_with(network.to(device), described.scheduler)
     return denoiser if described.vae is None else LatentDenoiser(**vars(denoiser))
 
 

@@ -48,11 +48,6 @@ def read_network(described: ModelDescription, null_class: int | None = None) -> 
     return wrapped(read_model(described), null_class)
 
 
-def denoiser_of_folder(network: ScoreNetwork, described: ModelDescription) -> Denoiser:
-    """Return a denoiser with the schedule and the prediction of the folder's scheduler."""
-    return trained_with(network, described.scheduler)
-
-
 def trained_with(network: ScoreNetwork, scheduler: Mapping[str, Any]) -> Denoiser:
     """Return a denoiser, given the resolved configuration of the scheduler of its training."""
     prediction, data_range = folders.prediction_of(scheduler), folders.range_of(scheduler)

@@ -132,7 +132,7 @@ def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[
     import numpy as np
     import torch
 
-    from ocm_core.checkpoints.diffusers_models import denoiser_of_folder, read_network
+    from ocm_core.checkpoints.diffusers_models import read_network, trained_with
     from ocm_core.diffusion.jacobian import probe
     from ocm_core.rng.noise import SampleNoise
 
@@ -144,7 +144,7 @@ def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[
     x0 = torch.from_numpy(pixels).reshape(len(names), side, side, channels).permute(0, 3, 1, 2)
     label = torch.arange(len(names)) % model.classes if model.classes else None
     noise = SampleNoise(0, range(len(names)), (channels, side, side))
-    found = probe(denoiser_of_folder(network, model), x0 / 127.5 - 1, label, noise)
+    found = probe(trained_with(network, model.scheduler), x0 / 127.5 - 1, label, noise)
     if not (found.is_covariance or unchecked):
         remedy = "expected one that was not distilled; --unchecked takes it all the same"
         raise OcmError(f"{model.folder}: no posterior mean of these images, {found}; {remedy}")

@@ -25,7 +25,7 @@ from torch import Tensor
 from ocm_core import api
 from ocm_core.checkpoints import diffusers_models
 from ocm_core.checkpoints.diffusers_folder import T5, describe
-from ocm_core.checkpoints.diffusers_models import TextEncoder, denoiser_of_folder, read_model
+from ocm_core.checkpoints.diffusers_models import TextEncoder, read_model, trained_with
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.errors import OcmError
 from ocm_core.schema.experiment import SchedulerSchedule
@@ -162,7 +162,7 @@ def test_shards_are_read_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     described = describe(tmp_path)
     assert len(described.files) > 2
     x = torch.randn(1, 3, 8, 8)
-    denoiser = denoiser_of_folder(diffusers_models.read_network(described).eval(), described)
+    denoiser = trained_with(diffusers_models.read_network(described).eval(), described.scheduler)
     with torch.no_grad():
         expected = own(x, torch.tensor([4])).sample
     torch.testing.assert_close(denoiser.predict(x, 5).eps, expected, atol=1e-5, rtol=0)

@@ -13,8 +13,8 @@ from ocm_core.checkpoints.registry import LAYOUTS, Checkpoint
 from ocm_core.diffusion.score_network import ScoreNetwork
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import write_tensors
-from ocm_core.io.fetch import Lock, fetched, on_trust, redacted
-from ocm_core.io.reading import open_restricted, refuse_damaged_zip
+from ocm_core.io.fetch import Lock, fetched, redacted
+from ocm_core.io.reading import open_restricted
 from ocm_core.networks.keys import export_published, import_published, refuse_not_finite
 
 WEIGHTS = "weights.safetensors"
@@ -22,7 +22,6 @@ PROVENANCE = "provenance"  # the metadata entry of the safetensors file
 SHOWN = 6
 
 CheckpointProvenance = dict[str, str | int | bool | None]
-StateDict = dict[str, Tensor]
 
 
 def fetch(
@@ -47,8 +46,6 @@ def fetch(
             network = checkpoint.network()
     with fetched(source, path, lock, url) as record:
         remedy = source.remedy(path)
-        if on_trust(source, path, lock):  # at least it must agree with its own CRCs
-            refuse_damaged_zip(path, remedy)
         state = extract(source.layout, open_restricted(path, remedy), path, remedy)
         weights = import_published(network, state, path, remedy)
         for name, expected in export_published(network).items():
@@ -78,7 +75,7 @@ def describe(provenance: Mapping[str, Any]) -> str:
     return f"sha256 {provenance['sha256']} ({where}); licence of the weights: {licence}"
 
 
-def extract(layout: str, content: object, path: Path, remedy: str) -> StateDict:
+def extract(layout: str, content: object, path: Path, remedy: str) -> dict[str, Tensor]:
     """Return the weights in what the restricted unpickler read from the file `path`."""
 
     def refused(expected: str, found: object) -> OcmError:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from ocm_core.errors import OcmError
 from ocm_core.io.atomic import alone_in, write_text
 from ocm_core.io.checksums import FileRecord
-from ocm_core.io.reading import reading, reason, refuse_web_page
+from ocm_core.io.reading import reading, reason, refuse_damaged_zip, refuse_web_page
 
 LOCK_FILE = Path("checkpoints.lock.json")
 SCHEMES = ("file", "http", "https")
@@ -102,27 +102,26 @@ def fetched(
     if address is None and not path.exists():
         raise OcmError(f"{path}: no such file, and no direct address is known; {remedy}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    # nothing is known of its digest, neither published nor recorded
+    trusted = not (source.sha256 or source.md5 or (lock and _key(path) in lock.entries()))
     downloaded = False
     try:
         with alone_in(path.parent):
             if downloaded := not path.exists():
                 download(str(address), path, remedy)
             record = _checked(source, path, lock, keep)
+        if trusted:  # at least it must agree with its own CRCs
+            refuse_damaged_zip(path, remedy)
         yield record
     except OcmError:
         if downloaded:
             path.unlink(missing_ok=True)
         raise
     if lock:
-        if on_trust(source, path, lock):
+        if trusted:
             text = "its authors publish no digest. Its sha256 is now recorded: commit, and compare"
             LOG.warning("%s: taken on trust: %s %s with others", path, text, lock.path)
         lock.record(_key(path), record)
-
-
-def on_trust(source: PublishedFile, path: Path, lock: Lock | None) -> bool:
-    """Return whether no digest of the file is known, neither published nor recorded."""
-    return not (source.sha256 or source.md5 or (lock and _key(path) in lock.entries()))
 
 
 def _key(path: Path) -> str:

@@ -4,10 +4,9 @@ k(x, y) = mean_h exp(-‖x - y‖² / (2 h²)); the value is the root of the (no
 E k(x, x') + E k(y, y') - 2 E k(x, y), so that two samples of the data itself differ by O(1/√n).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import sqrt
 
@@ -51,12 +50,11 @@ class MmdTo:
     """Distances to one reference set, whose own term is computed once."""
 
     reference: Points
-    bandwidths: tuple[float, ...]
-    own: float
+    bandwidths: Sequence[float]
 
-    @classmethod
-    def set(cls, reference: Points, bandwidths: Sequence[float]) -> MmdTo:
-        return cls(reference, tuple(bandwidths), mean_kernel(reference, reference, bandwidths))
+    @cached_property
+    def own(self) -> float:
+        return mean_kernel(self.reference, self.reference, self.bandwidths)
 
     def __call__(self, samples: Points) -> float:
         if not bool(torch.isfinite(samples).all()):

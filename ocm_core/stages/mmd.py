@@ -44,7 +44,7 @@ def run(job: Job) -> None:
     """Compare the points of every cell with test points, and fresh data as well."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
     test = torch.from_numpy(open_split(job, "test").all())
-    distance = MmdTo.set(test, settings.bandwidths)
+    distance = MmdTo(test, settings.bandwidths)
     part_of = {cell: name for name, group in parts(experiment).items() for cell in group}
     rows = []
     for cell in job.progress(cells(experiment), "MMD"):

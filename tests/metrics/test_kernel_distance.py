@@ -81,7 +81,7 @@ def test_mean_kernel_equals_its_definition(seed: int, bandwidths: list[float]) -
 
 def test_a_set_is_at_no_mmd_from_itself_further_from_a_shifted_one_and_nan_from_nan() -> None:
     x, y = points(0, 500, dimension=2).double(), points(1, 500, dimension=2).double()
-    distance = MmdTo.set(x, LADDER)
+    distance = MmdTo(x, LADDER)
     assert distance(x) == pytest.approx(0.0, abs=1e-6)
     assert 0 < distance(y) < 0.1 < distance(y + 0.5)
     y[3, 1] = torch.nan

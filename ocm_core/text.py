@@ -40,6 +40,12 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def some(names: Sequence[str], most: int = 10) -> str:
+    """Join the first names: `a, b and 7 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def plural(count: int, noun: str) -> str:
     """Return the count and the noun, with an s unless the count is 1."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -26,7 +26,7 @@ from ocm_core.io.checksums import sha256_of
 from ocm_core.io.image_files import CheckedImage, ImageFiles
 from ocm_core.io.reading import reading
 from ocm_core.schema.block import Seed
-from ocm_core.text import plural
+from ocm_core.text import plural, some
 
 File = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -180,7 +180,7 @@ def sub_folders(names: Sequence[str], path: Path) -> dict[str, str]:
     shared = len(PurePosixPath(commonpath([name.rpartition("/")[0] for name in names])).parts)
     parts = {name: PurePosixPath(name).parts[shared:] for name in names}
     if outside := [name for name, part in parts.items() if len(part) == 1]:
-        found = f"data.labels: folders, but these lie in no folder of a class: {_some(outside)}"
+        found = f"data.labels: folders, but these lie in no folder of a class: {some(outside)}"
         raise OcmError(f"{path}: {found}; put each class into a sub-folder")
     return {name: part[0] for name, part in parts.items()}
 
@@ -200,10 +200,10 @@ def read_column(file: Path, column: str, names: Sequence[str], path: Path) -> di
     given = dict(rows)
     if len(given) < len(rows):
         twice = [name for name, count in Counter(name for name, _ in rows).items() if count > 1]
-        raise OcmError(f"{file}: more than one line of {_some(twice)}; keep one of each")
+        raise OcmError(f"{file}: more than one line of {some(twice)}; keep one of each")
     if lacking := [name for name in names if not given.get(name)]:
         found = f"no {column} of {len(lacking)} of {len(names)} images in {path}"
-        raise OcmError(f"{file}: {found}: {_some(lacking)}; add a line for each")
+        raise OcmError(f"{file}: {found}: {some(lacking)}; add a line for each")
     return {name: str(given[name]) for name in names}
 
 
@@ -218,12 +218,7 @@ def _numbered(
         numbers = {kind: int(kind) for kind in kinds}
     needed = max(numbers.values()) + 1
     if needed > classes or (captions and needed != classes):
-        found = f"{len(kinds)} {'different captions' if captions else 'classes'} ({_some(kinds)})"
+        found = f"{len(kinds)} {'different captions' if captions else 'classes'} ({some(kinds)})"
         text = f"data.classes is {classes}, found {found}; set data.classes to {needed}"
         raise OcmError(f"{where}: {text}")
     return np.array([numbers[kind] for kind in given], dtype=np.int64)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

@@ -4,12 +4,13 @@
 published paths; other names stay as they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from ocm_core.errors import OcmError
+from ocm_core.text import some
 
 SHOWN = 3
 TOGETHER = "check that the file and the network configuration belong together"
@@ -49,8 +50,8 @@ def import_published(
             if found[key].shape != expected[key].shape
         },
     }
-    if any(kinds.values()):
-        problems = "; ".join(f"{kind}: {_first_few(keys)}" for kind, keys in kinds.items() if keys)
+    if misfits := {kind: some(sorted(keys), SHOWN) for kind, keys in kinds.items() if keys}:
+        problems = "; ".join(f"{kind}: {keys}" for kind, keys in misfits.items())
         name = type(module).__name__
         raise OcmError(f"{where}: published weights do not fit {name}: {problems}; {remedy}")
     return {key: found[name] for key, name in published_keys(module).items()}
@@ -91,9 +92,3 @@ def _published(module: nn.Module, key: str) -> str:
     ours, rest = ".".join(parts[:cut]), ".".join(parts[cut:])
     theirs = names.get(ours, ours)
     return f"{theirs}.{_published(module.get_submodule(ours), rest)}" if rest else theirs
-
-
-def _first_few(keys: Iterable[str]) -> str:
-    ordered = sorted(keys)
-    more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
-    return ", ".join(ordered[:SHOWN]) + more

@@ -41,7 +41,6 @@ class CutNetwork(ScoreNetwork):
     @abstractmethod
     def head(self, kind: str) -> nn.Module:
         """Make a head that predicts zero."""
-        ...
 
     def _build_head(self, kind: str, outputs: int = 0, **sizes: int) -> nn.Module:
         if sizes:

@@ -17,8 +17,6 @@ from ocm_core.diffusion.transition import Transition
 from ocm_core.errors import OcmError, unknown
 from ocm_core.shapes import Batch
 
-__all__ = ["Kernel", "available", "build"]
-
 
 class Kernel(BaseModel, ABC):
     """A family of reverse steps; its fields are its options."""

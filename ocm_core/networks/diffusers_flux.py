@@ -57,14 +57,12 @@ class DiffusersFlux(DiffusersTransformer):
 
 def packed(x: Images) -> Tensor:
     """Return 2×2 patches as tokens, channels outermost."""
-    patches = x.unfold(2, SIDE, SIDE).unfold(3, SIDE, SIDE)
-    return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
+    return torch.pixel_unshuffle(x, SIDE).flatten(2).mT.contiguous()
 
 
 def unpacked(patches: Tensor, side: int) -> Images:
     """Invert `packed`, for a square of `side` patches."""
-    grid = patches.reshape(len(patches), side, side, -1, SIDE, SIDE)
-    return grid.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), -1, SIDE * side, SIDE * side)
+    return torch.pixel_shuffle(patches.mT.unflatten(2, (side, side)), SIDE).contiguous()
 
 
 ADAPTER = DiffusersFlux

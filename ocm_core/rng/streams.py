@@ -86,7 +86,6 @@ class Stream(Enum):
     # without consequence for any number
     TIMING_NORMAL = (7, 0, False)
     TIMING_SIGN = (7, 1, False)
-    FIGURE = (7, 2, False)
 
 
 def stream(

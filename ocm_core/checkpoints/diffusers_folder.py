@@ -27,7 +27,6 @@ from ocm_core.schema.experiment import DIFFUSERS_ADAPTERS, PredictionType, Sched
 CONFIG, SCHEDULER_CONFIG, INDEX = "config.json", "scheduler_config.json", "model_index.json"
 MODEL_WEIGHTS, TEXT_WEIGHTS = "diffusion_pytorch_model", "model"  # as diffusers and transformers
 SAVE_AGAIN = "save it again with save_pretrained(folder, safe_serialization=True)"
-PARTS = ("unet", "transformer", "model", "")  # where the model may be
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
 OF_EDM = ("EDMEuler", "EDMDPMSolver", "Covariance")
 DISTILLED = ("LCM", "TCD", "SCM", "CMStoch", "FlowMatchLCM", "FlowMap", "PiFlow")  # few steps
@@ -56,8 +55,7 @@ class TextForm(NamedTuple):
     @property
     def parts(self) -> list[tuple[str, str, str]]:
         """The class of each encoder, and the folders of encoder and tokenizer."""
-        numbers = ("", *(f"_{n + 1}" for n in range(1, len(self.encoders))))
-        pairs = zip(self.encoders, numbers, strict=True)
+        pairs = zip(self.encoders, ("", "_2", "_3"), strict=False)  # there may be fewer encoders
         return [(kind, f"text_encoder{n}", f"tokenizer{n}") for kind, n in pairs]
 
     def arrays(self, model: Mapping[str, Any], clip_tokens: int, where: object) -> PromptShapes:
@@ -178,7 +176,7 @@ class ModelDescription:
 def describe(folder: str | Path) -> ModelDescription:
     """Describe the model in `folder`; refuse other kinds of model, prediction or schedule."""
     folder = model_folder(Path(folder))
-    place = _first(folder, PARTS, CONFIG)
+    place = _first(folder, ("unet", "transformer", "model", ""), CONFIG)
     config = read_json_object(place / CONFIG, SAVE_AGAIN)
     kind = str(config.get("_class_name"))
     if config.get("guidance_embeds"):

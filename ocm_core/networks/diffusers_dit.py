@@ -20,8 +20,7 @@ class DiffusersDiT(DiffusersTransformer):
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.trunk._modules[self.modulation] = Zeros(2)
-        self.classes: int = self.config["num_embeds_ada_norm"]
-        self.null_label = self.classes
+        self.null_label = self.config["num_embeds_ada_norm"]
 
     def arguments(self, x: Images, time: NetworkTimes, label: Labels) -> dict[str, Any]:
         return {"hidden_states": x, "timestep": time, "class_labels": self.labels(x, label)}

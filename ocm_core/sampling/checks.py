@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ocm_core import covariance
 from ocm_core.errors import OcmError
-from ocm_core.sampling.presets import PRESETS
-from ocm_core.schema.experiment import Experiment, PresetParams, Sampler, SolverParams
+from ocm_core.sampling import recipes_of
+from ocm_core.schema.experiment import Experiment, PresetParams, SolverParams
 
 _BOUNDS = ("likelihood", "path_weights")  # evaluations that need densities of DDPM's steps
 
@@ -14,12 +14,14 @@ def undefined_methods(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each method that its sampler, or the bound, has no definition of."""
     methods = covariance.build_all(experiment.methods)
     for label, sampler in experiment.sample.samplers.items():
-        for kind, where in _kernels_of(f"sample.samplers.{label}", sampler).items():
+        by_kernel = {recipe.kind: nfe for nfe, recipe in reversed(recipes_of(sampler).items())}
+        for kind, nfe in by_kernel.items():
+            at = f" (nfe = {nfe})" if isinstance(sampler, PresetParams) else ""
             suited = [name for name, method in methods.items() if method.defined_for(kind)]
             for method in [method for method in sampler.methods if method not in suited]:
                 only = ", ".join(sorted(methods[method].kernels or ())) or "solvers"
                 yield (
-                    f"{where}.methods: {method!r} is defined for {only} only; "
+                    f"sample.samplers.{label}{at}.methods: {method!r} is defined for {only} only; "
                     f"for {kind} use {', '.join(map(repr, suited)) or 'another sampler'}"
                 )
     bounds = {f"evaluate.{name}": experiment.evaluate.get(name) for name in _BOUNDS}
@@ -30,14 +32,6 @@ def undefined_methods(experiment: Experiment) -> Iterator[str]:
                 yield f"{where}.methods: {label!r} is not defined for ddpm; leave it out"
             elif not methods[label].has_density:
                 yield f"{where}.methods: {label!r} has no density, and so no bound; leave it out"
-
-
-def _kernels_of(where: str, sampler: Sampler) -> dict[str, str]:
-    """Return the kernels of a sampler, and how a message names it with each."""
-    if not isinstance(sampler, PresetParams):
-        return {} if isinstance(sampler, SolverParams) else {sampler.kind: where}
-    recipes = {nfe: PRESETS[sampler.name].recipe(nfe) for nfe in reversed(sampler.nfe)}
-    return {recipe.kind: f"{where} (nfe = {nfe})" for nfe, recipe in recipes.items()}
 
 
 def check_solvers(experiment: Experiment) -> None:

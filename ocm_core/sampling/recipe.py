@@ -39,9 +39,10 @@ from ocm_core.diffusion.transition import transitions
 from ocm_core.errors import OcmError
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
+from ocm_core.sampling import recipes_of
 from ocm_core.sampling.order import means_of_order
 from ocm_core.sampling.start import DataGaussian
-from ocm_core.schema.experiment import Experiment, Order, PresetParams, RecipeParams, SolverParams
+from ocm_core.schema.experiment import Experiment, Order, RecipeParams, SolverParams
 from ocm_core.shapes import Batch, Labels
 
 Watcher = Callable[[float, Batch], None]  # called with t and x_t before each network evaluation
@@ -244,17 +245,13 @@ def of_experiment(
 def of_cell(
     experiment: Experiment, cell: Cell, optimal: TimestepsByMethod = NO_TIMESTEPS
 ) -> AnyRecipe:
-    """Return the recipe of a cell; presets and solvers are imported only where they are used."""
+    """Return the recipe of a cell; solvers are imported only where they are used."""
     sampler = experiment.sample.samplers[cell.sampler]
     if isinstance(sampler, SolverParams):
         module = import_module("ocm_core.sampling.diffusers_solver")
         solver: AnyRecipe = module.of_experiment(experiment, sampler, cell.nfe, cell.guidance)
         return solver
-    params: RecipeParams = (
-        import_module("ocm_core.sampling.presets").PRESETS[sampler.name].recipe(cell.nfe)
-        if isinstance(sampler, PresetParams)
-        else sampler
-    )
+    params = recipes_of(sampler)[cell.nfe]
     return of_experiment(experiment, params, cell.method, cell.nfe, cell.guidance, optimal)
 
 

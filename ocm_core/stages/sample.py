@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from ocm_core.diffusion.timesteps import TimestepsByMethod
 from ocm_core.distributed import current_rank
 from ocm_core.io.atomic import write_text
 from ocm_core.io.checksums import is_intact, record_checksum
-from ocm_core.sampling import modules_of
+from ocm_core.sampling import modules_of, recipes_of
 from ocm_core.sampling.recipe import Recipe, class_labels, draw_rows, of_cell
-from ocm_core.schema.experiment import PresetParams, Sampler, SamplerParams
+from ocm_core.schema.experiment import Sampler
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, MadeOf, Params, Stage, Task, Work
 from ocm_core.stages._networks import MODEL_KEYS, denoiser_facts, denoiser_tasks, score_modules
 from ocm_core.stages.heads import load_denoiser
@@ -39,10 +38,7 @@ def _along(experiment: Experiment, part: str, axis: str) -> list[str]:
 
 def _is_optimal(sampler: Sampler) -> bool:
     """Whether a sampler visits optimal timesteps; solvers of diffusers have their own."""
-    if isinstance(sampler, PresetParams):
-        preset = import_module("ocm_core.sampling.presets").PRESETS[sampler.name]
-        return any(recipe.timesteps.kind == "optimal" for recipe in preset.recipes.values())
-    return isinstance(sampler, SamplerParams) and sampler.timesteps.kind == "optimal"
+    return any(recipe.timesteps.kind == "optimal" for recipe in recipes_of(sampler).values())
 
 
 def _taken(experiment: Experiment, cells: Iterable[Cell]) -> list[Task]:

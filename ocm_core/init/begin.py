@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL.Image import Resampling
-
-from ocm_core.datasets.base import centre_crop, decode
-from ocm_core.datasets.folder import read_column
+from ocm_core.datasets.base import image_split
+from ocm_core.datasets.folder import prepare, read_column
 from ocm_core.errors import OcmError
 from ocm_core.init.overlay import SIDES, Start, look, text
 from ocm_core.io.atomic import room_for, write_text
-from ocm_core.io.image_files import open_image_files
+from ocm_core.io.image_files import SelectedFiles, open_image_files
 from ocm_core.project import is_checkout, model_folder, preset_names, shipped
 from ocm_core.text import plural
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ocm_core.checkpoints.diffusers_folder import ModelDescription
     from ocm_core.schema.experiment import Experiment
 
-BICUBIC = Resampling.BICUBIC
+FIT = "center_crop"
 PROBED = 8  # images that the model's Jacobian is looked at on
 SHARE = 0.25  # of the memory, for one job; several run side by side
 TAKEN = ("index", "paper")  # of reports/: all experiments, and the tables of the paper
@@ -129,7 +128,6 @@ def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[
     if model.vae or model.text:
         yield f"{model.folder}: takes latents; the page says whether it is a posterior mean"
         return
-    import numpy as np
     import torch
 
     from ocm_core.checkpoints.diffusers_models import read_network, trained_with
@@ -137,14 +135,14 @@ def _probed(start: Start, model: ModelDescription, unchecked: bool) -> Iterator[
     from ocm_core.rng.noise import SampleNoise
 
     network = read_network(model).eval().requires_grad_(False)
-    (channels, side), names = start.shape, start.images.names[:PROBED]
-    files, mode = open_image_files(start.images.path), "L" if channels == 1 else "RGB"
-    images = [centre_crop(decode(files.content(name), name), side, BICUBIC) for name in names]
-    pixels = np.stack([np.asarray(image.convert(mode)) for image in images])
-    x0 = torch.from_numpy(pixels).reshape(len(names), side, side, channels).permute(0, 3, 1, 2)
-    label = torch.arange(len(names)) % model.classes if model.classes else None
-    noise = SampleNoise(0, range(len(names)), (channels, side, side))
-    found = probe(trained_with(network, model.scheduler), x0 / 127.5 - 1, label, noise)
+    channels, side = start.shape
+    shape, fitted = (channels, side, side), partial(prepare, side=side, fit=FIT, channels=channels)
+    files = SelectedFiles(open_image_files(start.images.path), start.images.names[:PROBED])
+    pixels, rows = image_split(files, fitted, shape), range(len(files))
+    x0 = torch.from_numpy(pixels.read(rows)) / 127.5 - 1
+    label = torch.arange(len(files)) % model.classes if model.classes else None
+    noise = SampleNoise(0, rows, shape)
+    found = probe(trained_with(network, model.scheduler), x0, label, noise)
     if not (found.is_covariance or unchecked):
         remedy = "expected one that was not distilled; --unchecked takes it all the same"
         raise OcmError(f"{model.folder}: no posterior mean of these images, {found}; {remedy}")

@@ -86,10 +86,9 @@ class CovariancePipeline(DiffusionPipeline):
         prompted_as: str = "StableDiffusionPipeline",  # the one that encodes prompts
     ) -> None:
         super().__init__()
-        parts = {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}
-        parts |= {"text_encoder": text_encoder, "tokenizer": tokenizer}
-        parts |= {"text_encoder_2": text_encoder_2, "tokenizer_2": tokenizer_2}
-        parts |= {"text_encoder_3": text_encoder_3, "tokenizer_3": tokenizer_3}
+        texts = text_encoder, tokenizer, text_encoder_2, tokenizer_2, text_encoder_3, tokenizer_3
+        parts = dict(zip(TEXT_PARTS, texts, strict=True))
+        parts |= {"model": model, "scheduler": scheduler, "heads": heads, "vae": vae}
         self.register_modules(**parts)  # type: ignore[no-untyped-call]
         self.register_to_config(prompted_as=prompted_as)  # type: ignore[no-untyped-call]
         self.network = HookedModel(model, getattr(scheduler.config, "null_class", None))

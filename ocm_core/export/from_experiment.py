@@ -42,23 +42,23 @@ def export(name: str, folder: Path, request: SampleRequest) -> Path:
         expected = "expected a model of diffusers, of data in [-1, 1]"
         raise OcmError(f"{name}: network.family is {network.family!r}; {expected}")
     request, choice = chosen(name, request)
-    with prepared(name, request) as inputs:
-        experiment = inputs.experiment
-        (cell,) = cells(experiment)
-        if experiment.methods[cell.method].needs == "moments":
-            raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")
-        denoiser, text = load_denoiser(inputs, cell.score, [cell.method]), text_of(experiment)
-        model = new_model(network.config)
-        model.load_state_dict(export_published(unconverted(denoiser.network)))
-        provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
-        trained_on = f"the data set `{experiment.data.kind}` of the experiment `{name}`"
-        about = (Path(network.path).name, provenance.get("licence"), trained_on)
-        numbers = _numbers(experiment.name, cell)
-        card = Card(experiment.report.title, *about, cell.method, cell.nfe, choice, numbers)
-        vae = None if experiment.encode.latent is None else load_vae(inputs).model
-        encoder = None if text is None else open_encoder(text, "cpu")
-        scheduler = _scheduler(inputs, cell, network)
-        return save_pipeline(folder, model.eval(), scheduler, denoiser, card, vae, encoder)
+    inputs = prepared(name, request)
+    experiment = inputs.experiment
+    (cell,) = cells(experiment)
+    if experiment.methods[cell.method].needs == "moments":
+        raise OcmError(f"--method {cell.method}: its table of moments is no part of a pipeline")
+    denoiser, text = load_denoiser(inputs, cell.score, [cell.method]), text_of(experiment)
+    model = new_model(network.config)
+    model.load_state_dict(export_published(unconverted(denoiser.network)))
+    provenance = inputs.take(FetchedScore).manifest.notes.get("provenance", {})
+    trained_on = f"the data set `{experiment.data.kind}` of the experiment `{name}`"
+    about = (Path(network.path).name, provenance.get("licence"), trained_on)
+    numbers = _numbers(experiment.name, cell)
+    card = Card(experiment.report.title, *about, cell.method, cell.nfe, choice, numbers)
+    vae = None if experiment.encode.latent is None else load_vae(inputs).model
+    encoder = None if text is None else open_encoder(text, "cpu")
+    scheduler = _scheduler(inputs, cell, network)
+    return save_pipeline(folder, model.eval(), scheduler, denoiser, card, vae, encoder)
 
 
 def chosen(name: str, request: SampleRequest) -> tuple[SampleRequest, str]:

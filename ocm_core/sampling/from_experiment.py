@@ -1,7 +1,5 @@
 """Samples by the networks of an experiment; its own cells are as its stage `sample` draws them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +12,6 @@ from ocm_core.latents.prompts import open_encoder
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
 from ocm_core.params.compose import validate
-from ocm_core.pipeline.artifacts import Artifact
 from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
 from ocm_core.sampling.checks import check_solvers, undefined_methods
@@ -38,56 +35,52 @@ DATA = 5000  # training items whose Gaussian samples may begin with
 
 def from_experiment(name: str, request: SampleRequest) -> SampleGenerator:
     """Return a generator by the artifacts of an experiment, which must be up to date."""
-    with prepared(name, request) as inputs:
-        one = inputs.experiment
-        (cell,) = cells(one)
-        execution = one.sample.execution.model_dump()
-        denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
-        if request.prompt is not None:
-            request = replace(request, label=_prompted(inputs, denoiser, request))
-        sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
-        recipe = of_cell(one, cell, optimal_timesteps(inputs, cell.score))
-        if isinstance(recipe, Recipe) and request.from_data:
-            stored = open_split(inputs, "train")
-            x0 = torch.from_numpy(stored.read(range(min(len(stored), DATA))))
-            recipe = replace(recipe, start=DataGaussian.of(x0))
-        elif isinstance(recipe, Recipe):
-            warn_of_prior(denoiser.schedule, recipe.timesteps)
-        elif request.from_data:
-            raise OcmError(f"--from-data: {cell.sampler} is a solver of diffusers")
-        chosen = {key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")}
-        digests = {
-            f"{task}/{file}": record.sha256
-            for task, folder in inputs.folders.items()
-            for file, record in Artifact(folder).manifest.files.items()
-            if file.endswith((".safetensors", ".npz"))
-        }
-        return SampleGenerator(
-            name=f"{one.name}-{store_name(cell)}{request.suffix}",
-            request=request,
-            recipe=recipe,
-            denoiser=denoiser,
-            device=inputs.device,
-            classes=one.data.classes,
-            batch_size=one.sample.batch_size,
-            shape=one.shape,
-            image_shape=None if one.data.levels is None else one.data.shape,
-            levels=one.data.levels or 0,
-            to_images=decoder(inputs),
-            attributes={
-                "experiment": one.name,
-                **chosen,
-                "sampler": {"name": cell.sampler, **sampler},
-                "label": request.label,
-                "prompt": request.prompt,
-                "from_data": request.from_data,
-                "digests": digests,
-            },
-        )
+    inputs = prepared(name, request)
+    one = inputs.experiment
+    (cell,) = cells(one)
+    execution = one.sample.execution.model_dump()
+    denoiser = executed(load_denoiser(inputs, cell.score, [cell.method]), **execution)
+    if request.prompt is not None:
+        request = replace(request, label=_prompted(inputs, denoiser, request))
+    sampler = one.sample.samplers[cell.sampler].model_dump(exclude={"grids", "methods"})
+    recipe = of_cell(one, cell, optimal_timesteps(inputs, cell.score))
+    if isinstance(recipe, Recipe) and request.from_data:
+        stored = open_split(inputs, "train")
+        x0 = torch.from_numpy(stored.read(range(min(len(stored), DATA))))
+        recipe = replace(recipe, start=DataGaussian.of(x0))
+    elif isinstance(recipe, Recipe):
+        warn_of_prior(denoiser.schedule, recipe.timesteps)
+    elif request.from_data:
+        raise OcmError(f"--from-data: {cell.sampler} is a solver of diffusers")
+    chosen = {key: getattr(cell, key) for key in ("score", "method", "nfe", "guidance", "seed")}
+    digests = dict[str, str]()
+    for task in inputs.folders:
+        digests |= inputs.contents(task, lambda file: file.endswith((".safetensors", ".npz")))
+    return SampleGenerator(
+        name=f"{one.name}-{store_name(cell)}{request.suffix}",
+        request=request,
+        recipe=recipe,
+        denoiser=denoiser,
+        device=inputs.device,
+        classes=one.data.classes,
+        batch_size=one.sample.batch_size,
+        shape=one.shape,
+        image_shape=None if one.data.levels is None else one.data.shape,
+        levels=one.data.levels or 0,
+        to_images=decoder(inputs),
+        attributes={
+            "experiment": one.name,
+            **chosen,
+            "sampler": {"name": cell.sampler, **sampler},
+            "label": request.label,
+            "prompt": request.prompt,
+            "from_data": request.from_data,
+            "digests": digests,
+        },
+    )
 
 
-@contextmanager
-def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
+def prepared(name: str, request: SampleRequest) -> Inputs:
     """Open what the request needs of an experiment, whose only cell the request becomes."""
     graph = graph_of(name)
     one = _with_one_cell(graph.experiment, request)
@@ -96,7 +89,7 @@ def prepared(name: str, request: SampleRequest) -> Iterator[Inputs]:
     torch.set_num_threads(request.threads)
     tasks = [*needed.inputs[Samples.task()], *decoders]
     tasks += encode_tasks(one) if request.from_data else []
-    yield replace(open_inputs(graph, tasks, request.device), experiment=one)
+    return replace(open_inputs(graph, tasks, request.device), experiment=one)
 
 
 def _with_one_cell(experiment: Experiment, request: SampleRequest) -> Experiment:

@@ -2,24 +2,19 @@
 
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import torch
-from torch import Tensor
 
 from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.errors import OcmError
 from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
-from ocm_core.networks.converted import unconverted
-from ocm_core.networks.diffusers_unet import DiffusersUNet
 from ocm_core.pipeline.job import available_device
 from ocm_core.sampling.presets import preset_named
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.sampling.start import warn_of_prior
-from ocm_core.schema.experiment import PresetName
-from ocm_core.stages._images import Decode, identity
+from ocm_core.stages._images import Decode, decoded, identity
 
 BATCH = 64
 DECODED = 8  # images at once, each of which takes far more memory than its latents
@@ -47,23 +42,20 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         denoiser,
         method,
         steps=request.steps,
-        preset=cast(PresetName | None, request.preset),
+        preset=request.preset,
         sampler=request.sampler,
         order=request.order,
         timesteps=request.timesteps,
     )
     warn_of_prior(denoiser.schedule, recipe.timesteps)
-    network = cast(DiffusersUNet, unconverted(denoiser.network))
-    size = network.config["sample_size"]
-    if size is None:
+    shape = image_shape = described.shape
+    if shape is None:
         raise OcmError(f"{folder}: config.json: sample_size: null; expected the side of the images")
-    height, width = (size, size) if isinstance(size, int) else size
-    shape = image_shape = network.config["in_channels"], height, width
     to_images: Decode = identity
     if described.vae:
         vae = Vae.load(folder / "vae", device)
-        scale, to_images = vae.downsampling, partial(_decoded, vae)
-        image_shape = vae.model.config["out_channels"], scale * height, scale * width
+        to_images, sides = partial(decoded, vae, DECODED), [vae.downsampling * n for n in shape[1:]]
+        image_shape = vae.model.config["out_channels"], *sides
     name, kernel = folder.resolve().name, recipe.kernel.name
     files = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}
     if heads is not None:
@@ -76,7 +68,7 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
         recipe=recipe,
         denoiser=denoiser,
         device=device,
-        classes=network.classes or 0,
+        classes=described.classes or 0,
         batch_size=BATCH,
         shape=shape,
         image_shape=image_shape,
@@ -91,7 +83,3 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
             "digests": {file: sha256_of(path) for file, path in files.items()},
         },
     )
-
-
-def _decoded(vae: Vae, latents: Tensor) -> Tensor:
-    return torch.cat([vae.decode(few).cpu() for few in torch.split(latents, DECODED)])

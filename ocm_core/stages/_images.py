@@ -16,6 +16,7 @@ from ocm_core.stages import Inputs, require
 from ocm_core.stages.fetch_vae import load_vae
 
 if TYPE_CHECKING:
+    from ocm_core.latents.vae import Vae
     from ocm_core.stages.sample import CellSamples
 
 Decode = Callable[[torch.Tensor], torch.Tensor]  # samples → images in [-1, 1]
@@ -53,13 +54,12 @@ def decoder(job: Inputs) -> Decode:
     """Return what decodes samples; the identity where they are images already."""
     if (latent := job.experiment.encode.latent) is None:
         return identity
-    vae, size = load_vae(job), latent.batch_size
+    return partial(decoded, load_vae(job), latent.batch_size)
 
-    def decode(latents: torch.Tensor) -> torch.Tensor:
-        starts = range(0, len(latents), size)
-        return torch.cat([vae.decode(latents[at : at + size]).cpu() for at in starts])
 
-    return decode
+def decoded(vae: Vae, size: int, latents: torch.Tensor) -> torch.Tensor:
+    """Decode latents, so many at once."""
+    return torch.cat([vae.decode(few).cpu() for few in torch.split(latents, size)])
 
 
 def identity(x: torch.Tensor) -> torch.Tensor:

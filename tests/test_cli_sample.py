@@ -266,7 +266,7 @@ def test_nothing_is_overwritten_unless_forced_and_a_killed_run_goes_on(sample, r
         ("--method beta --sampler ddim", "'beta' is defined for ddpm only; for ddim use"),
         ("--method ocm --steps 101", "101 is more than schedule.steps = 100"),
         ("--method ocm --guidance 2", "guidance needs a network with class labels"),
-        ("--method ocm --timesteps power", "--timesteps power: power.exponent field required"),
+        ("--method ocm --timesteps power", "--timesteps power: timesteps.exponent: missing"),
         ("--method rademacher_100 --timesteps optimal", "'rademacher_100' is unknown"),
         ("--method ocm --label 1", "--label 1: the network takes no classes"),
         ("--method ocm --head x", "--head goes with --model"),

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from functools import partial
 from json import dumps
+from pathlib import Path
 from typing import Any
 
 from ocm_core.errors import unknown
@@ -65,6 +66,7 @@ def known(name: str) -> str:
 
 POSITIVE, NATURAL = partial(_whole, 1), partial(_whole, 0)
 ACTIVE = argument("experiment", "the active ones if none is given", nargs="*", type=known)
+MODEL = argument("--model FOLDER", "as save_pretrained wrote it", type=Path)
 JSON = argument("--json", "for scripts: JSON on stdout", action="store_true")
 
 

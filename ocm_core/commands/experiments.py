@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-from ocm_core.commands import JSON, POSITIVE, argument, command, known, show
+from ocm_core.commands import JSON, MODEL, POSITIVE, argument, command, known, show
 from ocm_core.errors import OcmError
 from ocm_core.text import plural
 
@@ -43,7 +43,7 @@ def _seconds(text: str) -> float:
     argument(
         "--images PATH", "PNG, JPEG or WebP in a folder, zip or tar", type=Path, required=True
     ),
-    argument("--model FOLDER", "as save_pretrained wrote it", type=Path),
+    MODEL,
     argument("--captions FILE", "CSV with file and caption", type=Path),
     argument("--side N", "of the images; default: the model's", type=POSITIVE),
     argument("--budget TIME", "shrink it to run in 90s, 15m or 2h here", type=_seconds),

@@ -1,4 +1,4 @@
-"""Commands that sample: on request, and as a pipeline for diffusers."""
+"""Commands that sample, on request and as a pipeline for diffusers, and how models are opened."""
 
 from __future__ import annotations
 
@@ -6,35 +6,52 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ocm_core.commands import JSON, NATURAL, POSITIVE, argument, command, device, known, show
+from ocm_core.commands import (
+    JSON,
+    MODEL,
+    NATURAL,
+    POSITIVE,
+    Argument,
+    argument,
+    command,
+    device,
+    known,
+    show,
+)
 from ocm_core.errors import OcmError
 from ocm_core.project import model_folder
 
 if TYPE_CHECKING:
-    from ocm_core.schema.timesteps import TimestepsParams
+    from ocm_core.sampling.request import SampleGenerator
 
 
-def timesteps_of(text: str) -> TimestepsParams:
+def timesteps_of(text: str) -> Any:
     """Parse `power,exponent=2,first=0.05`, or the timesteps themselves: `10,200,1000`."""
-    import yaml
-    from pydantic import TypeAdapter, ValidationError
-
     from ocm_core.schema.timesteps import TimestepsParams
 
     words = text.split(",")
-    tree: dict[str, Any]
     if all(word.isdecimal() for word in words):
-        tree = {"kind": "listed", "values": [[int(word) for word in words]]}
-    else:
-        kind, *options = (word.partition("=") for word in words)
+        values = [[int(word) for word in words]]
+        return validated_as(TimestepsParams, "timesteps", text, kind="listed", values=values)
+    return validated_as(TimestepsParams, "timesteps", text)
+
+
+def validated_as(form: Any, option: str, text: str, **tree: Any) -> Any:
+    """Return a block of parameters, as a tree or as it was typed: `blur,width=1.5`."""
+    import yaml
+    from pydantic import create_model
+
+    from ocm_core.params.document import validated
+
+    if not tree:
+        kind, *options = (word.partition("=") for word in text.split(","))
         tree = {"kind": kind[0]} | {key: yaml.safe_load(value) for key, _, value in options}
-    adapter: TypeAdapter[TimestepsParams] = TypeAdapter(TimestepsParams)
-    try:
-        return adapter.validate_python(tree)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        key = ".".join(map(str, problem["loc"]))
-        raise OcmError(f"--timesteps {text}: {key} {problem['msg'].lower()}") from None
+    problems: list[str] = []
+    fields: dict[str, Any] = {option: (form, ...)}
+    found = validated(create_model("Asked", **fields), {option: tree}, problems)
+    if problems:
+        raise OcmError(f"--{option} {text}: {'; '.join(problems)}")
+    return getattr(found, option)
 
 
 def order_of(text: str) -> int | str:
@@ -43,34 +60,58 @@ def order_of(text: str) -> int | str:
 
 
 def source(parser: ArgumentParser) -> None:
-    """Add what samples come from: an experiment, or a folder of a model."""
+    """Add what samples come from: an experiment, or a folder of a model and a file of heads."""
     group: Any = parser.add_mutually_exclusive_group(required=True)
     argument("experiment", nargs="?", type=known)(group)
-    argument("--model FOLDER", "as save_pretrained wrote it", type=Path)(group)
+    MODEL(group)
+    argument("--head FILE", "as api.save_heads wrote it", type=Path)(parser)
 
 
-def check_source(model: Path | None, head: Path | None) -> None:
-    """Refuse a folder or a file of heads that is not there, before slow imports."""
+def check_paths(
+    model: Path | None, head: Path | None, images: Path | None = None, **others: Any
+) -> None:
+    """Refuse what is not there before slow imports."""
     if head and not model:
         raise OcmError("--head goes with --model; an experiment has heads of its own")
     if model:
         model_folder(model)
     if head and not head.is_file():
         raise OcmError(f"{head}: no such file; expected one that api.save_heads wrote")
+    if images and not images.exists():
+        raise OcmError(f"{images}: not there; expected a folder, a zip or a tar of images")
+
+
+def open_model(
+    experiment: str | None, model: Path | None, head: Path | None, **options: Any
+) -> SampleGenerator:
+    """Return the model of an experiment, or of a folder and a file of heads, with a recipe."""
+    check_paths(model, head)
+    from ocm_core.sampling.from_experiment import from_experiment
+    from ocm_core.sampling.request import SampleRequest
+
+    if model is None:
+        return from_experiment(str(experiment), SampleRequest(**options))
+    from ocm_core.sampling.from_folder import from_folder  # imports diffusers
+
+    return from_folder(model, head, SampleRequest(**options))
+
+
+def files_in(folder: str) -> tuple[Argument, ...]:
+    """Declare where files are written, and how."""
+    out = argument("--out FOLDER", f"default: {folder}", type=Path, default=Path(folder))
+    return out, argument("--force", "overwrite what is there", action="store_true"), device, JSON
 
 
 PRESETS = "quality, diverse, likelihood or photographs"
 KINDS = "even, optimal, power,exponent=2,first=0.05, …; or 10,200,1000"
 ORDER = argument("--order N", "of the step's mean: 1, 2, 3, ipndm or matched", type=order_of)
 TIMESTEPS = argument("--timesteps KIND", KINDS, type=timesteps_of)
-
-HEAD = argument("--head FILE", "as api.save_heads wrote it", type=Path)
 SCORE = argument("--score NAME", "exact, trained or pretrained, where there are several")
+SEED = argument("--seed N", "default: 0", type=NATURAL, default=0)
 
 
 @command(
     source,
-    HEAD,
     argument("--method NAME", "covariance method; default: the one of the preset"),
     argument("--preset NAME", f"{PRESETS}: sampler, order, timesteps and method"),
     argument("--steps K", "network evaluations", type=POSITIVE, required=True),
@@ -83,13 +124,10 @@ SCORE = argument("--score NAME", "exact, trained or pretrained, where there are 
     argument("--prompt TEXT", "of an experiment whose model takes text"),
     argument("--from-data", "begin with the training data's Gaussian", action="store_true"),
     argument("--count N", "default: 64", type=POSITIVE, default=64),
-    argument("--seed N", "default: 0", type=NATURAL, default=0),
-    argument("--out FOLDER", "default: samples", type=Path, default=Path("samples")),
-    argument("--force", "overwrite what is there", action="store_true"),
-    device,
-    JSON,
+    SEED,
+    *files_in("samples"),
 )
-def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> None:
+def sample(count: int, out: Path, force: bool, json: bool, **options: Any) -> None:
     """Generate samples: a grid as PNG, and all of them as Zarr.
 
     By an experiment whose artifacts are there (`snakemake` or `dvc pull`), with any of its methods
@@ -104,21 +142,10 @@ def sample(experiment: str, model: Path | None, json: bool, **options: Any) -> N
       ocm sample imagenet256 --method ocm --steps 25 --guidance 1.5 --label 207
       ocm sample --model my-model --head heads.safetensors --method ocm --steps 10
     """
-    head, count, out, force = map(options.pop, ("head", "count", "out", "force"))
-    check_source(model, head)
-    from ocm_core.sampling.from_experiment import from_experiment
-    from ocm_core.sampling.request import SampleRequest, write
+    generator = open_model(**options)
+    from ocm_core.sampling.request import write
 
-    if model:
-        from ocm_core.sampling.from_folder import from_folder  # imports diffusers
-
-        generator = from_folder(model, head, SampleRequest(**options))
-    else:
-        generator = from_experiment(experiment, SampleRequest(**options))
-    files = write(generator, count, out, force)
-    named = {name: None if path is None else str(path) for name, path in vars(files).items()}
-    text = f"{count} samples: {', '.join(map(str, files.all))}"
-    show(json, {**named, "count": count}, text)
+    show(json, *write(generator, count, out, force))
 
 
 @command(

@@ -22,13 +22,14 @@ from ocm_core.errors import OcmError
 from ocm_core.io.checksums import remove_records
 from ocm_core.pipeline.job import Device
 from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows
-from ocm_core.schema.experiment import Order
+from ocm_core.schema.experiment import Order, PresetName
 from ocm_core.schema.timesteps import TimestepsParams
 from ocm_core.stages._images import Decode, SampleImages
 from ocm_core.stages.sample import CellSamples
 from ocm_core.store import writer
 from ocm_core.store.reader import open_split
 from ocm_core.text import save_grid
+from ocm_core.uses.codec import ImageCodec, codec_of
 
 MOST = 40  # characters of a prompt in the name of a file
 SHOWN = 256  # most images in the grid
@@ -43,7 +44,7 @@ class SampleRequest:
     steps: int
     seed: int = 0
     sampler: str | None = None
-    preset: str | None = None
+    preset: PresetName | None = None
     order: Order | None = None
     timesteps: TimestepsParams | None = None
     score: str | None = None
@@ -96,6 +97,12 @@ class SampleGenerator:
         if label is not None and label >= self.classes:
             raise OcmError(f"--label {label}: expected 0 to {self.classes - 1}")
 
+    @property
+    def codec(self) -> ImageCodec:
+        """Return the code for its images."""
+        levels = self.levels if self.shape == self.image_shape else None
+        return codec_of(self.recipe, self.denoiser, levels, self.shape)
+
     def draw(self, rows: range, watch: Watcher) -> writer.ShardValues:
         """Draw the samples with these indices, and their labels if the model takes any."""
         seed, device = self.request.seed, self.device
@@ -107,57 +114,47 @@ class SampleGenerator:
         return values if labels is None else {**values, "label": labels.cpu().numpy()}
 
 
-@dataclass(frozen=True)
-class SampleFiles:
-    """None where samples are no images, or need no decoding."""
-
-    samples: Path
-    decoded: Path | None
-    grid: Path | None
-
-    @property
-    def all(self) -> list[Path]:
-        return [path for path in (self.samples, self.decoded, self.grid) if path is not None]
-
-
-def write(generator: SampleGenerator, count: int, folder: Path, force: bool) -> SampleFiles:
-    """Draw the samples, and write their files."""
+def write(
+    generator: SampleGenerator, count: int, folder: Path, force: bool
+) -> tuple[dict[str, Any], str]:
+    """Draw the samples, and say which files have them; none where they are no images or latents."""
     stem, image_shape = folder / generator.name, generator.image_shape
     latent = image_shape not in (None, generator.shape)
-    files = SampleFiles(
-        samples=Path(f"{stem}.zarr"),
-        decoded=Path(f"{stem}-decoded.zarr") if latent else None,
-        grid=None if image_shape is None else Path(f"{stem}.png"),
-    )
+    samples = Path(f"{stem}.zarr")
+    decoded = Path(f"{stem}-decoded.zarr") if latent else None
+    grid = None if image_shape is None else Path(f"{stem}.png")
+    files = [path for path in (samples, decoded, grid) if path is not None]
     if force:
-        for path in files.all:
+        for path in files:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    elif all(path.exists() for path in files.all):
-        raise OcmError(f"{files.samples}: is there already; --force writes it anew")
+    elif all(path.exists() for path in files):
+        raise OcmError(f"{samples}: is there already; --force writes it anew")
     folder.mkdir(parents=True, exist_ok=True)
     batch = min(count, generator.batch_size)
     layout = partial(writer.StoreLayout, items=range(count), chunk=batch, shard=batch)
     labelled = generator.denoiser.network.conditional
     plan = layout(shape=generator.shape, dtype="float32", labelled=labelled)
-    writer.begin(files.samples, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
-    missing = writer.missing(files.samples, plan)
+    writer.begin(samples, plan, {**generator.attributes, "ocm-core": version("ocm-core")})
+    missing = writer.missing(samples, plan)
     total, silent = len(missing) * generator.request.steps, not sys.stderr.isatty()
     with tqdm(total=total, desc="sampling", unit="step", disable=silent, leave=False) as bar:
         draw = partial(generator.draw, watch=lambda *_: bar.update())
-        writer.write_shards(files.samples, plan, missing, draw)
-    writer.verify(files.samples, plan)
-    if image_shape is not None and files.grid is not None:
+        writer.write_shards(samples, plan, missing, draw)
+    writer.verify(samples, plan)
+    if image_shape is not None and grid is not None:
         drawn = CellSamples(open_split([folder], generator.name))
         images = SampleImages(drawn, generator.to_images, generator.levels)
-        if files.decoded is not None:
+        if decoded is not None:
             writer.write(
-                files.decoded,
+                decoded,
                 layout(shape=image_shape, dtype="uint8", levels=256),
                 lambda rows: {"x": images[rows.start : rows.stop].numpy()},
-                {"samples": files.samples.name},
+                {"samples": samples.name},
             )
         shown = pad(images[: min(count, SHOWN)].float() / 127.5 - 1, (0, 1, 0, 1))  # a grey seam
-        save_grid(shown, files.grid, zoom=max(1, SIDE // image_shape[-1]))
-    for path in files.all:
+        save_grid(shown, grid, zoom=max(1, SIDE // image_shape[-1]))
+    for path in files:
         remove_records(path)
-    return files
+    named = {"samples": samples, "decoded": decoded, "grid": grid}
+    tree = {name: None if path is None else str(path) for name, path in named.items()}
+    return {**tree, "count": count}, f"{count} samples: {', '.join(map(str, files))}"

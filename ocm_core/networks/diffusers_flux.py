@@ -62,7 +62,7 @@ def packed(x: Images) -> Tensor:
 
 def unpacked(patches: Tensor, side: int) -> Images:
     """Invert `packed`, for a square of `side` patches."""
-    return torch.pixel_shuffle(patches.mT.unflatten(2, (side, side)), SIDE).contiguous()
+    return torch.pixel_shuffle(patches.mT.reshape(len(patches), -1, side, side), SIDE).contiguous()
 
 
 ADAPTER = DiffusersFlux

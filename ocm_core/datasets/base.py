@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Float32, Float64, Int64, UInt8
 from numpy import ndarray
 from PIL import Image
 from PIL.Image import Resampling
@@ -25,6 +25,8 @@ from ocm_core.schema.block import Params
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from ocm_core.shapes import PerSample, Points
 
 RawValues = UInt8[ndarray, "n c h w"] | Float32[ndarray, "n d"]  # grey levels, or points
 ItemLabels = Int64[ndarray, " item"] | None
@@ -258,3 +260,38 @@ class DividedData(DataParams):
 
     def count_items(self) -> dict[str, int]:
         return divided_sizes(self.count, self.test_share)
+
+
+class Density(Protocol):
+    """A density that is known, and can be drawn from."""
+
+    def draw(self, count: int, source: np.random.Generator) -> Float64[ndarray, "count d"]: ...
+    def log_density(self, x: Points) -> PerSample: ...
+
+
+class DrawnData(DataParams):
+    """Points of a density that is known."""
+
+    levels: ClassVar[int | None] = None
+    classes: ClassVar[int] = 0
+    if TYPE_CHECKING:  # fields, class variables or properties of each kind
+        train_size: int
+        test_size: int
+        seed: int
+
+        @property
+        def density(self) -> Density:
+            """The density of the points, normalised."""
+
+    def open(self, archives: Path) -> DataSet:
+        from ocm_core.rng.streams import Stream, stream
+
+        splits = {}
+        for number, (split, size) in enumerate(self.count_items().items()):
+            source = stream(Stream.MIXTURE_POINTS, self.seed, part=number)
+            splits[split] = array_split(self.density.draw(size, source).astype(np.float32))
+        drawn = f"drawn from the {self.kind.replace('_', ' ')}"
+        return DataSet(splits, None, {"source": drawn, "seed": self.seed})
+
+    def count_items(self) -> dict[str, int]:
+        return {"train": self.train_size, "test": self.test_size}

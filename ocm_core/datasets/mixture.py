@@ -1,13 +1,16 @@
 """Points of a Gaussian mixture; `diffusion/mixture.py` has its closed forms."""
 
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
 from pydantic import Field
 
-from ocm_core.datasets.base import DataParams, DataSet, array_split
+from ocm_core.datasets.base import DrawnData
 from ocm_core.schema.block import Params, Positive, Seed, SetSize
+
+if TYPE_CHECKING:
+    from ocm_core.diffusion.mixture import Mixture
 
 
 class GridLayout(Params):
@@ -27,12 +30,10 @@ class UniformLayout(Params):
     seed: Seed
 
 
-class MixtureData(DataParams):
+class MixtureData(DrawnData):
     """An equal-weight mixture of isotropic Gaussians in the plane, in units of `scale`."""
 
-    levels: ClassVar[int | None] = None
     shape: ClassVar[tuple[int, ...]] = (2,)
-    classes: ClassVar[int] = 0
     kind: Literal["mixture"]
     layout: Annotated[GridLayout | UniformLayout, Field(discriminator="kind")]
     std: Positive
@@ -41,15 +42,8 @@ class MixtureData(DataParams):
     test_size: SetSize = 4000
     seed: Seed = 0
 
-    def open(self, archives: Path) -> DataSet:
+    @property
+    def density(self) -> Mixture:
         from ocm_core.diffusion.mixture import mixture
-        from ocm_core.rng.streams import Stream, stream
 
-        splits = {}
-        for number, (split, size) in enumerate(self.count_items().items()):
-            source = stream(Stream.MIXTURE_POINTS, self.seed, part=number)
-            splits[split] = array_split(mixture(self).draw(size, source).astype(np.float32))
-        return DataSet(splits, None, {"source": "drawn from the mixture", "seed": self.seed})
-
-    def count_items(self) -> dict[str, int]:
-        return {"train": self.train_size, "test": self.test_size}
+        return mixture(self)

@@ -6,10 +6,10 @@ from ocm_core.datasets.mixture import MixtureData
 from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule, predict_eps
 from ocm_core.diffusion.score_network import TrunkFeatures
-from ocm_core.networks.mlp import NoiseLevels, PlaneNetwork
+from ocm_core.networks.mlp import NoiseLevels, PointNetwork
 
 
-class MixtureScore(PlaneNetwork):
+class MixtureScore(PointNetwork):
     """ε̂ = E[ε | x_t] = (x_t - √ᾱ_t E[x_0 | x_t]) / √b_t, in float64 inside."""
 
     def __init__(self, mixture: Mixture, schedule: Schedule) -> None:

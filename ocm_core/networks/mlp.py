@@ -1,4 +1,4 @@
-"""A small fully connected score network for points in the plane.
+"""A small fully connected score network for points.
 
 With Gaussian preconditioning the network learns what a Gaussian of the data's variance v cannot
 say: ε̂ = √b / (ᾱ v + b) · x_t + c_g · F(x_t, t), with c_g = ᾱ v / (ᾱ v + b). The linear part alone
@@ -17,7 +17,6 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks._layers import table_at, zeroed
-from ocm_core.schema.experiment import MlpNetworkParams
 from ocm_core.shapes import PerPoint, Points
 
 
@@ -50,7 +49,9 @@ class Mlp(nn.Module):
     fine: Tensor
     coarse: Tensor
 
-    def __init__(self, levels: NoiseLevels, dimension: int, width: int, depth: int) -> None:
+    def __init__(
+        self, levels: NoiseLevels, dimension: int, width: int, depth: int, outputs: int = 0
+    ) -> None:
         super().__init__()
         self.levels = levels
         # fine structure is in x_t; along the noise level everything changes slowly
@@ -61,7 +62,7 @@ class Mlp(nn.Module):
         layers: list[nn.Module] = []
         for before, after in pairwise([inputs, *[width] * depth]):
             layers += [nn.Linear(before, after), nn.SiLU()]
-        self.layers = nn.Sequential(*layers, zeroed(nn.Linear(width, dimension)))
+        self.layers = nn.Sequential(*layers, zeroed(nn.Linear(width, outputs or dimension)))
 
     def forward(self, x: Points, time: Float[Tensor, " batch"]) -> Points:
         alpha_bar, b = self.levels.at(time)
@@ -75,7 +76,7 @@ class Mlp(nn.Module):
 
 
 class MlpHead(nn.Module):
-    """A covariance head of its own: in the plane there is no trunk worth sharing."""
+    """A covariance head of its own: there is no trunk worth sharing."""
 
     def __init__(self, levels: NoiseLevels, dimension: int, width: int, depth: int) -> None:
         super().__init__()
@@ -86,13 +87,13 @@ class MlpHead(nn.Module):
         return output
 
 
-class PlaneNetwork(ScoreNetwork):
-    """A network for points in the plane, whose features are the point and its time."""
+class PointNetwork(ScoreNetwork):
+    """A network for points, whose features are the point and its time."""
 
     head_kinds: ClassVar[tuple[str, ...]] = ("mlp",)
     out_channels_per_input = 1
 
-    def __init__(self, levels: NoiseLevels, dimension: int = 2) -> None:
+    def __init__(self, levels: NoiseLevels, dimension: int) -> None:
         super().__init__()
         self.levels, self.dimension = levels, dimension
 
@@ -107,12 +108,16 @@ class PlaneNetwork(ScoreNetwork):
         return MlpHead(self.levels, self.dimension, sizes["width"], sizes["depth"])
 
 
-class MlpScore(PlaneNetwork):
+class MlpScore(PointNetwork):
     """A score network with Gaussian preconditioning."""
 
-    def __init__(self, schedule: Schedule, variance: float, width: int, depth: int) -> None:
-        super().__init__(NoiseLevels(schedule, variance))
-        self.net = Mlp(self.levels, self.dimension, width, depth)
+    correction: ClassVar[type[nn.Module]] = Mlp
+
+    def __init__(
+        self, schedule: Schedule, variance: float, width: int, depth: int, dimension: int = 2
+    ) -> None:
+        super().__init__(NoiseLevels(schedule, variance), dimension)
+        self.net = self.correction(self.levels, dimension, width, depth)
 
     def readout(self, features: TrunkFeatures) -> Tensor:
         x, time = features
@@ -123,6 +128,4 @@ class MlpScore(PlaneNetwork):
         return (b.sqrt() / total).to(x.dtype) * x + c_gaussian.to(x.dtype) * correction
 
 
-def create(params: MlpNetworkParams, schedule: Schedule, variance: float) -> MlpScore:
-    """Build the network with random weights."""
-    return MlpScore(schedule, variance, params.width, params.depth)
+create = MlpScore

@@ -62,11 +62,11 @@ class Stream(Enum):
     KERNEL_REAL = (5, 0, False)
     KERNEL_GENERATED = (5, 1, False)
     MANIFOLD = (5, 2, False)
-    # generated image `index`, the split being the part; points of a mixture, split by split
+    # generated image `index`, the split being the part; points of a density, split by split
     GENERATED_IMAGE = (6, 0, False)
     MIXTURE_POINTS = (6, 1, False)
     MIXTURE_FRESH = (6, 2, False)  # for the distance that a perfect sampler would have
-    # trajectories of the model, and of the forward process from points of a mixture, all at once
+    # trajectories of the model, and of the forward process from points of the data, all at once
     PATH_NORMAL = (10, 0, False)
     PATH_SIGN = (10, 1, False)
     FORWARD_NORMAL = (10, 2, False)

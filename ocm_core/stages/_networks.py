@@ -119,11 +119,13 @@ def evaluating(
     optimal: Callable[[Experiment], bool] = lambda experiment: False,
     heads: bool = True,
     stored: bool = True,
+    plugins: Names = lambda experiment, part: (),
 ) -> dict[str, Any]:
     """Return the fields of a `Stage` that evaluates the denoisers of `scores` with `methods`.
 
     It loads the moments of its methods, and their `heads`; `reads` further keys, may visit
-    `optimal` timesteps, and works on the `stored` data set and on a GPU, or on neither.
+    `optimal` timesteps, works on the `stored` data set and on a GPU, or on neither, and may load
+    `plugins` beside its networks.
     """
 
     def takes(experiment: Experiment, part: str) -> list[Task]:
@@ -137,10 +139,10 @@ def evaluating(
         prompts = ("encode.jobs",) if text_of(experiment) else ()
         return [*MODEL_KEYS, *learned, *prompts, *reads]
 
-    def plugins(experiment: Experiment, part: str) -> list[str]:
-        return score_modules(experiment, scores(experiment, part))
+    def modules(experiment: Experiment, part: str) -> list[str]:
+        return [*score_modules(experiment, scores(experiment, part)), *plugins(experiment, part)]
 
-    return {"takes": takes, "reads": keys, "methods": methods, "plugins": plugins, "gpu": stored}
+    return {"takes": takes, "reads": keys, "methods": methods, "plugins": modules, "gpu": stored}
 
 
 def methods_with_heads(experiment: Experiment, part: str = "all") -> list[str]:
@@ -174,7 +176,8 @@ def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> Scor
         network.null_label = getattr(params, "null_class", network.null_label)
     else:
         module = import_module(f"ocm_core.networks.{params.family}")
-        network = module.create(params, schedule, variance)
+        sizes = params.width, params.depth
+        network = module.create(schedule, variance, *sizes, *experiment.shape)
     return network
 
 

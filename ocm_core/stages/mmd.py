@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from ocm_core.cells import cells, parts
-from ocm_core.datasets.mixture import MixtureData
-from ocm_core.diffusion.mixture import mixture
+from ocm_core.datasets.base import DrawnData
 from ocm_core.metrics.mmd import MmdTo
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.streams import Stream, stream
@@ -15,6 +14,7 @@ from ocm_core.schema.block import Choices, Positive
 from ocm_core.stages import Job, Params, Stage
 from ocm_core.stages._results import ResultsTable, machine_class
 from ocm_core.stages.encode import encode_tasks, open_split
+from ocm_core.stages.fetch_data import data_modules
 from ocm_core.stages.sample import Samples, sample_tasks
 
 NO_POINTS = "evaluate.mmd: for points; images are compared by evaluate.distances; use null"
@@ -32,7 +32,8 @@ STAGE = Stage(
     params=MmdParams,
     takes=lambda experiment, part: [*encode_tasks(experiment), *sample_tasks(experiment)],
     reads=("data", "network.scores", "sample"),
-    check=lambda experiment: [NO_POINTS] * (experiment.data.kind != "mixture"),
+    plugins=data_modules,
+    check=lambda experiment: [NO_POINTS] * (not isinstance(experiment.data, DrawnData)),
 )
 
 
@@ -51,7 +52,7 @@ def run(job: Job) -> None:
         drawn = job.take(Samples, part_of[cell]).read(cell)
         rows.append(Row("mmd", distance(drawn[:]), **cell.place))
         rows.append(Row("clamped", drawn.clamped, **cell.place))
-    truth, count = mixture(cast(MixtureData, experiment.data)), experiment.sample.count
+    truth, count = cast(DrawnData, experiment.data).density, experiment.sample.count
     for seed in experiment.sample.seeds:  # as many fresh points of the data: a perfect sampler's
         fresh = truth.draw(count, stream(Stream.MIXTURE_FRESH, seed))
         floor = distance(torch.from_numpy(fresh.astype(np.float32)))

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from ocm_core.covariance import build_all
-from ocm_core.datasets.mixture import MixtureData
+from ocm_core.datasets.base import Density, DrawnData
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.results.measures import Measure
 from ocm_core.results.table import Results, Row
 from ocm_core.rng.noise import NoiseFor, SetNoise
@@ -26,11 +25,12 @@ from ocm_core.schema.timesteps import NamedTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params, Stage, Work
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable, machine_class
+from ocm_core.stages.fetch_data import data_modules
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import optimal_timesteps
 
 WHERE = "evaluate.path_weights"
-NO_MIXTURE = f"{WHERE}: the density is known of mixtures only; use null"
+NO_DENSITY = f"{WHERE}: the density is known of data only that are drawn from it; use null"
 
 
 class PathWeightsParams(Params):
@@ -45,8 +45,8 @@ class PathWeightsParams(Params):
 
 def _check(experiment: Experiment) -> Iterator[str]:
     settings = STAGE.settings(experiment)
-    if experiment.data.kind != "mixture":
-        yield NO_MIXTURE
+    if not isinstance(experiment.data, DrawnData):
+        yield NO_DENSITY
     yield from unknown_methods(experiment, f"{WHERE}.methods", settings.methods)
     given = settings.timesteps, settings.nfe, settings.methods
     yield from check_timesteps(experiment, f"{WHERE}.timesteps", *given)
@@ -70,6 +70,7 @@ STAGE: Stage[PathWeightsParams] = Stage(
         methods=lambda e, part: STAGE.settings(e).methods,
         optimal=lambda e: STAGE.settings(e).timesteps.kind == "optimal",
         stored=False,
+        plugins=data_modules,
     ),
     work=_work,
     check=_check,
@@ -98,7 +99,7 @@ class WeighedModel(NamedTuple):
     """A model with its data: x_0 are draws of them."""
 
     model: Denoiser
-    truth: Mixture
+    truth: Density
     x0: Tensor
     seed: int
 
@@ -121,7 +122,7 @@ class WeighedModel(NamedTuple):
 def run(job: Job) -> None:
     """Weigh trajectories of every score and method at every nfe."""
     experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    truth = mixture(cast(MixtureData, experiment.data))
+    truth = cast(DrawnData, experiment.data).density
     points = truth.draw(settings.points, stream(Stream.FORWARD_POINTS, settings.seed))
     x0 = torch.from_numpy(points).float().to(job.device)
     methods, rule, rows = build_all(experiment.methods), settings.timesteps, list[Row]()

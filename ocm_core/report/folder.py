@@ -6,7 +6,7 @@ params.yaml      the composed experiment
 provenance.json  the commit, digests, versions and notes of the run
 curves.csv       training losses
 timesteps.json   optimal timesteps by method and nfe
-points.npz       samples and test points of 2-D mixtures
+points.npz       samples and test points: two of their coordinates
 pictures/        strips of samples, of posterior deviations and of restored images (WebP), listed in
                  pictures.json
 """
@@ -220,7 +220,7 @@ def write_report(
     """Write everything anew; what a folder held before is removed.
 
     `samples` are `study.shown_samples`, and `test` is data to stand beside them: images as uint8
-    (n, h, w) or (n, h, w, 3), or points of a plane (n, 2).
+    (n, h, w) or (n, h, w, 3), or points (n, d), of which two coordinates are kept.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -246,7 +246,7 @@ def write_report(
     if test.ndim == 2:
         arrays = {f"{s}/{m}/{nfe}": x for (s, m, nfe), x in samples.items()} | {TEST: test}
         # half precision: a frame has a few hundred pixels
-        small = {key: x[:MOST_POINTS].astype(np.float16) for key, x in arrays.items()}
+        small = {key: x[:MOST_POINTS, :2].astype(np.float16) for key, x in arrays.items()}
         content = BytesIO()
         np.savez_compressed(content, **small)  # type: ignore[arg-type]  # keys are names of arrays
         write_bytes(folder / POINTS, content.getvalue())

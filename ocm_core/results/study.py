@@ -93,7 +93,7 @@ class Study:
         ranking = self.results.select(measure=self.quality.key if self.quality else "")
         self.guidance: float | None = min(ranking.distinct("guidance"), default=None)  # likewise
         self.is_guided = self.results.is_guided
-        self.is_plane = bool(self.param("data.kind") == "mixture")  # data are points of a plane
+        self.is_plane = self.param("features") is None  # data are points, which have no features
 
     def param(self, path: str, default: Any = None) -> Any:
         tree: Any = self.params

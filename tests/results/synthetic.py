@@ -40,10 +40,11 @@ PARAMS: dict[str, Any] = {
             "unipc": {"kind": "diffusers", "scheduler": "UniPCMultistepScheduler"},
         },
     },
+    "features": {"space": "classifier"},
     "evaluate": {"distances": {"space": "classifier", "extra_spaces": []}},
     "report": {"title": "Made up", "summary": "Numbers of nobody.", "paper": None},
 }
-PLANE = PARAMS | {"data": {"kind": "mixture"}, "network": {"scores": ["exact", "trained"]}}
+PLANE = PARAMS | {"features": None, "network": {"scores": ["exact", "trained"]}}
 
 Place = tuple[str, str, int]  # sampler, method, nfe
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import hydra
 import yaml
@@ -26,7 +26,7 @@ from ocm_core.pipeline.stage import stages
 from ocm_core.project import PARAMS, PRESETS, located, overlay, shipped, split_name
 from ocm_core.sampling.checks import undefined_methods
 from ocm_core.schema import combinations
-from ocm_core.schema.experiment import Experiment, SamplerParams
+from ocm_core.schema.experiment import Experiment, PointFamily, SamplerParams
 from ocm_core.text import leaves
 
 ACTIVE = PARAMS / "active.yaml"
@@ -176,7 +176,7 @@ def _complete(tree: Tree) -> Iterator[str]:
     try:
         if from_folder:
             complete_from_folder(tree, network)
-        elif network and network.get("family") != "mlp":
+        elif network and network.get("family") not in get_args(PointFamily):
             if network.get("checkpoint"):
                 complete_published(tree, network, network["checkpoint"])
             given = network.get("config") or {}

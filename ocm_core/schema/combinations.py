@@ -8,6 +8,7 @@ from ocm_core.schema.block import MOST_CELLS
 from ocm_core.schema.experiment import (
     KERNEL_OF_ORDER,
     Experiment,
+    ImageNetworkParams,
     PresetParams,
     RecipeParams,
     SolverParams,
@@ -172,7 +173,9 @@ def _features(experiment: Experiment) -> Iterator[str]:
 def _path(experiment: Experiment) -> Iterator[str]:
     """The predictions of flow matching and of EDM are those of their schedules."""
     network, schedule = experiment.network, experiment.schedule
-    if network.family == "mlp":
+    if not isinstance(network, ImageNetworkParams):
+        if network.family == "pairs" and experiment.shape != (6,):
+            yield "network.family: 'pairs' is for data.kind: double_wells; use 'mlp'"
         return
     paths = {"flow_prediction": "flow", "edm": "edm"}
     for prediction, kind in paths.items():

@@ -99,10 +99,13 @@ class TimeParams(Params):
     scale: Positive = 1.0
 
 
-class MlpNetworkParams(Params):
-    """A small fully connected score network for points in the plane."""
+PointFamily = Literal["mlp", "pairs"]
 
-    family: Literal["mlp"]
+
+class PointNetworkParams(Params):
+    """A small score network for points, or for four particles in the plane (`pairs`)."""
+
+    family: PointFamily
     scores: Choices[Literal["exact", "trained"]] = ["exact", "trained"]
     width: Width = 128
     depth: Depth = 3
@@ -191,7 +194,7 @@ class DiffusersNetworkParams(ImageNetworkParams):
 
 
 Network = Annotated[
-    MlpNetworkParams | TrunkNetworkParams | DiffusersNetworkParams, Field(discriminator="family")
+    PointNetworkParams | TrunkNetworkParams | DiffusersNetworkParams, Field(discriminator="family")
 ]
 
 

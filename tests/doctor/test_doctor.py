@@ -238,6 +238,7 @@ def test_numbers_for_people() -> None:
 SIZES = {  # items, and bytes of one: values, label, index
     "digits": (1797, 64 + 8 + 8),
     "toy_mog9": (24_000, 2 * 4 + 8),
+    "dw4": (24_000, 6 * 4 + 8),
     "cifar10_ls": (60_000, 3 * 32 * 32 + 8 + 8),
     "imagenet256": (1_281_167, 2 * 4 * 4 * 32 * 32 + 8 + 8),  # mean and deviation
     "lsun_bedroom": (3_033_042, 3 * 256 * 256 + 8),

@@ -18,6 +18,7 @@ from ocm_core.errors import OcmError
 from ocm_core.networks import blocks, build, enable_gradient_checkpointing, families, load
 from ocm_core.networks.keys import load_published, published_keys
 from ocm_core.networks.mlp import MlpScore
+from ocm_core.networks.pairs import PairScore
 
 from .diffusers_cases import DIT, PLAIN, TEXT
 from .golden import Golden, golden
@@ -72,6 +73,7 @@ MAKERS: dict[str, Callable[[], ScoreNetwork]] = {
     "iddpm_unet": lambda: build("iddpm_unet", TINY),
     "dit": golden("dit_learn_sigma").fresh,
     "mlp": lambda: MlpScore(schedule.linear(1000), 2.0, 8, 2),
+    "pairs": lambda: PairScore(schedule.linear(1000), 2.0, 8, 2, 6),
     "UNet2DModel": lambda: build("diffusers", {**PLAIN, "_class_name": "UNet2DModel"}),
     "DiT": lambda: build("diffusers", {**DIT, "_class_name": "DiTTransformer2DModel"}),
     "text": lambda: build("diffusers", {**TEXT, "_class_name": "UNet2DConditionModel"}),

@@ -53,6 +53,7 @@ def refused(name: str, *overrides: str) -> str:
             f"{MATCHED} (nfe = 5).methods: 'ocm' has no spectrum",
         ),
         ("digits", f"+{PATHS}={{methods: [beta], nfe: [5]}}", f"{PATHS}: the density is known of"),
+        ("toy_mog9", "network.family=pairs", "network.family: 'pairs' is for data.kind: double_we"),
         ("toy_mog9", f"{PATHS}.nfe=[1001]", f"{PATHS}.nfe: 1001 is more than schedule.steps"),
         ("toy_mog9", f"{PATHS}.methods=[bets]", f"{PATHS}.methods: 'bets' is unknown"),
         ("toy_mog9", f"{PATHS}.methods=[delta]", f"{PATHS}.methods: 'delta' "),

@@ -10,6 +10,7 @@ from torch import Tensor
 from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.errors import OcmError
+from ocm_core.features.images import Decode, identity
 from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.networks.converted import unconverted
@@ -19,7 +20,6 @@ from ocm_core.sampling.presets import preset_named
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.sampling.start import warn_of_prior
 from ocm_core.schema.experiment import PresetName
-from ocm_core.stages._images import Decode, identity
 
 BATCH = 64
 DECODED = 8  # images at once, each of which takes far more memory than its latents

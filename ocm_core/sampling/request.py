@@ -19,12 +19,12 @@ from tqdm import tqdm
 
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.errors import OcmError
+from ocm_core.features.images import Decode, SampleImages
 from ocm_core.io.checksums import remove_records
 from ocm_core.pipeline.job import Device
 from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows
 from ocm_core.schema.experiment import Order
 from ocm_core.schema.timesteps import TimestepsParams
-from ocm_core.stages._images import Decode, SampleImages
 from ocm_core.stages.sample import CellSamples
 from ocm_core.store import writer
 from ocm_core.store.reader import open_split

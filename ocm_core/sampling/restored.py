@@ -112,9 +112,9 @@ def restore_files(
     reached = physics.A(torch.ones(1, *generator.shape, device=generator.device)) != 0
     names, pixels = read_images(images, tuple(reached.shape[1:]))
     y = (torch.from_numpy(pixels).float().to(generator.device) / 127.5 - 1) * reached
-    silent = not sys.stderr.isatty()
+    measured, silent = Measured(y, physics, sigma), not sys.stderr.isatty()
     found = restore(
-        *(generator.denoiser, Measured(y, physics, sigma), recipe, algorithm),
+        *(generator.denoiser, measured, recipe, algorithm),
         count=count,
         labels=labels_of(generator, len(y)),
         batch_size=generator.batch_size,
@@ -135,8 +135,7 @@ def restore_files(
         "timesteps": [*visited],
         "seed": seed,
     }
-    left = y.unsqueeze(1) - physics.A(found.draws.flatten(0, 1)).view(len(y), count, *y.shape[1:])
-    chi2 = float((left * reached).square().mean() / reached.float().mean()) / max(sigma, 1e-12) ** 2
+    chi2 = float(measured.chi2(found.draws).mean())
     write_store(store, {"mean": mean, "std": std, "draws": draws}, generator, facts)
     return RestoredFiles(store, names, count, found.passes, chi2, white)
 

@@ -20,9 +20,10 @@ variational bound, term by term (`likelihood/bound.py`). Decoding goes the same 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, floor, log2, prod, sqrt
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.diffusion.transition import Transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
-from ocm_core.likelihood.bound import decoder_variance
+from ocm_core.likelihood.bound import Likelihood, decoder_variance
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
@@ -271,6 +272,22 @@ def codec_of(
             decoder = Decoder(levels, variance="method")
             return image_codec(denoiser, method, timesteps, decoder, clip, shape)
     raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
+
+
+def bits_of_bound(
+    denoiser: Denoiser, code: ImageCodec, images: ImagePixels, seeds: Iterable[int], device: str
+) -> Float64[ndarray, " image"]:
+    """Return the bound on each image's bits per dimension, averaged over seeds of the noise."""
+    likelihood = Likelihood(denoiser, {"": code.method}, code.decoder, code.clip)
+    x0 = torch.from_numpy(images).to(device) * 2 / code.last_level - 1
+    whose = range(len(x0)), code.shape, device, NoiseFor.LIKELIHOOD
+    drawn = []
+    for seed in seeds:
+        noise_at = partial(SampleNoise, seed, *whose, draws=1)
+        bounds, _ = likelihood.bounds({"": code.timesteps}, x0, noise_at)
+        drawn.append(bounds["", ""].bits_per_dim)
+    bits: ndarray = torch.stack(drawn).sum(1).mean(0).cpu().numpy()
+    return bits
 
 
 def uncodable(method: CovarianceMethod) -> str:

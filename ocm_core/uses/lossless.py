@@ -59,6 +59,16 @@ def available() -> list[str]:
     return list(FORMATS)
 
 
+def bits_by_format(images: ImagePixels) -> dict[str, float]:
+    """Return the bits per dimension of formats: each image by itself, and all as one mosaic."""
+    bits = dict[str, float]()
+    for name in available():
+        each = sum(len(encoded(strip(image[None]), name)) for image in images)
+        bits[f"{name}_each"] = 8 * each / images.size
+        bits[f"{name}_mosaic"] = 8 * len(encoded(mosaic(images), name)) / images.size
+    return bits
+
+
 def read_webp(content: bytes) -> Sheet:
     """Return the picture in colours; what follows it is left out."""
     with Image.open(BytesIO(content), formats=["WEBP"]) as image:

@@ -65,14 +65,6 @@ def decoder_variance(
     return variance
 
 
-def decoder_term(
-    step: ReverseStep, covariance: StepCovariance, mean: Batch, x0: Batch, decoder: Decoder
-) -> PerSample:
-    """-log p(x_0|x_{τ_1})."""
-    variance = decoder_variance(step, covariance, x0, decoder)
-    return -sum_dims(decoder.log_likelihood(x0, mean, variance))
-
-
 @dataclass(frozen=True)
 class Bound:
     """The terms of a bound in nats: the decoder, the steps by increasing t, the prior."""
@@ -121,11 +113,12 @@ class Likelihood:
             decoder = replace(self.decoder, variance=variance or self.decoder.variance)
             steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
             mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
-            if transition.s == 0:
-                return {
-                    name: decoder_term(step, covariances[name], mean, x0, decoder)
+            if transition.s == 0:  # -log p(x_0|x_{τ_1})
+                variances = {
+                    name: decoder_variance(step, covariances[name], x0, decoder)
                     for name, step in steps.items()
                 }
+                return {n: -sum_dims(decoder.log_likelihood(x0, mean, variances[n])) for n in steps}
             # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
             difference = _DDPM.mean(transition, prediction.x, x0, prediction.eps) - mean
             return {

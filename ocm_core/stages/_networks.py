@@ -102,11 +102,11 @@ def made_with(
     """
     experiment, method = job.experiment, job.experiment.methods[label]
     latent, own = experiment.encode.latent, f"heads/{split(label)[0]}.safetensors"
-    read = dict(inputs)
+    read, no_curve = dict(inputs), lambda name: not name.startswith("curve")
     for task in denoiser_tasks(experiment, [label], [score], heads):
         several = task.stage in ("heads", "selection")  # one file per method, and curves
         if task in job.folders:
-            read |= job.contents(task, own.__eq__ if several else _is_no_curve)
+            read |= job.contents(task, own.__eq__ if several else no_curve)
     code = [module, f"ocm_core.covariance.{split(method.kind)[0]}", *modules]
     return MadeOf(
         [*code, *score_modules(experiment, [score])],
@@ -121,10 +121,6 @@ def made_with(
             **facts,
         },
     )
-
-
-def _is_no_curve(name: str) -> bool:
-    return not name.startswith("curve")
 
 
 def evaluating(

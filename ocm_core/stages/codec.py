@@ -42,8 +42,7 @@ class CodecParams(Params):
     @property
     def variance(self) -> DecoderVariance:
         """Return the variance of the decoder."""
-        rule = self.timesteps
-        return (rule.kind == "optimal" and rule.decoder_variance) or self.decoder_variance
+        return getattr(self.timesteps, "decoder_variance", None) or self.decoder_variance
 
 
 def _check(experiment: Experiment, settings: CodecParams) -> Iterator[str]:

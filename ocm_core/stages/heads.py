@@ -60,18 +60,17 @@ from ocm_core.training.state import (
 )
 
 Fit = Literal["train", "solve"]
-FITS: tuple[Fit, ...] = ("train", "solve")
 
 
 def _work(experiment: Experiment, part: str) -> Work:
     """A pass with a graph, a product with the Jacobian per probe, and the heads themselves."""
     settings, passes = experiment.train.heads, 0.0
     means = DRAWS * len(timesteps(experiment.schedule.steps))  # of the targets of solved heads
-    draws = {
+    draws: dict[Fit, int] = {
         "train": settings.iterations * settings.batch_size,
         "solve": settings.solve.draws + means,
     }
-    for how in FITS:
+    for how in draws:
         methods = build_all({k: experiment.methods[k] for k in fitted(experiment, how)}).values()
         probes = max((cast(LearnedMethod, m).training_probes for m in methods), default=0)
         passes += draws[how] * (1.2 + 2.0 * probes) if methods else 0.0

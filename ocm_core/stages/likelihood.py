@@ -61,9 +61,7 @@ class LikelihoodParams(Params):
 
     def variance(self, rule: str) -> DecoderVariance:
         """Return the variance of the decoder in a rule's bounds."""
-        params = self.timesteps[rule]
-        own = params.decoder_variance if isinstance(params, OptimalTimesteps) else None
-        return own or self.decoder_variance
+        return getattr(self.timesteps[rule], "decoder_variance", None) or self.decoder_variance
 
     def groups(self) -> dict[tuple[int, ...], list[str]]:
         """Return the methods that share a pass, by the nfe that it serves."""

@@ -133,10 +133,8 @@ def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
 def _save(job: Job, distances: Mapping[Candidate, float], solved: Iterable[str] = ()) -> None:
     """Save the best heads as training leaves them, those solved for, and every distance."""
     kept, chosen = job.take(Heads, job.part), best(distances)
-    for label, iteration in chosen.items():
+    for label, iteration in [*chosen.items(), *((label, None) for label in solved)]:
         save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label, iteration)))
-    for label in solved:
-        save_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label)))
     by_method = {
         label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from ocm_core.shapes import Batch, Labels, PerSample
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
 StepTerms = Callable[[Transition, Iterable[str], DecoderVariance | None], dict[str, PerSample]]
-Case = tuple[str, str]  # the name of the timesteps, and the method
+Case = tuple[Any, ...]  # the name of the timesteps, the method, and what else tells it apart
 Places = list[tuple[Case, int]]
 Visits = dict[int, dict[tuple[Transition, DecoderVariance | None], Places]]
 _DDPM = Ddpm()
@@ -137,7 +137,8 @@ class Likelihood:
         progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
         """Return the bounds of all timesteps with all methods: see `bounds_on`."""
-        cases = {(rule, m): visited for rule, visited in timesteps.items() for m in self.methods}
+        rules = timesteps.items()
+        cases: dict[Case, Timesteps] = {(k, m): rule for k, rule in rules for m in self.methods}
         return self.bounds_on(cases, x0, noise_at, label, progress)
 
     @torch.no_grad()
@@ -164,7 +165,7 @@ class Likelihood:
         for t, noise in _announced(noise_at, progress(sorted(visits))):
             seen = self.evaluate(x0, t, noise, label, counters)
             for (step, variance), places in visits[t].items():
-                terms = seen(step, dict.fromkeys(method for (_, method), _ in places), variance)
+                terms = seen(step, dict.fromkeys(case[1] for case, _ in places), variance)
                 for case, row in places:
                     found[case].terms[row] = terms[case[1]]
         for case, bound in found.items():

@@ -177,29 +177,21 @@ def _bits(model: EvaluatedModel, cells: list[BoundCell], batch: range) -> Partia
     whose = (settings.seed, batch, experiment.shape, job.device, NoiseFor.LIKELIHOOD)
     bits = torch.full((len(cells), len(TERMS), len(batch)), torch.nan, dtype=torch.float64)
     for labels in settings.groups().values():
-        names = {
-            (f"{cell.rule} with {cell.nfe} steps", cell.method): cell
-            for cell in cells
-            if cell.method in labels
-        }
-        asked = {method for _, method in names}
+        mine = [cell for cell in cells if cell.method in labels]
+        asked = {cell.method for cell in mine}
         probes = {label for label in labels if experiment.methods[label].products}
         asked |= probes if asked & probes else set()  # they draw their probes in turn
         chosen = {label: model.methods[label] for label in labels if label in asked}
-        cases = {
-            name: model.timesteps(settings.timesteps[cell.rule], cell.method, cell.nfe)
-            for name, cell in names.items()
-        }
         bounds, _ = Likelihood(model.denoiser, chosen, decoder, model.clip).bounds_on(
-            cases,
+            {c: model.timesteps(settings.timesteps[c.rule], c.method, c.nfe) for c in mine},
             x0,
             partial(SampleNoise, *whose, draws=1),
             label,
             progress=partial(job.progress, description=f"bound for {', '.join(chosen)}"),
-            decoders={name: settings.variance(cell.rule) for name, cell in names.items()},
+            decoders={cell: settings.variance(cell.rule) for cell in mine},
         )
-        for name, bound in bounds.items():
-            bits[cells.index(names[name])] = bound.bits_per_dim.cpu()
+        for cell in mine:
+            bits[cells.index(cell)] = bounds[cell].bits_per_dim.cpu()
     return {"bits": bits}, None
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip, CovarianceMethod
+from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.timesteps import Timesteps, TimestepsByMethod
@@ -115,7 +116,8 @@ class EvaluatedModel:
 
     def timesteps(self, rule: TimestepsParams, label: str, nfe: int) -> Timesteps:
         """Return the timesteps of a rule; `label` is the method that optimal ones are for."""
-        return rules.build(rule, self.denoiser.schedule, nfe, label, self.optimal)
+        schedule = schedules.of_experiment(self.job.experiment)
+        return rules.build(rule, schedule, nfe, label, self.optimal)
 
     def read(self, rows: Rows) -> tuple[Batch, Labels]:
         """Read test images, with their labels if the network takes any."""

@@ -5,9 +5,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
-
-from torch import nn
+from typing import Any
 
 from ocm_core import networks
 from ocm_core.covariance import split
@@ -25,8 +23,6 @@ from ocm_core.store.reader import StoredItems
 from ocm_core.training.batches import Items
 from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState, save_curve
-
-Module = TypeVar("Module", bound=nn.Module)
 
 MODEL_KEYS = ("data", "encode.latent", "schedule", "network")  # what it takes to build a denoiser
 SCORE_FILE = "score.safetensors"
@@ -178,12 +174,7 @@ def load_score(job: Inputs, score: str) -> Denoiser:
     if text_of(job.experiment):
         module = import_module("ocm_core.latents.prompts")
         network.prompts = module.prompt_table(open_split(job, "prompts"))
-    return new_denoiser(job.experiment, frozen(network, job.device))
-
-
-def frozen(module: Module, device: str) -> Module:
-    """Return the module on the device, in evaluation mode and without gradients."""
-    return module.to(device).eval().requires_grad_(False)
+    return new_denoiser(job.experiment, network.to(job.device).eval().requires_grad_(False))
 
 
 def open_training_set(job: Job, batch_size: int = 1) -> tuple[Items, float]:
@@ -209,8 +200,8 @@ def train(
 ) -> TrainingState:
     """Train networks to the end, from where an interrupted run stopped, and keep their average."""
     progress = partial(job.progress, description=description)
-    given: Any = {"device": job.device, "progress": progress, "after_each": after_each}
-    state = fit(objective, settings, job.state, **given)
+    given = objective, settings, job.state
+    state = fit(*given, device=job.device, progress=progress, after_each=after_each)
     finish_training(job.folder, state)
     return state
 

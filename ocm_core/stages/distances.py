@@ -18,9 +18,8 @@ from ocm_core.metrics.precision_recall import Manifold, precision_recall
 from ocm_core.pipeline.pieces import PIECES, PartialResult, computed, load_pieces
 from ocm_core.results.table import Row
 from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
-from ocm_core.stages._images import image_reader
 from ocm_core.stages._results import ResultsTable, machine_class
-from ocm_core.stages.fetch_vae import VAE, vae_modules
+from ocm_core.stages.fetch_vae import VAE, image_reader, vae_modules
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 from ocm_core.stages.sample import Samples, folder_name
 

@@ -35,7 +35,6 @@ from ocm_core.stages import (
 )
 from ocm_core.stages._networks import (
     evaluating,
-    frozen,
     load_score,
     made_with,
     methods_with_heads,
@@ -146,7 +145,7 @@ class Heads(Artifact):
             head = new_head(job.experiment, label, network)
             form = job.experiment.head.form(job.experiment.methods[label])
             head = CovarianceHead.of_state(head.net, weights, form.link, form.unit)
-            heads[name] = frozen(head, job.device)
+            heads[name] = head.to(job.device).eval().requires_grad_(False)
         return heads
 
 

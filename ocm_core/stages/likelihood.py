@@ -9,9 +9,7 @@ import torch
 from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.timesteps import build
 from ocm_core.distributed import current_rank
 from ocm_core.errors import unknown
 from ocm_core.likelihood.bound import Likelihood
@@ -130,13 +128,12 @@ def run(job: Job) -> None:
 def _made_of(model: EvaluatedModel, cell: BoundCell) -> MadeOf:
     """Return all that a bound depends on, and nothing of others but probes drawn before its own."""
     job, label, experiment = model.job, cell.method, model.job.experiment
-    settings, schedule = STAGE.settings(experiment), schedules.of_experiment(experiment)
+    settings = STAGE.settings(experiment)
     (group,) = (labels for labels in settings.groups().values() if label in labels)
     before = [experiment.methods[other].products for other in group[: group.index(label)]]
-    rule = settings.timesteps[cell.rule]
     own = {"images", "batch_size", "seed", "cdf"}
     facts = {
-        "timesteps": build(rule, schedule, cell.nfe, label, model.optimal),
+        "timesteps": model.timesteps(settings.timesteps[cell.rule], label, cell.nfe),
         "settings": settings.model_dump(mode="json", include=own),
         "decoder_variance": settings.variance(cell.rule),
         "clip": experiment.sample.clip.model_dump(mode="json"),

@@ -21,7 +21,6 @@ from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
 from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
-from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import (
     MODEL_KEYS,
     family_modules,
@@ -30,7 +29,7 @@ from ocm_core.stages._networks import (
     score_tasks,
     spectrum_tasks,
 )
-from ocm_core.stages.fetch_vae import VAE, vae_modules
+from ocm_core.stages.fetch_vae import VAE, image_reader, vae_modules
 from ocm_core.stages.heads import Heads, fitted, load_denoiser
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 

@@ -111,8 +111,9 @@ def _codec(
 ) -> ImageCodec:
     """Return the codec of an experiment, or of a folder of diffusers with a file of heads."""
     check_source(model, head)
+    from ocm_core.diffusion.gaussian import Decoder
     from ocm_core.sampling.from_experiment import from_experiment
-    from ocm_core.uses.codec import codec_of
+    from ocm_core.uses.codec import image_codec
 
     if model:
         from ocm_core.sampling.from_folder import from_folder  # imports diffusers
@@ -121,4 +122,5 @@ def _codec(
     else:
         generator = from_experiment(experiment or "", request)
     levels = generator.levels if generator.shape == generator.image_shape else None
-    return codec_of(generator.recipe, generator.denoiser, levels, generator.shape)
+    decoder = Decoder(levels, variance="method")
+    return image_codec(generator.recipe, generator.denoiser, decoder, generator.shape)

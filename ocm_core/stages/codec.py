@@ -11,10 +11,12 @@ from numpy import ndarray
 
 from ocm_core.covariance import build_all
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.errors import OcmError
 from ocm_core.metrics import mean_and_error
 from ocm_core.results.measures import Measure, of_use
 from ocm_core.results.table import Row
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.block import Choices, Count, Seed
 from ocm_core.schema.timesteps import DecoderVariance, EvenTimesteps, TimestepsParams
 from ocm_core.stages import Experiment, Job, Params
@@ -103,8 +105,9 @@ def run(job: Job) -> None:
     for model in evaluated(job):
         place: dict[str, Any] = {"score": model.score, "timesteps": rule.kind}
         for label, nfe in product(model.methods, settings.nfe):
-            how = model.timesteps(rule, label, nfe), decoder, model.clip, experiment.shape
-            code = image_codec(model.denoiser, model.methods[label], *how)
+            visited = model.timesteps(rule, label, nfe)
+            recipe = Recipe(visited, model.methods[label], Ddpm(), clip=model.clip)
+            code = image_codec(recipe, model.denoiser, decoder, experiment.shape)
             rows += _rows(model, code, pixels, settings.seed, place | {"method": label, "nfe": nfe})
         for nfe, (name, bits) in product(settings.nfe, formats.items()):
             rows.append(Row("file_bits_per_dim", bits, method=name, nfe=nfe, **place))

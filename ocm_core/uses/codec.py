@@ -33,13 +33,7 @@ from jaxtyping import Float64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.covariance.interface import (
-    Clip,
-    CovarianceMethod,
-    ReverseStep,
-    check_defined,
-    predict,
-)
+from ocm_core.covariance.interface import Clip, CovarianceMethod, ReverseStep, predict
 from ocm_core.covariance.structured import Structured
 from ocm_core.diffusion.basis import Basis
 from ocm_core.diffusion.denoiser import Denoiser, forward
@@ -239,16 +233,18 @@ def _place(level: LatentBins, symbols: Symbols) -> Tensor:
 
 
 def image_codec(
-    denoiser: Denoiser,
-    method: CovarianceMethod,
-    timesteps: Timesteps,
-    decoder: Decoder,
-    clip: Clip,
-    shape: tuple[int, ...],
+    recipe: AnyRecipe, denoiser: Denoiser, decoder: Decoder, shape: tuple[int, ...]
 ) -> ImageCodec:
-    """Return a code for images by a denoiser, of which it holds a copy in float64 on the CPU."""
-    check_defined(method, _DDPM)
-    if problem := uncodable(method) or _unfit(denoiser, decoder, shape):
+    """Return a code for images with the method and timesteps of a recipe, and a decoder at the end.
+
+    It holds a copy of the denoiser in float64 on the CPU.
+    """
+    match recipe:
+        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
+            problem = uncodable(method) or _unfit(denoiser, decoder, shape)
+        case _:
+            problem = "files take steps of DDPM of order 1; name such a sampler or preset"
+    if problem:
         raise OcmError(f"codec: {problem}")
     copied = {name: deepcopy(head).cpu().double() for name, head in denoiser.heads.items()}
     model = replace(
@@ -261,17 +257,6 @@ def image_codec(
         forward=forward,
     )
     return ImageCodec(model, method, timesteps, replace(decoder, cdf="exact"), clip, shape)
-
-
-def codec_of(
-    recipe: AnyRecipe, denoiser: Denoiser, levels: int | None, shape: tuple[int, ...]
-) -> ImageCodec:
-    """Return a code with the method and timesteps of a recipe, and its own variance at the end."""
-    match recipe:
-        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
-            decoder = Decoder(levels, variance="method")
-            return image_codec(denoiser, method, timesteps, decoder, clip, shape)
-    raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
 
 
 def bits_of_bound(

@@ -13,9 +13,8 @@ from PIL import Image
 
 ImagePixels = UInt8[ndarray, "image channel height width"]  # from 0 on
 Sheet = UInt8[ndarray, "height width channel"]
-FORMATS: dict[
-    str, tuple[str, dict[str, Any]]
-] = {  # by the name of the measure: Pillow's format, with its highest effort
+# by the name of the measure: Pillow's format, with its highest effort
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
     "png": ("PNG", {"optimize": True}),
     "webp": ("WEBP", {"lossless": True, "quality": 100, "method": 6}),
     "jxl": ("JXL", {"lossless": True, "effort": 9}),

@@ -21,13 +21,13 @@ from ocm_core.datasets.base import Split
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.schedule import q_sample
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.batches import BatchRng
 from ocm_core.rng.streams import seed_torch
 from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch
-from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.fetch_data import ARCHIVES
 from ocm_core.training.loop import fit
 from ocm_core.training.score_matching import ScoreMatching

@@ -30,7 +30,7 @@ from ocm_core.pipeline.job import Inputs, open_inputs
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.recipe import AnyRecipe, class_labels, draw_rows, of_cell
 from ocm_core.schema.block import require
-from ocm_core.stages._images import image_reader
+from ocm_core.stages.fetch_vae import image_reader
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.reference import Reference, load_space
 

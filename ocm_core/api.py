@@ -473,11 +473,12 @@ def codec(
     Images take as many bits as their bound says: `encode` gives them, and `decode` the images. The
     last step has the method's own variance.
     """
-    from ocm_core.uses.codec import codec_of
+    from ocm_core.uses.codec import image_codec
 
     chosen = recipe(denoiser, method, **how)
     known = None if isinstance(denoiser, LatentDenoiser) else levels
-    return codec_of(chosen, denoiser, known, tuple(shape))
+    decoder = Decoder(known, variance="method")
+    return image_codec(chosen, denoiser, decoder, tuple(shape))
 
 
 class Evaluation(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float64
@@ -156,6 +157,29 @@ class StepCosts:
         place = {t: i for i, t in enumerate(self.timesteps)}
         taken = sum(self.steps[place[s], place[t]] for s, t in downward(timesteps))
         return float(taken + self.ends[place[timesteps[-1]]])
+
+
+def step_tables(costs: Mapping[str, StepCosts]) -> dict[str, ndarray]:
+    """Return arrays by name, to be saved; methods share the grid and the prior's terms."""
+    first = next(iter(costs.values()))
+    shared = {"timesteps": np.array(first.timesteps), "ends": first.ends}
+    steps = {f"steps.{label}": table.steps for label, table in costs.items()}
+    rows = {(v, k): row for k, table in costs.items() for v, row in table.decoders.items()}
+    return shared | steps | {f"{v}.{label}": row for (v, label), row in rows.items()}
+
+
+def step_costs_of(tables: Mapping[str, ndarray]) -> dict[str, StepCosts]:
+    """Return the costs that `step_tables` made arrays of."""
+    times, ends = tuple(tables["timesteps"].tolist()), np.array(tables["ends"])
+    kinds: dict[str, dict[str, ndarray]] = {}
+    for name, table in tables.items():
+        kind, _, label = name.partition(".")
+        kinds.setdefault(kind, {})[label] = np.array(table)
+    variances = [v for v in get_args(rules.DecoderVariance) if v in kinds]
+    return {
+        label: StepCosts(times, steps, ends, {v: kinds[v][label] for v in variances})
+        for label, steps in kinds["steps"].items()
+    }
 
 
 def averaged(costs: Sequence[StepCosts], weights: Sequence[float]) -> StepCosts:

@@ -280,7 +280,7 @@ def _score(experiment: Experiment, device: str) -> tuple[nn.Module, Callable[[in
     """Return an untrained score network, and a function that predicts for a batch of zeros."""
     import torch
 
-    from ocm_core.stages._networks import new_trial
+    from ocm_core.networks.of_experiment import new_trial
 
     with torch.device(device):
         network: Any = new_trial(experiment, experiment.network.scores[-1])

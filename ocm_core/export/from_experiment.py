@@ -13,6 +13,7 @@ from ocm_core.latents.prompts import open_encoder
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import new_model
 from ocm_core.networks.keys import export_published
+from ocm_core.networks.of_experiment import text_of
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.job import Inputs
 from ocm_core.results.replicates import replicates
@@ -27,7 +28,6 @@ from ocm_core.schema.experiment import (
     SolverParams,
 )
 from ocm_core.schema.timesteps import ListedTimesteps, OptimalTimesteps
-from ocm_core.stages._networks import text_of
 from ocm_core.stages.fetch_score import FetchedScore
 from ocm_core.stages.fetch_vae import load_vae
 from ocm_core.stages.heads import load_denoiser

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from ocm_core.shapes import Batch, Labels, PerSample
 Methods = Mapping[str, CovarianceMethod]
 NoiseAt = Callable[[int], Noise]
 StepTerms = Callable[[Transition, Iterable[str], DecoderVariance | None], dict[str, PerSample]]
-Case = tuple[str, str]  # the name of the timesteps, and the method
+Case = tuple[Any, ...]  # the name of the timesteps, the method, and what else tells it apart
 Places = list[tuple[Case, int]]
 Visits = dict[int, dict[tuple[Transition, DecoderVariance | None], Places]]
 _DDPM = Ddpm()
@@ -63,14 +63,6 @@ def decoder_variance(
         own = covariance(step).diagonal(like)
         variance = torch.where(own > 0, own, variance)
     return variance
-
-
-def decoder_term(
-    step: ReverseStep, covariance: StepCovariance, mean: Batch, x0: Batch, decoder: Decoder
-) -> PerSample:
-    """-log p(x_0|x_{τ_1})."""
-    variance = decoder_variance(step, covariance, x0, decoder)
-    return -sum_dims(decoder.log_likelihood(x0, mean, variance))
 
 
 @dataclass(frozen=True)
@@ -121,11 +113,12 @@ class Likelihood:
             decoder = replace(self.decoder, variance=variance or self.decoder.variance)
             steps = {n: ReverseStep(transition, _DDPM, self.clip, counters[n]) for n in names}
             mean = ReverseStep(transition, _DDPM, self.clip).mean(prediction)
-            if transition.s == 0:
-                return {
-                    name: decoder_term(step, covariances[name], mean, x0, decoder)
+            if transition.s == 0:  # -log p(x_0|x_{τ_1})
+                variances = {
+                    name: decoder_variance(step, covariances[name], x0, decoder)
                     for name, step in steps.items()
                 }
+                return {n: -sum_dims(decoder.log_likelihood(x0, mean, variances[n])) for n in steps}
             # KL(q(x_s|x_t,x_0) ‖ p(x_s|x_t)); the two means differ by a (x_0 - x̂_0)
             difference = _DDPM.mean(transition, prediction.x, x0, prediction.eps) - mean
             return {
@@ -144,7 +137,8 @@ class Likelihood:
         progress: Progress[int] = iter,
     ) -> tuple[dict[Case, Bound], dict[str, Counter[str]]]:
         """Return the bounds of all timesteps with all methods: see `bounds_on`."""
-        cases = {(rule, m): visited for rule, visited in timesteps.items() for m in self.methods}
+        rules = timesteps.items()
+        cases: dict[Case, Timesteps] = {(k, m): rule for k, rule in rules for m in self.methods}
         return self.bounds_on(cases, x0, noise_at, label, progress)
 
     @torch.no_grad()
@@ -171,7 +165,7 @@ class Likelihood:
         for t, noise in _announced(noise_at, progress(sorted(visits))):
             seen = self.evaluate(x0, t, noise, label, counters)
             for (step, variance), places in visits[t].items():
-                terms = seen(step, dict.fromkeys(method for (_, method), _ in places), variance)
+                terms = seen(step, dict.fromkeys(case[1] for case, _ in places), variance)
                 for case, row in places:
                     found[case].terms[row] = terms[case[1]]
         for case, bound in found.items():

@@ -1,9 +1,19 @@
 """Distances between sets of vectors (Fréchet, kernel, MMD, precision and recall); shared checks."""
 
+from math import sqrt
+
 import torch
+from numpy import ndarray
+from torch import Tensor
 
 from ocm_core.errors import OcmError
 from ocm_core.shapes import Points
+
+
+def mean_and_error(values: Tensor | ndarray) -> tuple[float, float]:
+    """Return the mean of independent values and its standard error."""
+    deviation = values.std(ddof=1) if isinstance(values, ndarray) else values.std()
+    return float(values.mean()), float(deviation) / sqrt(len(values))
 
 
 def check_points(points: Points, what: str, at_least: int) -> None:

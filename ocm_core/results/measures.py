@@ -49,6 +49,7 @@ class Measure(NamedTuple):
         return self.key.partition(".")[2]
 
 
+of_use = partial(Measure, replicate="image", topic=USES)
 _lower_log = partial(Measure, better="lower", log=True)
 _part = partial(Measure, replicate="image", shown=False)
 _BOTH = "between the features of samples and of data."

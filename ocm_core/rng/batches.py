@@ -1,4 +1,4 @@
-"""The random numbers of one training batch, a function of (seed, iteration, row) alone."""
+"""Batches, and their random numbers: a function of (seed, iteration, row) alone."""
 
 from functools import cached_property, lru_cache
 
@@ -10,6 +10,11 @@ from torch import Tensor
 
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.shapes import Batch
+
+
+def batches(count: int, size: int) -> list[range]:
+    """Cut `count` items into batches; the last one may be smaller."""
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 class BatchRng:

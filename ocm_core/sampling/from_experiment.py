@@ -11,6 +11,7 @@ from ocm_core.errors import OcmError, unknown
 from ocm_core.latents.prompts import open_encoder
 from ocm_core.networks.converted import unconverted
 from ocm_core.networks.diffusers import Prompts
+from ocm_core.networks.of_experiment import text_of
 from ocm_core.params.compose import validate
 from ocm_core.pipeline.graph import Graph, graph_of
 from ocm_core.pipeline.job import Inputs, open_inputs
@@ -21,10 +22,8 @@ from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.sampling.start import DataGaussian, warn_of_prior
 from ocm_core.schema import combinations
 from ocm_core.schema.experiment import Experiment, PresetParams, RecipeParams, SolverParams
-from ocm_core.stages._images import decoder
-from ocm_core.stages._networks import text_of
 from ocm_core.stages.encode import encode_tasks, open_split
-from ocm_core.stages.fetch_vae import FetchedVae
+from ocm_core.stages.fetch_vae import FetchedVae, decoder
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.sample import Samples, store_name
 from ocm_core.stages.timesteps import optimal_timesteps

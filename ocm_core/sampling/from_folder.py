@@ -8,13 +8,13 @@ import torch
 from ocm_core import api
 from ocm_core.checkpoints.diffusers_folder import describe
 from ocm_core.errors import OcmError
+from ocm_core.features.images import Decode, identity, in_batches
 from ocm_core.io.checksums import sha256_of
 from ocm_core.latents.vae import Vae
 from ocm_core.pipeline.job import available_device
 from ocm_core.sampling.presets import preset_named
 from ocm_core.sampling.request import SampleGenerator, SampleRequest
 from ocm_core.sampling.start import warn_of_prior
-from ocm_core.stages._images import Decode, decoded, identity
 
 BATCH = 64
 DECODED = 8  # images at once, each of which takes far more memory than its latents
@@ -54,7 +54,10 @@ def from_folder(folder: Path, heads: Path | None, request: SampleRequest) -> Sam
     to_images: Decode = identity
     if described.vae:
         vae = Vae.load(folder / "vae", device)
-        to_images, sides = partial(decoded, vae, DECODED), [vae.downsampling * n for n in shape[1:]]
+        to_images, sides = (
+            partial(in_batches, vae.decode, DECODED),
+            [vae.downsampling * n for n in shape[1:]],
+        )
         image_shape = vae.model.config["out_channels"], *sides
     name, kernel = folder.resolve().name, recipe.kernel.name
     files = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*.safetensors"))}

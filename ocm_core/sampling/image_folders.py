@@ -103,16 +103,16 @@ def restore_files(
     reached = physics.A(torch.ones(1, *generator.shape, device=device)) != 0
     names, pixels = read_images(images, tuple(reached.shape[1:]))
     y = (torch.from_numpy(pixels).float().to(device) / 127.5 - 1) * reached
+    measured = Measured(y, physics, sigma)
     found = restore(
-        *(generator.denoiser, Measured(y, physics, sigma), recipe, algorithm),
+        *(generator.denoiser, measured, recipe, algorithm),
         count=count,
         labels=_labels(generator, len(y)),
         batch_size=generator.batch_size,
         seed=generator.request.seed,
         progress=_bar("restoring"),
     )
-    left = y.unsqueeze(1) - physics.A(found.draws.flatten(0, 1)).view(len(y), count, *y.shape[1:])
-    chi2 = float((left * reached).square().mean() / reached.float().mean()) / max(sigma, 1e-12) ** 2
+    chi2 = float(measured.chi2(found.draws).mean())
     facts = {"operator": operator.model_dump(), "sigma": sigma, "algorithm": algorithm.name}
     facts |= {"timesteps": [*recipe.timesteps], "seed": generator.request.seed}
     tensors = dict(zip(("mean", "std", "draws"), (x.cpu() for x in found[:3]), strict=True))

@@ -18,18 +18,19 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from ocm_core.diffusion.denoiser import Denoiser
+from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.errors import OcmError
+from ocm_core.features.images import Decode, SampleImages
 from ocm_core.io.checksums import remove_records
 from ocm_core.pipeline.job import Device
 from ocm_core.sampling.recipe import AnyRecipe, Watcher, class_labels, draw_rows
 from ocm_core.schema.experiment import Order, PresetName
 from ocm_core.schema.timesteps import TimestepsParams
-from ocm_core.stages._images import Decode, SampleImages
 from ocm_core.stages.sample import CellSamples
 from ocm_core.store import writer
 from ocm_core.store.reader import open_split
 from ocm_core.text import save_grid
-from ocm_core.uses.codec import ImageCodec, codec_of
+from ocm_core.uses.codec import ImageCodec, image_codec
 
 MOST = 40  # characters of a prompt in the name of a file
 SHOWN = 256  # most images in the grid
@@ -101,7 +102,8 @@ class SampleGenerator:
     def codec(self) -> ImageCodec:
         """Return the code for its images."""
         levels = self.levels if self.shape == self.image_shape else None
-        return codec_of(self.recipe, self.denoiser, levels, self.shape)
+        decoder = Decoder(levels, variance="method")
+        return image_codec(self.recipe, self.denoiser, decoder, self.shape)
 
     def draw(self, rows: range, watch: Watcher) -> writer.ShardValues:
         """Draw the samples with these indices, and their labels if the model takes any."""

@@ -1,34 +1,28 @@
 """Score networks of an experiment: built, loaded, saved, and the set that they are trained on."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
-from torch import nn
+from types import MappingProxyType
+from typing import Any
 
 from ocm_core import networks
 from ocm_core.covariance import split
-from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
-from ocm_core.diffusion.score_network import ScoreNetwork
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
-from ocm_core.networks.converted import denoiser_of
+from ocm_core.networks.of_experiment import new_denoiser, new_score, text_of
 from ocm_core.pipeline.stage import Names
 from ocm_core.precision import set_precision
-from ocm_core.schema.experiment import ImageNetworkParams, OptimiserParams, TextParams
-from ocm_core.stages import Experiment, Inputs, Job, Task
+from ocm_core.schema.experiment import OptimiserParams
+from ocm_core.stages import Experiment, Inputs, Job, MadeOf, Task
 from ocm_core.stages.encode import encode_tasks, open_split
 from ocm_core.stages.fetch_vae import text_modules
 from ocm_core.store.reader import StoredItems
 from ocm_core.training.batches import Items
 from ocm_core.training.loop import Objective, fit
 from ocm_core.training.state import TrainingState, save_curve
-
-Module = TypeVar("Module", bound=nn.Module)
 
 MODEL_KEYS = ("data", "encode.latent", "schedule", "network")  # what it takes to build a denoiser
 SCORE_FILE = "score.safetensors"
@@ -88,28 +82,41 @@ def spectrum_tasks(experiment: Experiment, labels: Iterable[str], score: str) ->
     return [Task("spectrum", f"{score}-{basis}") for basis in sorted(bases)]
 
 
-def denoiser_facts(job: Inputs, score: str, label: str, heads: bool = True) -> dict[str, Any]:
-    """Return what the predictions for one method depend on, and nothing of other methods."""
+def made_with(
+    job: Inputs,
+    module: str,
+    score: str,
+    label: str,
+    facts: Mapping[str, Any],
+    heads: bool = True,
+    inputs: Mapping[str, str] = MappingProxyType({}),
+    modules: Iterable[str] = (),
+) -> MadeOf:
+    """Return what a piece depends on that a stage makes by one method, and nothing of others.
+
+    That is what the predictions for it depend on, and `facts`, `inputs` and `modules` besides.
+    """
     experiment, method = job.experiment, job.experiment.methods[label]
     latent, own = experiment.encode.latent, f"heads/{split(label)[0]}.safetensors"
-    inputs = dict[str, str]()
+    read, no_curve = dict(inputs), lambda name: not name.startswith("curve")
     for task in denoiser_tasks(experiment, [label], [score], heads):
         several = task.stage in ("heads", "selection")  # one file per method, and curves
         if task in job.folders:
-            inputs |= job.contents(task, own.__eq__ if several else _is_no_curve)
-    return {
-        "data": experiment.data.model_dump(mode="json"),
-        "latent": latent and latent.model_dump(mode="json"),
-        "schedule": experiment.schedule.model_dump(mode="json"),
-        "network": experiment.network.model_dump(mode="json", exclude={"scores"}),
-        "method": method.model_dump(mode="json"),
-        "head": experiment.head.form(method).model_dump(mode="json"),
-        "inputs": inputs,
-    }
-
-
-def _is_no_curve(name: str) -> bool:
-    return not name.startswith("curve")
+            read |= job.contents(task, own.__eq__ if several else no_curve)
+    code = [module, f"ocm_core.covariance.{split(method.kind)[0]}", *modules]
+    return MadeOf(
+        [*code, *score_modules(experiment, [score])],
+        {
+            "data": experiment.data.model_dump(mode="json"),
+            "latent": latent and latent.model_dump(mode="json"),
+            "schedule": experiment.schedule.model_dump(mode="json"),
+            "network": experiment.network.model_dump(mode="json", exclude={"scores"}),
+            "method": method.model_dump(mode="json"),
+            "head": experiment.head.form(method).model_dump(mode="json"),
+            "inputs": read,
+            **facts,
+        },
+    )
 
 
 def evaluating(
@@ -158,48 +165,6 @@ def needs_moments(experiment: Experiment, labels: Iterable[str]) -> bool:
     return any(m.needs == "moments" for m in methods) or any(h.baseline == "moments" for h in heads)
 
 
-def text_of(experiment: Experiment) -> TextParams | None:
-    """Return the text encoder's parameters, if the network takes text."""
-    latent = experiment.encode.latent
-    return latent.text if latent else None
-
-
-def new_score(experiment: Experiment, score: str, variance: float = 1.0) -> ScoreNetwork:
-    """Return the exact score of the data, or an untrained network of the experiment's family."""
-    schedule, params = schedules.of_experiment(experiment), experiment.network
-    network: ScoreNetwork
-    if score == "exact":
-        module = import_module(f"ocm_core.networks.{experiment.data.kind}")
-        network = module.exact_score(experiment.data, schedule)
-    elif isinstance(params, ImageNetworkParams):
-        network = networks.build(params.family, params.config)
-        network.null_label = getattr(params, "null_class", network.null_label)
-    else:
-        module = import_module(f"ocm_core.networks.{params.family}")
-        sizes = params.width, params.depth
-        network = module.create(schedule, variance, *sizes, *experiment.shape)
-    return network
-
-
-def new_trial(experiment: Experiment, score: str) -> ScoreNetwork:
-    """Return an untrained network to time and to count, with blank prompts if it takes text."""
-    network = new_score(experiment, score)
-    if text := text_of(experiment):
-        blank = {name: torch.zeros(1, *shape) for name, shape in text.arrays.items()}
-        network.prompts = import_module("ocm_core.networks.diffusers").Prompts(blank)
-    return network
-
-
-def new_denoiser(experiment: Experiment, network: ScoreNetwork) -> Denoiser:
-    """Wrap the network as a predictor of ε on data in [-1, 1]."""
-    params = experiment.network
-    if not isinstance(params, ImageNetworkParams):
-        return Denoiser(network, schedules.of_experiment(experiment))
-    time = TimeConvention(params.time.shift, params.time.scale)
-    trained = schedules.of_params(experiment.schedule)
-    return denoiser_of(network, trained, time, params.prediction, params.range)
-
-
 def load_score(job: Inputs, score: str) -> Denoiser:
     """Load the frozen score network; on a GPU it runs in TF32."""
     set_precision()
@@ -211,12 +176,7 @@ def load_score(job: Inputs, score: str) -> Denoiser:
     if text_of(job.experiment):
         module = import_module("ocm_core.latents.prompts")
         network.prompts = module.prompt_table(open_split(job, "prompts"))
-    return new_denoiser(job.experiment, frozen(network, job.device))
-
-
-def frozen(module: Module, device: str) -> Module:
-    """Return the module on the device, in evaluation mode and without gradients."""
-    return module.to(device).eval().requires_grad_(False)
+    return new_denoiser(job.experiment, network.to(job.device).eval().requires_grad_(False))
 
 
 def open_training_set(job: Job, batch_size: int = 1) -> tuple[Items, float]:
@@ -242,8 +202,8 @@ def train(
 ) -> TrainingState:
     """Train networks to the end, from where an interrupted run stopped, and keep their average."""
     progress = partial(job.progress, description=description)
-    given: Any = {"device": job.device, "progress": progress, "after_each": after_each}
-    state = fit(objective, settings, job.state, **given)
+    given = objective, settings, job.state
+    state = fit(*given, device=job.device, progress=progress, after_each=after_each)
     finish_training(job.folder, state)
     return state
 

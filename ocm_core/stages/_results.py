@@ -1,29 +1,22 @@
-"""Rows of the results table as the artifact of an evaluation, and work that is done in pieces."""
+"""Rows of the results table as the artifact of an evaluation."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 
-from ocm_core.distributed import current_rank
-from ocm_core.errors import OcmError
-from ocm_core.io.checksums import is_intact, record_checksum
-from ocm_core.io.state_file import State, load_state, save_state
-from ocm_core.progress import Item
-from ocm_core.results.table import Results
-from ocm_core.stages import Artifact, Experiment, Job, MadeOf
+from ocm_core.pipeline.artifacts import Artifact
+from ocm_core.pipeline.job import Job
+from ocm_core.results.table import Results, Row
 
-RESULTS_FILE, PIECES = "results.csv", "pieces"
-PartialResult = tuple[Mapping[str, torch.Tensor], Any]  # tensors and JSON facts
+RESULTS_FILE = "results.csv"
 
 
 class ResultsTable(Artifact):
     """The rows that one evaluation adds to the experiment's table of results."""
 
-    def save(self, rows: Results) -> None:
-        rows.write(self.folder / RESULTS_FILE)
+    def save(self, rows: Iterable[Row]) -> None:
+        Results(rows).write(self.folder / RESULTS_FILE)
 
     def load(self) -> Results:
         return Results.read(self.folder / RESULTS_FILE)
@@ -33,64 +26,3 @@ def machine_class(job: Job) -> str:
     """Return the kind of machine that numbers may depend on: `x86_64, CPU`, or a GPU's name."""
     device = torch.cuda.get_device_name() if job.device == "cuda" else job.device.upper()
     return f"{platform.machine()}, {device}"
-
-
-def check_test_split(experiment: Experiment, where: str) -> Iterator[str]:
-    """Yield a problem if the data of an evaluation on test images have none."""
-    if "test" not in experiment.data.count_items():
-        yield f"{where}: measured on test images, and the data have none; use null"
-
-
-def batches(count: int, size: int) -> list[range]:
-    """Cut `count` items into batches; the last one may be smaller."""
-    return [range(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-def computed(
-    job: Job,
-    items: Mapping[str, Item],
-    compute: Callable[[Item], PartialResult],
-    description: str,
-    made_of: Callable[[Item], MadeOf] | None = None,
-) -> list[State]:
-    """Compute a piece for each named item, but for those that an interrupted run has finished.
-
-    With `made_of` the pieces are part of the artifact, and those that depend on nothing new are
-    taken over. Processes share the items; the first one returns all pieces in order.
-    """
-    rank, folder = current_rank(), job.folder / PIECES if made_of else job.state
-    missing = rank.agreed(lambda: unfinished(job, folder, items, made_of))
-    for name in job.progress(rank.mine(missing), description):
-        save_piece(folder / f"{name}.safetensors", *compute(items[name]))
-    rank.wait()
-    return load_pieces(folder, items) if rank.is_first else []
-
-
-def unfinished(
-    job: Job,
-    folder: Path,
-    items: Mapping[str, Item],
-    made_of: Callable[[Item], MadeOf] | None = None,
-) -> list[str]:
-    """Take over what can be, and return the names of the pieces that are still to be computed."""
-
-    def is_there(name: str, item: Item) -> bool:
-        piece, file = f"{PIECES}/{name}.safetensors", folder / f"{name}.safetensors"
-        reused = made_of is not None and job.reuse(piece, [piece], made_of(item))
-        return reused or (is_intact(file) and load_state(file) is not None)
-
-    return [name for name, item in items.items() if not is_there(name, item)]
-
-
-def save_piece(file: Path, tensors: Mapping[str, torch.Tensor], facts: Any) -> None:
-    """Save a piece, and record that it is finished."""
-    save_state(file, tensors, facts)
-    record_checksum(file)
-
-
-def load_pieces(folder: Path, names: Iterable[str]) -> list[State]:
-    """Load finished pieces in order."""
-    found = {file: load_state(file) for file in (folder / f"{n}.safetensors" for n in names)}
-    if lost := [file for file, state in found.items() if state is None]:
-        raise OcmError(f"{lost[0]}: lost while others were computed; run it again")
-    return [state for state in found.values() if state is not None]

@@ -10,22 +10,16 @@ from pydantic import Field
 
 from ocm_core.cells import Cell, cells_of, parts
 from ocm_core.features import FeatureSpace, ImageSet, extract
+from ocm_core.features.images import shown_pixels
 from ocm_core.metrics.frechet import Statistics, frechet_distance
 from ocm_core.metrics.jackknife import MEASURES, left_out
 from ocm_core.metrics.kernel_distance import kernel_distance
 from ocm_core.metrics.precision_recall import Manifold, precision_recall
-from ocm_core.results.table import Results, Row
+from ocm_core.pipeline.pieces import PIECES, PartialResult, computed, load_pieces
+from ocm_core.results.table import Row
 from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
-from ocm_core.stages._images import image_reader, shown_pixels
-from ocm_core.stages._results import (
-    PIECES,
-    PartialResult,
-    ResultsTable,
-    computed,
-    load_pieces,
-    machine_class,
-)
-from ocm_core.stages.fetch_vae import VAE, vae_modules
+from ocm_core.stages._results import ResultsTable, machine_class
+from ocm_core.stages.fetch_vae import VAE, image_reader, vae_modules
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 from ocm_core.stages.sample import Samples, folder_name
 
@@ -106,7 +100,7 @@ def run(job: Job) -> None:
         for key, block, value in state.facts:
             replicate = f"{cell.place['replicate']}{block}"
             rows.append(Row(key, value, **{**cell.place, "replicate": replicate}))
-    Distances(job.folder).save(Results(rows))
+    Distances(job.folder).save(rows)
     count = experiment.sample.count
     job.note(spaces=experiment.spaces, samples_per_cell=count, machine=machine_class(job))
 

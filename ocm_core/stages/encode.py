@@ -55,6 +55,12 @@ def open_split(job: Inputs, split: str) -> reader.StoredSplit:
     return reader.open_split([part.folder for part in job.all(Encoded).values()], split)
 
 
+def count_images(job: Inputs, wanted: int | None) -> int:
+    """Return how many test images are looked at: all of them where nobody says."""
+    stored = len(open_split(job, "test"))
+    return min(wanted or stored, stored)
+
+
 def read_rows(
     job: Inputs, split: str, rows: reader.Rows, labelled: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ocm_core.checkpoints.registry import FOLDER
+from ocm_core.features.images import Decode, SampleImages, SampleSet, identity, in_batches
 from ocm_core.io.fetch import Lock
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, require
 from ocm_core.stages.dummy_vae import DummyVae
@@ -49,6 +51,19 @@ def load_vae(job: Inputs) -> Vae:
     folder = next(job.folders[task] for task in VAE if task in job.folders)
     vae: Vae = import_module("ocm_core.latents.vae").Vae.load(folder, job.device)
     return vae
+
+
+def image_reader(job: Inputs) -> Callable[[SampleSet], SampleImages]:
+    """Return what turns samples of this experiment into images."""
+    levels = require(job.experiment.data.levels)
+    return partial(SampleImages, decode=decoder(job), levels=levels)
+
+
+def decoder(job: Inputs) -> Decode:
+    """Return what decodes samples; the identity where they are images already."""
+    if (latent := job.experiment.encode.latent) is None:
+        return identity
+    return partial(in_batches, load_vae(job).decode, latent.batch_size)
 
 
 def run(job: Job) -> None:

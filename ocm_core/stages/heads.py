@@ -1,10 +1,8 @@
 """Fit new covariance heads to the frozen score network: all are trained, or solved, in one pass."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -34,27 +32,18 @@ from ocm_core.stages import (
     Stage,
     Task,
     Work,
-    require,
 )
 from ocm_core.stages._networks import (
-    denoiser_facts,
     evaluating,
-    frozen,
     load_score,
+    made_with,
     methods_with_heads,
     open_training_set,
-    score_modules,
     train,
 )
 from ocm_core.stages.moments import moments_of
 from ocm_core.stages.spectrum import spectra_of
-from ocm_core.training.baselines import (
-    DRAWS,
-    gaussian_baseline,
-    or_gaussian,
-    target_means,
-    timesteps,
-)
+from ocm_core.training.baselines import DRAWS, baselines, target_means, timesteps
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.solving import INTERVALS, HeadSolving, solve
@@ -62,6 +51,7 @@ from ocm_core.training.state import (
     CURVE_FILE,
     Curve,
     TrainingState,
+    joined_curves,
     load_curve,
     save_curve,
     saved_at,
@@ -69,18 +59,17 @@ from ocm_core.training.state import (
 )
 
 Fit = Literal["train", "solve"]
-FITS: tuple[Fit, ...] = ("train", "solve")
 
 
 def _work(experiment: Experiment, part: str) -> Work:
     """A pass with a graph, a product with the Jacobian per probe, and the heads themselves."""
     settings, passes = experiment.train.heads, 0.0
     means = DRAWS * len(timesteps(experiment.schedule.steps))  # of the targets of solved heads
-    draws = {
+    draws: dict[Fit, int] = {
         "train": settings.iterations * settings.batch_size,
         "solve": settings.solve.draws + means,
     }
-    for how in FITS:
+    for how in draws:
         methods = build_all({k: experiment.methods[k] for k in fitted(experiment, how)}).values()
         probes = max((cast(LearnedMethod, m).training_probes for m in methods), default=0)
         passes += draws[how] * (1.2 + 2.0 * probes) if methods else 0.0
@@ -156,7 +145,7 @@ class Heads(Artifact):
             head = new_head(job.experiment, label, network)
             form = job.experiment.head.form(job.experiment.methods[label])
             head = CovarianceHead.of_state(head.net, weights, form.link, form.unit)
-            heads[name] = frozen(head, job.device)
+            heads[name] = head.to(job.device).eval().requires_grad_(False)
         return heads
 
 
@@ -197,8 +186,12 @@ def run(job: Job) -> None:
         DroppedLabels(items, network),
         Decoder(experiment.levels, settings.cdf),
     )
+    kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
+    rows, shown = settings.batch_size // settings.accumulate, _shown(job, "baselines")
+    given = bare, kinds, variance, settings.seed, rows, job.device, shown
+    found, from_gaussian = baselines(*given)
     heads = {}
-    for label, baseline in _baselines(job, bare, variance).items():
+    for label, baseline in found.items():
         seed_torch(settings.seed, experiment.methods[label].init or label)
         heads[label] = new_head(experiment, label, network, baseline).to(job.device)
 
@@ -208,12 +201,13 @@ def run(job: Job) -> None:
 
     _solve(job, new("solve"))
     if (trained := new("train")).methods:
-        curve = _joined(fitted(experiment, "train"), curve, _train(job, trained))
+        curve = joined_curves(fitted(experiment, "train"), curve, _train(job, trained))
     if rank.is_first:
         save_curve(job.folder, curve)
     for label in heads.keys() - set(taken):
         save_networks(Heads(job.folder).file(label), {"": heads[label]})
-    job.note(parameters={k: sum(p.numel() for p in head.parameters()) for k, head in heads.items()})
+    parameters = {k: sum(p.numel() for p in head.parameters()) for k, head in heads.items()}
+    job.note(parameters=parameters, baseline_entries_from_gaussian=from_gaussian)
 
 
 def _take_over(job: Job) -> tuple[list[str], Curve]:
@@ -225,30 +219,18 @@ def _take_over(job: Job) -> tuple[list[str], Curve]:
         names = [file.relative_to(folder).as_posix() for file in files]
         if job.reuse(names[0], [*names, CURVE_FILE], _made_of(job, label)):
             taken.append(label)
-    return taken, _joined(taken, load_curve(folder)) if taken else []
-
-
-def _joined(labels: Iterable[str], *curves: Curve) -> Curve:
-    """Return the losses of these heads in one curve."""
-    rows = defaultdict[float, dict[str, float]](dict)
-    for point in chain(*curves):
-        rows[point["iteration"]] |= point
-    chosen = [{k: row[k] for k in ("iteration", *labels) if k in row} for row in rows.values()]
-    return [row for row in chosen if len(row) > 1]
+    return taken, joined_curves(taken, load_curve(folder)) if taken else []
 
 
 def _made_of(job: Job, label: str) -> MadeOf:
     """Return all that the head of a method depends on, and nothing of other methods."""
     experiment, encoded = job.experiment, {t for t in job.folders if t.stage == "encode"}
-    kind = split(experiment.methods[label].kind)[0]
     facts = {
-        **denoiser_facts(job, job.part, label, heads=False),
         "heads": experiment.head.model_dump(mode="json"),
         "train": experiment.train.heads.model_dump(mode="json"),
         "images": [job.contents(task) for task in sorted(encoded)],
     }
-    modules = [__name__, f"ocm_core.covariance.{kind}", *score_modules(experiment, [job.part])]
-    return MadeOf(modules, facts)
+    return made_with(job, __name__, job.part, label, facts, heads=False)
 
 
 def _train(job: Job, objective: HeadFitting) -> Curve:
@@ -298,21 +280,3 @@ def _solve(job: Job, solved: HeadFitting) -> None:
 
 def _shown(job: Job, what: str) -> Progress[int]:
     return partial(job.progress, description=f"{what} on the {job.part} score")
-
-
-def _baselines(job: Job, bare: HeadFitting, variance: float) -> dict[str, Tensor | None]:
-    """Return c̄_t by method, as its form says; None where there is none."""
-    experiment, settings = job.experiment, job.experiment.train.heads
-    kinds = {label: experiment.head.form(m).baseline for label, m in experiment.methods.items()}
-    targets = replace(bare, methods={k: m for k, m in bare.methods.items() if kinds[k] == "target"})
-    rows = settings.batch_size // settings.accumulate
-    estimates = target_means(targets, settings.seed, rows, job.device, _shown(job, "baselines"))
-    by_moments = [label for label, kind in kinds.items() if kind == "moments"]
-    estimates |= {label: require(bare.denoiser.moments) for label in by_moments}
-    replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
-    job.note(baseline_entries_from_gaussian=max(replaced, default=0))
-    gaussian = gaussian_baseline(bare.denoiser.schedule, variance)
-    return {
-        **{label: gaussian if kind == "gaussian" else None for label, kind in kinds.items()},
-        **{label: or_gaussian(table, gaussian) for label, table in estimates.items()},
-    }

@@ -9,13 +9,14 @@ from ocm_core.diffusion.jacobian import (
     probe,
 )
 from ocm_core.results.measures import Measure
-from ocm_core.results.table import Results, Row
+from ocm_core.results.table import Row
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.schema.block import Count, Seed
-from ocm_core.stages import Job, Params, Stage, Work
-from ocm_core.stages._networks import evaluating, load_score
-from ocm_core.stages._results import ResultsTable, check_test_split
-from ocm_core.stages.encode import open_split, read_rows
+from ocm_core.stages import Job, Params
+from ocm_core.stages._evaluation import evaluation
+from ocm_core.stages._networks import load_score
+from ocm_core.stages._results import ResultsTable
+from ocm_core.stages.encode import count_images, read_rows
 
 
 class JacobianParams(Params):
@@ -25,15 +26,10 @@ class JacobianParams(Params):
     seed: Seed = 11
 
 
-STAGE: Stage[JacobianParams] = Stage(
+STAGE = evaluation(
     __name__,
-    "evaluate",
-    params=JacobianParams,
-    **evaluating(),
-    work=lambda e, part: Work(
-        len(LEVELS) * (1 + 2 * PROBES) * STAGE.settings(e).images * len(e.network.scores)
-    ),
-    check=lambda experiment: check_test_split(experiment, "evaluate.jacobian"),
+    JacobianParams,
+    passes=lambda experiment, settings: len(LEVELS) * (1 + 2 * PROBES),
     measures=(
         Measure(
             *("jacobian_asymmetry", "asymmetry of the Jacobian", "lower"),
@@ -57,12 +53,12 @@ class JacobianTable(ResultsTable):
 
 def run(job: Job) -> None:
     """Probe every score on the first test images."""
-    settings, rows = STAGE.settings(job.experiment), []
-    seen = range(min(settings.images, len(open_split(job, "test"))))
+    settings, rows = STAGE.settings(job.experiment), list[Row]()
+    seen = range(count_images(job, settings.images))
     for score in job.experiment.network.scores:
         denoiser = load_score(job, score)
         x0, label = read_rows(job, "test", seen, denoiser.network.conditional)
         noise = SampleNoise(settings.seed, seen, tuple(x0.shape[1:]), job.device)
         values = probe(denoiser, x0, label, noise)._asdict()
         rows += [Row(f"jacobian_{key}", value, score=score) for key, value in values.items()]
-    JacobianTable(job.folder).save(Results(rows))
+    JacobianTable(job.folder).save(rows)

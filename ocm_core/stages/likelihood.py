@@ -3,39 +3,42 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
-from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
+from numpy import ndarray
 from pydantic import Field
 
-from ocm_core.covariance import build_all, split
-from ocm_core.covariance.interface import Clip
-from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.timesteps import TimestepsByMethod, build
 from ocm_core.distributed import current_rank
 from ocm_core.errors import unknown
-from ocm_core.likelihood.bound import Likelihood, Methods
+from ocm_core.likelihood.bound import Likelihood
+from ocm_core.metrics import mean_and_error
 from ocm_core.pipeline.artifacts import text_digest
-from ocm_core.results.table import Results, Row
+from ocm_core.pipeline.pieces import (
+    PIECES,
+    PartialResult,
+    computed,
+    load_pieces,
+    save_piece,
+    unfinished,
+)
+from ocm_core.results.table import Row
+from ocm_core.rng.batches import batches
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.schema.block import BatchSize, Choices, Count, Label, Seed
-from ocm_core.schema.combinations import check_timesteps, unknown_methods
+from ocm_core.schema.combinations import check_timesteps
 from ocm_core.schema.timesteps import (
     DecoderVariance,
     NamedTimesteps,
     OptimalTimesteps,
     TimestepsParams,
 )
-from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, _results
-from ocm_core.stages._networks import denoiser_facts, evaluating, score_modules
-from ocm_core.stages._results import PIECES, load_pieces, save_piece, unfinished
-from ocm_core.stages.encode import Encoded, open_split, read_rows
-from ocm_core.stages.heads import load_denoiser
-from ocm_core.stages.timesteps import optimal_timesteps
+from ocm_core.stages import Experiment, Job, MadeOf, Params
+from ocm_core.stages._evaluation import EvaluatedModel, evaluated, evaluation
+from ocm_core.stages._networks import made_with
+from ocm_core.stages._results import ResultsTable, machine_class
+from ocm_core.stages.encode import Encoded, count_images
 
 TERMS = ("decoder", "steps", "prior")
 _Rules = Annotated[dict[Label, TimestepsParams], Field(min_length=1)]  # the first is the page's
@@ -56,9 +59,7 @@ class LikelihoodParams(Params):
 
     def variance(self, rule: str) -> DecoderVariance:
         """Return the variance of the decoder in a rule's bounds."""
-        params = self.timesteps[rule]
-        own = params.decoder_variance if isinstance(params, OptimalTimesteps) else None
-        return own or self.decoder_variance
+        return getattr(self.timesteps[rule], "decoder_variance", None) or self.decoder_variance
 
     def groups(self) -> dict[tuple[int, ...], list[str]]:
         """Return the methods that share a pass, by the nfe that it serves."""
@@ -68,10 +69,8 @@ class LikelihoodParams(Params):
         return {nfe: labels for nfe, labels in groups.items() if nfe}
 
 
-def _check(experiment: Experiment) -> Iterator[str]:
-    where, settings = "evaluate.likelihood", STAGE.settings(experiment)
-    yield from unknown_methods(experiment, f"{where}.methods", settings.methods)
-    yield from _results.check_test_split(experiment, where)
+def _check(experiment: Experiment, settings: LikelihoodParams) -> Iterator[str]:
+    where = "evaluate.likelihood"
     for name, rule in settings.timesteps.items():
         yield from check_timesteps(experiment, f"{where}.timesteps.{name}", rule, settings.nfe)
     for label, nfe in settings.nfe_by_method.items():
@@ -81,33 +80,22 @@ def _check(experiment: Experiment) -> Iterator[str]:
             yield f"{where}.nfe_by_method.{label}: {nfe}: not all of them are in {where}.nfe"
 
 
-def _work(experiment: Experiment, part: str) -> Work:
-    """Count a pass per image and timestep of the longest rule; probes cost two passes each."""
-    settings, passes = STAGE.settings(experiment), 0.0
+def _passes(experiment: Experiment, settings: LikelihoodParams) -> float:
+    """Count a pass per timestep of the longest rule; probes cost two passes each."""
+    passes = 0.0
     for nfe, labels in settings.groups().items():
         probes = sum(experiment.methods[label].products for label in labels)
         visited = min(experiment.schedule.steps, sum(nfe) * len(settings.timesteps))
         passes += visited * (1 + 2 * probes)
-    images = settings.images or experiment.data.count_items()["test"]
-    return Work(passes * images * len(experiment.network.scores))
+    return passes
 
 
-STAGE: Stage[LikelihoodParams] = Stage(
-    __name__,
-    "evaluate",
-    params=LikelihoodParams,
-    **evaluating(
-        "sample.clip",
-        methods=lambda e, part: STAGE.settings(e).methods,
-        optimal=lambda e: any(r.kind == "optimal" for r in STAGE.settings(e).timesteps.values()),
-    ),
-    shared=True,
-    work=_work,
-    check=_check,
+STAGE = evaluation(
+    __name__, LikelihoodParams, "sample.clip", shared=True, passes=_passes, check=_check
 )
 
 
-class Bounds(_results.ResultsTable):
+class Bounds(ResultsTable):
     """Rows of bits per dimension, their terms and their differences between timestep rules."""
 
 
@@ -121,127 +109,97 @@ class BoundCell(NamedTuple):
 
 def run(job: Job) -> None:
     """Compute the bounds batch by batch, and write their means over images."""
-    experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    methods, rank, folder = build_all(experiment.methods), current_rank(), job.folder / PIECES
-    stored = len(open_split(job, "test"))
-    count = min(settings.images or stored, stored)
-    rows: list[Row] = []
-    for score in experiment.network.scores:
-        optimal = optimal_timesteps(job, score)
-        cells = {f"{score}-{'-'.join(map(str, c))}": c for c in _cells(settings, methods, optimal)}
-        made_of = partial(_made_of, job, score, optimal)
+    settings, rank, folder = STAGE.settings(job.experiment), current_rank(), job.folder / PIECES
+    count, first = count_images(job, settings.images), next(iter(settings.timesteps))
+    rows = list[Row]()
+    for model in evaluated(job):
+        cells = {f"{model.score}-{'-'.join(map(str, c))}": c for c in _cells(settings, model)}
+        made_of = partial(_made_of, model)
         if missing := rank.agreed(partial(unfinished, job, folder, cells, made_of)):
-            _compute(job, score, optimal, {name: cells[name] for name in missing}, count)
+            _compute(model, {name: cells[name] for name in missing}, count)
         if rank.is_first:
             bits = [state.tensors["bits"].numpy() for state in load_pieces(folder, cells)]
-            first = next(iter(settings.timesteps))
-            rows += _rows(score, first, dict(zip(cells.values(), bits, strict=True)))
+            rows += _rows(model.score, first, dict(zip(cells.values(), bits, strict=True)))
     if rank.is_first:
-        Bounds(job.folder).save(Results(rows))
-    job.note(images=count, machine=_results.machine_class(job))
+        Bounds(job.folder).save(rows)
+    job.note(images=count, machine=machine_class(job))
 
 
-def _made_of(job: Job, score: str, optimal: TimestepsByMethod, cell: BoundCell) -> MadeOf:
+def _made_of(model: EvaluatedModel, cell: BoundCell) -> MadeOf:
     """Return all that a bound depends on, and nothing of others but probes drawn before its own."""
-    experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    label, schedule = cell.method, schedules.of_experiment(experiment)
+    job, label, experiment = model.job, cell.method, model.job.experiment
+    settings = STAGE.settings(experiment)
     (group,) = (labels for labels in settings.groups().values() if label in labels)
     before = [experiment.methods[other].products for other in group[: group.index(label)]]
-    rule = settings.timesteps[cell.rule]
     own = {"images", "batch_size", "seed", "cdf"}
     facts = {
-        **denoiser_facts(job, score, label),
-        "timesteps": build(rule, schedule, cell.nfe, label, optimal),
+        "timesteps": model.timesteps(settings.timesteps[cell.rule], label, cell.nfe),
         "settings": settings.model_dump(mode="json", include=own),
         "decoder_variance": settings.variance(cell.rule),
         "clip": experiment.sample.clip.model_dump(mode="json"),
         "probes before": sum(before) if experiment.methods[label].products else 0,
         "images": [job.contents(task) for task in job.folders if task.stage == Encoded.stage],
     }
-    method = f"ocm_core.covariance.{split(experiment.methods[label].kind)[0]}"
-    return MadeOf([__name__, method, *score_modules(experiment, [score])], facts)
+    return made_with(job, __name__, model.score, label, facts)
 
 
-def _compute(
-    job: Job, score: str, optimal: TimestepsByMethod, cells: Mapping[str, BoundCell], count: int
-) -> None:
+def _compute(model: EvaluatedModel, cells: Mapping[str, BoundCell], count: int) -> None:
     """Compute bounds on batches of images, and save one piece of all images for each."""
-    settings, wanted = STAGE.settings(job.experiment), list(cells.values())
-    denoiser = load_denoiser(job, score, job.experiment.methods)
+    job, wanted = model.job, list(cells.values())
     run = text_digest(list(cells))[:8]  # batches of other bounds are others
-    ranges = _results.batches(count, settings.batch_size)
+    ranges = batches(count, STAGE.settings(job.experiment).batch_size)
     named = {f"bits-{run}-{batch.start}": batch for batch in ranges}
-    compute = partial(_bits, job, denoiser, optimal, wanted)
-    if states := _results.computed(job, named, compute, f"bound with the {score} score"):
+    what = f"bound with the {model.score} score"
+    if states := computed(job, named, partial(_bits, model, wanted), what):
         bits = torch.cat([state.tensors["bits"] for state in states], dim=-1)
         for name, values in zip(cells, bits, strict=True):
             save_piece(job.folder / PIECES / f"{name}.safetensors", {"bits": values}, None)
     current_rank().wait()
 
 
-def _cells(
-    settings: LikelihoodParams, methods: Methods, optimal: TimestepsByMethod
-) -> Iterator[BoundCell]:
+def _cells(settings: LikelihoodParams, model: EvaluatedModel) -> Iterator[BoundCell]:
     """Yield every bound that exists: optimal timesteps are those of some methods and nfe."""
-    for rule, method, nfe in product(settings.timesteps, methods, settings.nfe):
+    for rule, method, nfe in product(settings.timesteps, model.methods, settings.nfe):
         params = settings.timesteps[rule]
-        exists = params.kind != "optimal" or nfe in optimal.get(params.source(method), {})
+        exists = params.kind != "optimal" or nfe in model.optimal.get(params.source(method), {})
         if exists and nfe in settings.nfe_by_method.get(method, settings.nfe):
             yield BoundCell(rule, method, nfe)
 
 
-def _bits(
-    job: Job, denoiser: Denoiser, optimal: TimestepsByMethod, cells: list[BoundCell], batch: range
-) -> _results.PartialResult:
+def _bits(model: EvaluatedModel, cells: list[BoundCell], batch: range) -> PartialResult:
     """Return bits per dimension over (cell, term, image)."""
-    experiment, settings = job.experiment, STAGE.settings(job.experiment)
-    limits, methods = experiment.sample.clip, build_all(experiment.methods)
-    clip = Clip(x0=limits.x0, c_max=limits.covariance)
+    job, experiment = model.job, model.job.experiment
+    settings, (x0, label) = STAGE.settings(experiment), model.read(batch)
     decoder = Decoder(experiment.levels, settings.cdf, settings.decoder_variance)
-    x0, label = read_rows(job, "test", batch, denoiser.network.conditional)
-    whose = (settings.seed, batch, experiment.shape, job.device)
-    bits = np.full((len(cells), len(TERMS), len(batch)), np.nan)
+    whose = (settings.seed, batch, experiment.shape, job.device, NoiseFor.LIKELIHOOD)
+    bits = torch.full((len(cells), len(TERMS), len(batch)), torch.nan, dtype=torch.float64)
     for labels in settings.groups().values():
-        names = {
-            (f"{cell.rule} with {cell.nfe} steps", cell.method): cell
-            for cell in cells
-            if cell.method in labels
-        }
-        asked = {method for _, method in names}
+        mine = [cell for cell in cells if cell.method in labels]
+        asked = {cell.method for cell in mine}
         probes = {label for label in labels if experiment.methods[label].products}
         asked |= probes if asked & probes else set()  # they draw their probes in turn
-        chosen = {label: methods[label] for label in labels if label in asked}
-        likelihood = Likelihood(denoiser, chosen, decoder, clip)
-        cases = {
-            name: build(settings.timesteps[c.rule], denoiser.schedule, c.nfe, c.method, optimal)
-            for name, c in names.items()
-        }
-        bounds, _ = likelihood.bounds_on(
-            cases,
+        chosen = {label: model.methods[label] for label in labels if label in asked}
+        bounds, _ = Likelihood(model.denoiser, chosen, decoder, model.clip).bounds_on(
+            {c: model.timesteps(settings.timesteps[c.rule], c.method, c.nfe) for c in mine},
             x0,
-            lambda t: SampleNoise(*whose, NoiseFor.LIKELIHOOD, t, draws=1),
+            partial(SampleNoise, *whose, draws=1),
             label,
             progress=partial(job.progress, description=f"bound for {', '.join(chosen)}"),
-            decoders={name: settings.variance(cell.rule) for name, cell in names.items()},
+            decoders={cell: settings.variance(cell.rule) for cell in mine},
         )
-        for name, bound in bounds.items():
-            bits[cells.index(names[name])] = bound.bits_per_dim.cpu().numpy()
-    return {"bits": torch.from_numpy(bits)}, None
+        for cell in mine:
+            bits[cells.index(cell)] = bounds[cell].bits_per_dim.cpu()
+    return {"bits": bits}, None
 
 
-def _rows(score: str, first: str, bits: Mapping[BoundCell, np.ndarray]) -> Iterator[Row]:
+def _rows(score: str, first: str, bits: Mapping[BoundCell, ndarray]) -> Iterator[Row]:
     """Yield means over images: of the sum, its terms, and in pairs less that of `first`."""
     total = {cell: terms.sum(axis=0) for cell, terms in bits.items()}
     for cell, terms in bits.items():
         place: Any = {"score": score, "method": cell.method, "timesteps": cell.rule}
         place, values = place | {"nfe": cell.nfe}, total[cell]
-        yield Row("bits_per_dim", *_mean(values), **place)
+        yield Row("bits_per_dim", *mean_and_error(values), **place)
         for term, parts in zip(TERMS, terms, strict=True):
             yield Row(f"bits_per_dim_{term}", float(parts.mean()), **place)
         if cell.rule != first and (same := cell._replace(rule=first)) in total:
-            yield Row("bits_per_dim_difference", *_mean(values - total[same]), **place)
-
-
-def _mean(values: np.ndarray) -> tuple[float, float]:
-    """Return the mean over images and its standard error."""
-    return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+            yield Row("bits_per_dim_difference", *mean_and_error(values - total[same]), **place)

@@ -8,7 +8,7 @@ import torch
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.base import DrawnData
 from ocm_core.metrics.mmd import MmdTo
-from ocm_core.results.table import Results, Row
+from ocm_core.results.table import Row
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.schema.block import Choices, Positive
 from ocm_core.stages import Job, Params, Stage
@@ -57,5 +57,5 @@ def run(job: Job) -> None:
         fresh = truth.draw(count, stream(Stream.MIXTURE_FRESH, seed))
         floor = distance(torch.from_numpy(fresh.astype(np.float32)))
         rows.append(Row("mmd_floor", floor, replicate=f"seed{seed}"))
-    Mmd(job.folder).save(Results(rows))
+    Mmd(job.folder).save(rows)
     job.note(machine=machine_class(job))

@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ocm_core.covariance import build_all
-from ocm_core.results.table import Results, Row
+from ocm_core.results.table import Row
 from ocm_core.stages import Job, Params, Stage
 from ocm_core.stages._networks import evaluating
 from ocm_core.stages._results import ResultsTable
@@ -55,6 +55,6 @@ def run(job: Job) -> None:
         for label, method in methods.items()
         if (products := method.jacobian_products(prod(shape))) is not None
     ]
-    Operations(job.folder).save(Results(rows))
+    Operations(job.folder).save(rows)
     parameters = sum(p.numel() for p in denoiser.network.parameters())
     job.note(operations_per_pass=alone, network_parameters=parameters)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ocm_core.datasets.base import EightBitSplit
-from ocm_core.features import FeatureSpace, FeatureVectors, ImageSet, UInt8Images, feature_batches
+from ocm_core.features import FeatureSpace, FeatureVectors, ImageSet, feature_batches
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
 from ocm_core.precision import set_precision
@@ -80,8 +80,9 @@ def run(job: Job) -> None:
     images: ImageSet
     if settings.reference is None:
         data = open_data(job)
-        whole = EightBitSplit(data.splits["train"], require(data.levels))
-        images = First(whole, min(len(whole), settings.reference_images or len(whole)))
+        whole = data.splits["train"]
+        first = replace(whole, count=min(len(whole), settings.reference_images or len(whole)))
+        images = EightBitSplit(first, require(data.levels))
     else:
         module = import_module("ocm_core.features.published_reference")
         statistics, images, provenance = module.open_reference(settings.reference, ARCHIVES)
@@ -109,17 +110,3 @@ def run(job: Job) -> None:
     Reference(job.folder).save(statistics, manifold.to("cpu"))
     noted = None if provenance else count  # a file does not tell
     job.note(space=space.name, images=noted, manifold_images=len(chosen), published=provenance)
-
-
-@dataclass(frozen=True)
-class First:
-    """The first `count` images of a set."""
-
-    images: ImageSet
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, rows: slice) -> UInt8Images:
-        return self.images[slice(*rows.indices(self.count))]

@@ -6,6 +6,7 @@ import numpy as np
 
 from ocm_core.cells import cells, parts
 from ocm_core.datasets.base import EightBitSplit
+from ocm_core.features.images import shown_pixels
 from ocm_core.params.compose import choices
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import stages
@@ -17,7 +18,6 @@ from ocm_core.results.measures import Registry, measures
 from ocm_core.results.study import SampleKey, Study
 from ocm_core.results.table import Results
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Task, require
-from ocm_core.stages._images import shown_pixels
 from ocm_core.stages._results import RESULTS_FILE, ResultsTable
 from ocm_core.stages.classifier import ClassifierWeights
 from ocm_core.stages.distances import SHOWN, Distances

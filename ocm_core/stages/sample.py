@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from ocm_core.cells import Cell, cells_of, parts
-from ocm_core.covariance import split
 from ocm_core.diffusion.denoiser import executed
 from ocm_core.diffusion.timesteps import TimestepsByMethod
 from ocm_core.distributed import current_rank
@@ -22,7 +21,7 @@ from ocm_core.sampling import modules_of, recipes_of
 from ocm_core.sampling.recipe import Recipe, class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import Sampler
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, MadeOf, Params, Stage, Task, Work
-from ocm_core.stages._networks import MODEL_KEYS, denoiser_facts, denoiser_tasks, score_modules
+from ocm_core.stages._networks import MODEL_KEYS, denoiser_tasks, made_with, score_modules
 from ocm_core.stages.heads import load_denoiser
 from ocm_core.stages.timesteps import StepCostTable, optimal_timesteps
 from ocm_core.store import writer
@@ -58,14 +57,10 @@ def _reads(experiment: Experiment, part: str) -> list[str]:
     return [*MODEL_KEYS, *own, *(f"sample.{key}" for key in keys)]
 
 
-def _modules(experiment: Experiment, cell: Cell) -> list[str]:
-    """Return where the code of one cell begins."""
-    return [
-        __name__,
-        f"ocm_core.covariance.{split(experiment.methods[cell.method].kind)[0]}",
-        *score_modules(experiment, [cell.score]),
-        *modules_of(experiment.sample.samplers[cell.sampler]),
-    ]
+def _plugins(experiment: Experiment, part: str) -> list[str]:
+    samplers = (experiment.sample.samplers[name] for name in _along(experiment, part, "sampler"))
+    kernels = {module for sampler in samplers for module in modules_of(sampler)}
+    return [*score_modules(experiment, _along(experiment, part, "score")), *sorted(kernels)]
 
 
 def _work(experiment: Experiment, part: str) -> Work:
@@ -85,7 +80,7 @@ STAGE: Stage[Params] = Stage(
     takes=lambda experiment, part: _taken(experiment, cells_of(experiment, part)),
     reads=_reads,
     methods=lambda experiment, part: sorted(_along(experiment, part, "method")),
-    plugins=lambda e, part: {m for cell in cells_of(e, part) for m in _modules(e, cell)},
+    plugins=_plugins,
     after=("fetch_data",),  # so that damaged images are named first
     shared=True,
     gpu=True,
@@ -180,13 +175,13 @@ def made_of(job: Inputs, cell: Cell, optimal: TimestepsByMethod) -> MadeOf:
     sampler = sample.samplers[cell.sampler]
     visited = _is_optimal(sampler) and of_cell(experiment, cell, optimal)
     facts = {
-        **denoiser_facts(job, cell.score, cell.method),
         "cell": vars(cell),
         "recipe": sampler.model_dump(mode="json", exclude={"grids", "methods"}),
         "timesteps": visited.timesteps if isinstance(visited, Recipe) else None,
         "sample": sample.model_dump(mode="json", include={"clip", "guidance", "execution"}),
     }
-    return MadeOf(_modules(experiment, cell), facts)
+    given = job, __name__, cell.score, cell.method, facts
+    return made_with(*given, modules=modules_of(sampler))
 
 
 def _layout(experiment: Experiment) -> writer.StoreLayout:

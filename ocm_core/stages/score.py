@@ -9,6 +9,7 @@ from ocm_core import networks
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.distributed import current_rank
 from ocm_core.errors import OcmError
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.precision import set_precision
 from ocm_core.rng.streams import seed_torch
 from ocm_core.stages import Artifact, Experiment, Job, Params, Stage, Work, _networks, require
@@ -56,11 +57,11 @@ def run(job: Job) -> None:
     items, variance = _networks.open_training_set(job, settings.batch_size)
     precision = set_precision(settings.precision)
     seed_torch(settings.seed, "score")
-    make = partial(_networks.new_score, experiment, job.part, variance)
+    make = partial(new_score, experiment, job.part, variance)
     start = settings.start and _present("start", settings.start)
     network = networks.load(make, start) if start else make()
     network.train().requires_grad_(True).to(job.device)
-    denoiser = replace(_networks.new_denoiser(experiment, network), precision=precision)
+    denoiser = replace(new_denoiser(experiment, network), precision=precision)
     objective = ScoreMatching(denoiser, DroppedLabels(items, network), Decoder(experiment.levels))
     _networks.train(job, objective, settings, "score network")
     networks.save_networks(job.folder / _networks.SCORE_FILE, {"": network})
@@ -69,7 +70,7 @@ def run(job: Job) -> None:
 
 def _copy(job: Job, weights: Path) -> None:
     """Copy weights that were trained before, once they are seen to fit the network."""
-    network = networks.load(partial(_networks.new_score, job.experiment, job.part), weights)
+    network = networks.load(partial(new_score, job.experiment, job.part), weights)
     if current_rank().is_first:
         shutil.copyfile(weights, job.folder / _networks.SCORE_FILE)
         curve = weights.with_name("curve.json")

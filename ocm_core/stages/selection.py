@@ -10,26 +10,25 @@ from typing import Any, cast
 import torch
 from safetensors.torch import load_file
 
-from ocm_core.covariance import split
 from ocm_core.diffusion.denoiser import Denoiser, executed
 from ocm_core.features import extract
 from ocm_core.io.atomic import write_tensors, write_text
 from ocm_core.metrics.frechet import frechet_distance
+from ocm_core.pipeline.pieces import PartialResult, computed
+from ocm_core.rng.batches import batches
 from ocm_core.rng.noise import NoiseFor
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_experiment
 from ocm_core.schema.experiment import BestFrechetHeads, RecipeParams
 from ocm_core.stages import Experiment, Job, MadeOf, Params, Stage, Work, require
-from ocm_core.stages._images import image_reader
 from ocm_core.stages._networks import (
     MODEL_KEYS,
-    denoiser_facts,
     family_modules,
+    made_with,
     methods_with_heads,
     score_tasks,
     spectrum_tasks,
 )
-from ocm_core.stages._results import PartialResult, batches, computed
-from ocm_core.stages.fetch_vae import VAE, vae_modules
+from ocm_core.stages.fetch_vae import VAE, image_reader, vae_modules
 from ocm_core.stages.heads import Heads, fitted, load_denoiser
 from ocm_core.stages.reference import SPACE_TASKS, Reference, load_space
 
@@ -106,18 +105,16 @@ def _made_of(job: Job, candidate: Candidate) -> MadeOf:
     (label, iteration), experiment, sample = candidate, job.experiment, job.experiment.sample
     heads, folder = Heads.task(job.part), job.folders[Heads.task(job.part)]
     own = Heads(folder).file(label, iteration).relative_to(folder).as_posix()
-    facts = denoiser_facts(job, job.part, label, heads=False)
-    inputs = facts["inputs"] | job.contents(heads, own.__eq__)
+    inputs = job.contents(heads, own.__eq__)
     for task in (Reference.task(experiment.spaces[0]), *SPACE_TASKS, *VAE):
         inputs |= job.contents(task) if task in job.folders else {}
-    facts |= {
+    facts = {
         "selection": experiment.train.selection.model_dump(mode="json"),
         "features": require(experiment.features).model_dump(mode="json"),
         "sample": sample.model_dump(mode="json", include={"clip", "guidance", "execution"}),
-        "inputs": inputs,
     }
-    method = f"ocm_core.covariance.{split(experiment.methods[label].kind)[0]}"
-    return MadeOf([__name__, method, *STAGE.plugins(experiment, job.part)], facts)
+    given = job, __name__, job.part, label, facts
+    return made_with(*given, False, inputs, STAGE.plugins(experiment, job.part))
 
 
 def candidates(experiment: Experiment) -> list[Candidate]:
@@ -134,10 +131,8 @@ def best(distances: Mapping[Candidate, float]) -> dict[str, int]:
 def _save(job: Job, distances: Mapping[Candidate, float], solved: Iterable[str] = ()) -> None:
     """Save the best heads as training leaves them, those solved for, and every distance."""
     kept, chosen = job.take(Heads, job.part), best(distances)
-    for label, iteration in chosen.items():
+    for label, iteration in [*chosen.items(), *((label, None) for label in solved)]:
         write_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label, iteration)))
-    for label in solved:
-        write_tensors(SelectedHeads(job.folder).file(label), load_file(kept.file(label)))
     by_method = {
         label: {iteration: value for (m, iteration), value in distances.items() if m == label}
         for label in chosen

@@ -8,9 +8,9 @@ from ocm_core.diffusion import basis as bases
 from ocm_core.diffusion.basis import Spectrum
 from ocm_core.distributed import current_rank
 from ocm_core.io.atomic import write_tensors
+from ocm_core.pipeline.pieces import PartialResult, computed
 from ocm_core.stages import Artifact, Experiment, Inputs, Job, Params, Stage, Work
 from ocm_core.stages._networks import SAMPLE, evaluating, load_score, open_training_set
-from ocm_core.stages._results import PartialResult, computed
 from ocm_core.stages.encode import open_split
 from ocm_core.training.batches import DroppedLabels
 from ocm_core.training.spectra import grid, spectrum_of, variances

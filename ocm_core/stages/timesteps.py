@@ -1,9 +1,8 @@
 """Compute what every step between timesteps costs on training images; optimal timesteps follow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
@@ -11,16 +10,24 @@ import torch
 from ocm_core.covariance import build_all
 from ocm_core.covariance.interface import Clip
 from ocm_core.diffusion.gaussian import Decoder
-from ocm_core.diffusion.timesteps import StepCosts, Timesteps, TimestepsByMethod, averaged, grid
+from ocm_core.diffusion.timesteps import (
+    Timesteps,
+    TimestepsByMethod,
+    averaged,
+    grid,
+    step_costs_of,
+    step_tables,
+)
 from ocm_core.io.atomic import replacing
 from ocm_core.likelihood.bound import Likelihood
+from ocm_core.pipeline.pieces import PartialResult, computed
+from ocm_core.rng.batches import batches
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
 from ocm_core.sampling.trajectories import Trajectories
-from ocm_core.schema.timesteps import GITS, DecoderVariance
+from ocm_core.schema.timesteps import GITS
 from ocm_core.stages import Artifact, Inputs, Job, Params, Stage, Work, require
 from ocm_core.stages._networks import evaluating
-from ocm_core.stages._results import PartialResult, batches, computed
 from ocm_core.stages.encode import open_split, read_rows
 from ocm_core.stages.heads import load_denoiser
 
@@ -50,33 +57,11 @@ def optimal_timesteps(job: Inputs, score: str) -> TimestepsByMethod:
     found: dict[str, dict[int, Timesteps]] = {}
     for file in filter(Path.exists, (table.folder / BOUNDS, table.folder / TRAJECTORIES)):
         with np.load(file) as tables:
-            for label, costs in _costs(tables).items():
+            for label, costs in step_costs_of(tables).items():
                 found[label] = costs.optimal()
                 for variance in costs.decoders:
                     found[f"{label}/{variance}"] = costs.decoded(variance).optimal()
     return found
-
-
-def _tables(costs: Mapping[str, StepCosts]) -> dict[str, np.ndarray]:
-    """Return what is saved; all methods share the grid and the prior's terms."""
-    first = next(iter(costs.values()))
-    shared = {"timesteps": np.array(first.timesteps), "ends": first.ends}
-    steps = {f"steps.{label}": table.steps for label, table in costs.items()}
-    rows = {(v, k): row for k, table in costs.items() for v, row in table.decoders.items()}
-    return shared | steps | {f"{v}.{label}": row for (v, label), row in rows.items()}
-
-
-def _costs(tables: Mapping[str, np.ndarray]) -> dict[str, StepCosts]:
-    times, ends = tuple(tables["timesteps"].tolist()), np.array(tables["ends"])
-    kinds: dict[str, dict[str, np.ndarray]] = {}
-    for name, table in tables.items():
-        kind, _, label = name.partition(".")
-        kinds.setdefault(kind, {})[label] = np.array(table)
-    variances = [v for v in get_args(DecoderVariance) if v in kinds]
-    return {
-        label: StepCosts(times, steps, ends, {v: kinds[v][label] for v in variances})
-        for label, steps in kinds["steps"].items()
-    }
 
 
 def run(job: Job) -> None:
@@ -100,7 +85,8 @@ def run(job: Job) -> None:
             label,
             progress=lambda times: job.progress(times, "terms"),
         )
-        return {name: torch.from_numpy(table) for name, table in _tables(costs).items()}, len(batch)
+        tables = {name: torch.from_numpy(table) for name, table in step_tables(costs).items()}
+        return tables, len(batch)
 
     rows = np.sort(drawn[: settings.images])
     _average(job, BOUNDS, rows, partial(compute, likelihood))
@@ -119,8 +105,9 @@ def _average(
     name = file.partition(".")[0]
     cut = {f"{name}-{batch.start}": rows[batch.start : batch.stop] for batch in ranges}
     states = computed(job, cut, compute, name.replace("_", " "))
-    costs = [_costs({name: t.numpy() for name, t in state.tensors.items()}) for state in states]
+    tables = ({name: t.numpy() for name, t in state.tensors.items()} for state in states)
+    costs = [step_costs_of(table) for table in tables]
     weights, labels = [state.facts for state in states], [*job.experiment.methods, GITS]
     mean = {k: averaged([c[k] for c in costs], weights) for k in labels if k in costs[0]}
     with replacing(job.folder / file) as temporary, temporary.open("wb") as opened:
-        np.savez(opened, **_tables(mean))  # type: ignore[arg-type]
+        np.savez(opened, **step_tables(mean))  # type: ignore[arg-type]

@@ -4,6 +4,9 @@ The latter is told by as many evaluations as some hundred training steps have: a
 dense where the means bend, and straight lines between them.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,7 +14,8 @@ from torch import Tensor
 from ocm_core.covariance.learned import RegressionMethod
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.progress import Progress
-from ocm_core.rng.batches import BatchRng
+from ocm_core.rng.batches import BatchRng, batches
+from ocm_core.schema.block import require
 from ocm_core.shapes import OverTime
 from ocm_core.training.head_fitting import HeadFitting
 
@@ -36,6 +40,28 @@ def timesteps(steps: int) -> list[int]:
     return sorted({*range(1, dense + 1), *range(dense, steps + 1, _STRIDE), steps})
 
 
+def baselines(
+    fitting: HeadFitting,
+    kinds: Mapping[str, str],
+    variance: float,
+    seed: int,
+    batch_size: int,
+    device: str,
+    progress: Progress[int],
+) -> tuple[dict[str, OverTime | None], int]:
+    """Return c̄_t by method, None where there is none, and how many entries are the Gaussian's."""
+    targets = {k: m for k, m in fitting.methods.items() if kinds[k] == "target"}
+    chosen = replace(fitting, methods=targets)
+    estimates = target_means(chosen, seed, batch_size, device, progress)
+    by_moments = [label for label, kind in kinds.items() if kind == "moments"]
+    estimates |= {label: require(fitting.denoiser.moments) for label in by_moments}
+    replaced = [int((table[1:] <= 0).sum()) for table in estimates.values()]
+    gaussian = gaussian_baseline(fitting.denoiser.schedule, variance)
+    found = {label: gaussian if kind == "gaussian" else None for label, kind in kinds.items()}
+    found |= {label: or_gaussian(table, gaussian) for label, table in estimates.items()}
+    return found, max(replaced, default=0)
+
+
 def target_means(
     fitting: HeadFitting,
     seed: int,
@@ -52,8 +78,7 @@ def target_means(
     means = {label: [0.0] for label in regressions}
     for t in progress(times):
         found: dict[str, list[Tensor]] = {label: [] for label in regressions}
-        for first in range(0, DRAWS, batch_size):
-            rows = range(first, min(first + batch_size, DRAWS))
+        for rows in batches(DRAWS, batch_size):
             rng = BatchRng(seed, t, DRAWS, device, time=t, rows=rows)
             rng.seed_torch()
             at = torch.full((len(rows),), t, device=device)

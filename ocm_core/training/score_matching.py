@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
 
+import torch
 from torch import nn
 
 from ocm_core.covariance.iddpm import Method as LearnedVariance
 from ocm_core.covariance.learned import TrainingBatch
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder, sum_dims
+from ocm_core.diffusion.schedule import q_sample
 from ocm_core.rng.batches import BatchRng
-from ocm_core.shapes import PerSample
+from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.shapes import Batch, Labels, PerSample
 from ocm_core.training.batches import Items, NoisyDraws, noisy_draws
 from ocm_core.training.loop import Objective
 
@@ -51,3 +54,19 @@ class ScoreMatching(Objective[NoisyDraws]):
             term = LearnedVariance(label="score", source="network").loss(batch) / log(2.0)
             loss = loss + self.denoiser.schedule.steps / _TERMS * term
         return {"score": loss}
+
+
+@torch.no_grad()
+def losses_at_own_times(
+    denoiser: Denoiser, x0: Batch, label: Labels, rows: range, count: int, seed: int
+) -> PerSample:
+    """(ε - ε̂)² of images `rows` of `count`, each at one timestep; ε as in the bound there."""
+    schedule, shape = denoiser.schedule, tuple(x0.shape[1:])
+    times = [1 + (2 * row + 1) * schedule.steps // (2 * count) for row in rows]
+    noise = [
+        SampleNoise(seed, [row], shape, x0.device, NoiseFor.LIKELIHOOD, t).normal()
+        for row, t in zip(rows, times, strict=True)
+    ]
+    eps, t = torch.cat(noise), torch.tensor(times, device=x0.device)
+    x = q_sample(x0, eps, *schedule.marginal_at(t, x0))
+    return (eps - denoiser.predict(x, t, label).eps).square().flatten(1).mean(1).cpu()

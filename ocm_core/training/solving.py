@@ -18,7 +18,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocm_core.covariance.learned import LINKS, CovarianceHead, RegressionMethod
+from ocm_core.covariance.learned import CovarianceHead, RegressionMethod
 from ocm_core.diffusion.score_network import TrunkFeatures, last_layer
 from ocm_core.distributed import Rank
 from ocm_core.errors import OcmError
@@ -101,17 +101,9 @@ def _bias(layer: nn.Linear | nn.Conv2d) -> Tensor:
 class HeadSolving:
     """The normal equations of heads that are fitted by least squares."""
 
-    fitting: HeadFitting  # whose methods are all regressions
+    fitting: HeadFitting  # whose methods are all regressions, with linear heads
     settings: SolveParams
     device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        for label, method in self.fitting.methods.items():
-            head = self.heads[label]
-            linear = head.link is LINKS["identity"]
-            if not (isinstance(method, RegressionMethod) and linear):
-                found = f"methods.{label}: its head is no linear least-squares fit"
-                raise OcmError(f"{found}; use fit: train, or a head with link: identity")
 
     @property
     def heads(self) -> Mapping[str, CovarianceHead]:

@@ -15,7 +15,7 @@ from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.basis import Basis, Spectrum
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.schedule import Schedule, predict_x0, q_sample
-from ocm_core.rng.batches import BatchRng
+from ocm_core.rng.batches import BatchRng, batches
 from ocm_core.schema.experiment import SpectrumParams
 from ocm_core.schema.timesteps import PowerTimesteps
 from ocm_core.training.batches import Items
@@ -42,8 +42,7 @@ def variances(
     """Return ρ(t) along the vectors of a basis."""
     total = torch.zeros((), dtype=torch.float64)
     marginal = denoiser.schedule.marginal(t)
-    for first in range(0, settings.images, settings.batch_size):
-        rows = range(first, min(first + settings.batch_size, settings.images))
+    for rows in batches(settings.images, settings.batch_size):
         rng = BatchRng(settings.seed, t, settings.images, device, rows=rows)
         x0, label = items.batch(rng)
         x = q_sample(x0, rng.normals(tuple(x0.shape[1:])), *marginal)

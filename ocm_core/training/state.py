@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -113,6 +115,15 @@ def saved_at(folder: Path) -> int | None:
 def save_curve(folder: Path, curve: Sequence[dict[str, float]]) -> None:
     """Write the loss curve."""
     write_text(folder / CURVE_FILE, json.dumps(curve, indent=1) + "\n")
+
+
+def joined_curves(labels: Iterable[str], *curves: Curve) -> Curve:
+    """Return the losses of some networks in one curve."""
+    rows = defaultdict[float, dict[str, float]](dict)
+    for point in chain(*curves):
+        rows[point["iteration"]] |= point
+    chosen = [{k: row[k] for k in ("iteration", *labels) if k in row} for row in rows.values()]
+    return [row for row in chosen if len(row) > 1]
 
 
 def load_curve(folder: Path) -> Curve:

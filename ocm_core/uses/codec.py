@@ -20,9 +20,10 @@ variational bound, term by term (`likelihood/bound.py`). Decoding goes the same 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, floor, log2, prod, sqrt
 from typing import NamedTuple
 
@@ -32,13 +33,7 @@ from jaxtyping import Float64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from ocm_core.covariance.interface import (
-    Clip,
-    CovarianceMethod,
-    ReverseStep,
-    check_defined,
-    predict,
-)
+from ocm_core.covariance.interface import Clip, CovarianceMethod, ReverseStep, predict
 from ocm_core.covariance.structured import Structured
 from ocm_core.diffusion.basis import Basis
 from ocm_core.diffusion.denoiser import Denoiser, forward
@@ -48,7 +43,7 @@ from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.diffusion.transition import Transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.io.reading import reading
-from ocm_core.likelihood.bound import decoder_variance
+from ocm_core.likelihood.bound import Likelihood, decoder_variance
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
@@ -238,16 +233,18 @@ def _place(level: LatentBins, symbols: Symbols) -> Tensor:
 
 
 def image_codec(
-    denoiser: Denoiser,
-    method: CovarianceMethod,
-    timesteps: Timesteps,
-    decoder: Decoder,
-    clip: Clip,
-    shape: tuple[int, ...],
+    recipe: AnyRecipe, denoiser: Denoiser, decoder: Decoder, shape: tuple[int, ...]
 ) -> ImageCodec:
-    """Return a code for images by a denoiser, of which it holds a copy in float64 on the CPU."""
-    check_defined(method, _DDPM)
-    if problem := uncodable(method) or _unfit(denoiser, decoder, shape):
+    """Return a code for images with the method and timesteps of a recipe, and a decoder at the end.
+
+    It holds a copy of the denoiser in float64 on the CPU.
+    """
+    match recipe:
+        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
+            problem = uncodable(method) or _unfit(denoiser, decoder, shape)
+        case _:
+            problem = "files take steps of DDPM of order 1; name such a sampler or preset"
+    if problem:
         raise OcmError(f"codec: {problem}")
     copied = {name: deepcopy(head).cpu().double() for name, head in denoiser.heads.items()}
     model = replace(
@@ -262,15 +259,20 @@ def image_codec(
     return ImageCodec(model, method, timesteps, replace(decoder, cdf="exact"), clip, shape)
 
 
-def codec_of(
-    recipe: AnyRecipe, denoiser: Denoiser, levels: int | None, shape: tuple[int, ...]
-) -> ImageCodec:
-    """Return a code with the method and timesteps of a recipe, and its own variance at the end."""
-    match recipe:
-        case Recipe(timesteps, method, Ddpm(), order=1, posterior_factor=1.0, clip=clip):
-            decoder = Decoder(levels, variance="method")
-            return image_codec(denoiser, method, timesteps, decoder, clip, shape)
-    raise OcmError("codec: files take steps of DDPM of order 1; name such a sampler or preset")
+def bits_of_bound(
+    denoiser: Denoiser, code: ImageCodec, images: ImagePixels, seeds: Iterable[int], device: str
+) -> Float64[ndarray, " image"]:
+    """Return the bound on each image's bits per dimension, averaged over seeds of the noise."""
+    likelihood = Likelihood(denoiser, {"": code.method}, code.decoder, code.clip)
+    x0 = torch.from_numpy(images).to(device) * 2 / code.last_level - 1
+    whose = range(len(x0)), code.shape, device, NoiseFor.LIKELIHOOD
+    drawn = []
+    for seed in seeds:
+        noise_at = partial(SampleNoise, seed, *whose, draws=1)
+        bounds, _ = likelihood.bounds({"": code.timesteps}, x0, noise_at)
+        drawn.append(bounds["", ""].bits_per_dim)
+    bits: ndarray = torch.stack(drawn).sum(1).mean(0).cpu().numpy()
+    return bits
 
 
 def uncodable(method: CovarianceMethod) -> str:

@@ -8,15 +8,17 @@ Timesteps are whole: the nearest σ_t, by its ratio to σ, stands for σ in the 
 are σ √c. On the linear schedule of 1000 steps that is within 2 % above σ = 0.1, 1 % above 0.2.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import sqrt
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from ocm_core.covariance import class_of
 from ocm_core.covariance.interface import (
     NON_NEGATIVE,
     Clip,
@@ -31,14 +33,18 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.transition import Transition, transition
 from ocm_core.errors import OcmError
+from ocm_core.metrics import mean_and_error
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
+from ocm_core.schema.experiment import Experiment
 from ocm_core.shapes import Batch, Images, Labels, PerSample, Times
 
 Sigmas = Float64[Tensor, " image"]  # σ of each image
 _QUARTILE = 0.6744897501960817  # Φ⁻¹(3/4): half of all |n| are below it
 _BEYOND = 1.1  # the ratio by which σ may be beyond the schedule's
 SHARES = torch.arange(1, 10) / 10  # of the intervals whose coverage is measured
+_NINETY = 8  # the place of 90 % among the shares
+_CONSTANT = 1e-5  # relative deviation, below which all images have the same variance
 
 
 class Denoised(NamedTuple):
@@ -65,6 +71,33 @@ class PosteriorFit(NamedTuple):
     coverage: Float[Tensor, "batch share"]  # of the intervals of `SHARES` about the mean
     variance: PerSample  # mean over the image, as predicted
     error: PerSample  # mean of (x_0 - x̂_0)²
+    clipped: Counter[str]  # entries of C
+
+    @classmethod
+    def joined(cls, parts: Iterable[Self]) -> Self:
+        """Join batches."""
+        *values, counts = zip(*parts, strict=True)
+        nll, coverage, variance, error = map(torch.cat, values)
+        return cls(nll, coverage, variance, error, sum(counts, Counter()))
+
+    def measures(self) -> Iterator[tuple[str, float, float | None]]:
+        """Yield means over images with their standard errors, by the name of the measure."""
+        yield "denoising_nll", *mean_and_error(self.nll)
+        yield "coverage", *mean_and_error(self.coverage[:, _NINETY])
+        yield "calibration_error", float((self.coverage.mean(0) - SHARES).abs().mean()), None
+        if self.variance.std() > _CONSTANT * self.variance.mean():
+            yield "error_correlation", *correlation(self.variance, self.error)
+        yield "denoising_floor", self.clipped["below"] / max(1, self.clipped["entries"]), None
+        # of data in [-1, 1]; the same for all methods, which share the mean
+        yield "psnr", *mean_and_error(-10 * (self.error / 4).log10())
+
+
+def correlation(one: PerSample, other: PerSample) -> tuple[float, float]:
+    """Return the correlation over images, and its standard error to first order."""
+    u, v = ((x - x.mean()) / x.std(correction=0) for x in (one, other))
+    r = (u * v).mean()
+    influence = u * v - r * (u**2 + v**2) / 2
+    return float(r), mean_and_error(influence)[1]
 
 
 def estimated_sigma(images: Images) -> Sigmas:
@@ -97,6 +130,13 @@ def matched_timesteps(schedule: Schedule, sigma: Sigmas) -> Times:
 def is_estimate(method: CovarianceMethod | type[CovarianceMethod]) -> bool:
     """Say whether a method estimates Cov[x_0 | x_t], with a diagonal and a density."""
     return method.kernels is None and method.has_density and not method.fixed_variance
+
+
+def no_estimates(experiment: Experiment, methods: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with those that estimate no Cov[x_0 | x_t] with a diagonal."""
+    for label in {*methods} & {*experiment.methods}:
+        if not is_estimate(class_of(experiment.methods[label].kind)):
+            yield f"'{label}' is no estimate of Cov[x_0 | x_t] with a diagonal; name others"
 
 
 def check_estimate(method: CovarianceMethod) -> None:
@@ -180,7 +220,9 @@ def fit(posterior: Posterior, x0: Batch) -> PosteriorFit:
     share = torch.erf(difference.abs() / (2 * variance).sqrt())  # of the interval that reaches x_0
     inside = share.flatten(1).unsqueeze(-1) <= SHARES.to(share)
     means = (values.flatten(1).mean(1) for values in (variance, difference**2))
-    return PosteriorFit(nll, inside.to(share).mean(1), *means)
+    values = (nll, inside.to(share).mean(1), *means)
+    nll, coverage, predicted, error = (value.double().cpu() for value in values)
+    return PosteriorFit(nll, coverage, predicted, error, posterior.counter.read())
 
 
 def _check_images(denoiser: Denoiser, images: Batch, method: CovarianceMethod) -> None:

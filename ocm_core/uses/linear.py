@@ -6,6 +6,7 @@ is C Aᵀ u: it is summed on the way, so that an iteration has one product with 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.errors import OcmError
-from ocm_core.shapes import Batch
+from ocm_core.shapes import Batch, PerSample
 
 MOST = 5000  # iterations of conjugate gradients without a network
 _ADJOINT = 1e-3  # how far ⟨A x, v⟩ may be from ⟨x, Aᵀ v⟩, as a share of the norms
@@ -41,6 +42,18 @@ class Measured:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of an image."""
         return tuple(self.physics.A_adjoint(self.y[:1]).shape[1:])
+
+    @cached_property
+    def reached(self) -> Tensor:
+        """Return whether an entry of y depends on the image at all."""
+        return self.physics.A(self.y.new_ones(1, *self.shape)) != 0
+
+    def chi2(self, draws: Tensor) -> PerSample:
+        """Return ‖y - A x‖² / σ² per measurement: for each image the mean over its draws."""
+        y, count = self.y.repeat_interleave(draws.shape[1], 0), int(self.reached.sum())
+        residual = y - self.physics.A(draws.flatten(0, 1).to(y))
+        squares = (residual * self.reached).square().flatten(1).sum(1) / max(self.sigma, 1e-12) ** 2
+        return squares.view(len(draws), -1).mean(1) / count
 
     def residual(self, x0: Batch) -> Tensor:
         """Return y - A x_0."""

@@ -13,9 +13,8 @@ from PIL import Image
 
 ImagePixels = UInt8[ndarray, "image channel height width"]  # from 0 on
 Sheet = UInt8[ndarray, "height width channel"]
-FORMATS: dict[
-    str, tuple[str, dict[str, Any]]
-] = {  # by the name of the measure: Pillow's format, with its highest effort
+# by the name of the measure: Pillow's format, with its highest effort
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
     "png": ("PNG", {"optimize": True}),
     "webp": ("WEBP", {"lossless": True, "quality": 100, "method": 6}),
     "jxl": ("JXL", {"lossless": True, "effort": 9}),
@@ -57,6 +56,16 @@ def available() -> list[str]:
     except ImportError:
         return [name for name in FORMATS if name != "jxl"]
     return list(FORMATS)
+
+
+def bits_by_format(images: ImagePixels) -> dict[str, float]:
+    """Return the bits per dimension of formats: each image by itself, and all as one mosaic."""
+    bits = dict[str, float]()
+    for name in available():
+        each = sum(len(encoded(strip(image[None]), name)) for image in images)
+        bits[f"{name}_each"] = 8 * each / images.size
+        bits[f"{name}_mosaic"] = 8 * len(encoded(mosaic(images), name)) / images.size
+    return bits
 
 
 def read_webp(content: bytes) -> Sheet:

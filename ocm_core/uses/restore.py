@@ -32,10 +32,11 @@ from ocm_core.diffusion.gaussian import sum_dims
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.transition import transition
 from ocm_core.errors import OcmError, unknown
+from ocm_core.metrics.crps import crps, inside
 from ocm_core.progress import Progress
 from ocm_core.rng.noise import Noise, NoiseFor, SampleNoise
 from ocm_core.sampling.recipe import Recipe, Stepper
-from ocm_core.shapes import Batch, Labels
+from ocm_core.shapes import Batch, Images, Labels, PerSample
 from ocm_core.uses.denoise import check_estimate, check_spectrum, posterior
 from ocm_core.uses.linear import Measured, check_operator, times
 
@@ -80,6 +81,17 @@ class Restored(NamedTuple):
     std: Batch
     draws: Tensor  # (image, draw, …)
     passes: int  # of the network for each draw, a backward pass counted as two
+
+    def scores(self, measured: Measured, x0: Images) -> dict[str, PerSample]:
+        """Return what draws are worth, image by image, where x_0 is known."""
+        draws, truth = self.draws.double(), x0.double()
+        error = (draws.mean(1) - truth).square().flatten(1).mean(1)
+        return {
+            "crps": crps(draws, truth).flatten(1).mean(1),
+            "restored_psnr": -10 * (error / 4).log10(),  # of data in [-1, 1]
+            "restored_coverage": inside(draws, truth).flatten(1).mean(1),
+            "data_chi2": measured.chi2(self.draws),
+        }
 
 
 class RestoringStepper(Stepper):

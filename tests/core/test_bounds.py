@@ -20,6 +20,7 @@ from ocm_core.diffusion.mixture import Mixture, mixture
 from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import StepCosts, Timesteps
 from ocm_core.likelihood.bound import Likelihood
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.rng.streams import Stream, stream
@@ -27,7 +28,6 @@ from ocm_core.schema.block import require
 from ocm_core.schema.experiment import Experiment
 from ocm_core.schema.timesteps import DecoderVariance
 from ocm_core.stages import likelihood as likelihood_stage
-from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import PAIR, Replay, exact
 
 T = 60

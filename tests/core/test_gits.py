@@ -17,13 +17,13 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.timesteps import StepCosts
 from ocm_core.errors import OcmError
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.stage import Task
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.trajectories import Trajectories
 from ocm_core.schema.timesteps import OptimalTimesteps
 from ocm_core.stages import timesteps as stage
-from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import LabelledNetwork, Replay, WaveNetwork, exact
 from tests.stages.jobs import experiment_with, job_of
 

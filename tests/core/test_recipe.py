@@ -16,6 +16,7 @@ from ocm_core.diffusion.gaussian import pixel_sigma_limit
 from ocm_core.diffusion.guidance import Guidance
 from ocm_core.diffusion.kernels import Kernel
 from ocm_core.errors import OcmError
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling import modules_of
@@ -24,7 +25,6 @@ from ocm_core.sampling.recipe import Recipe, Stepper, of_cell
 from ocm_core.schema import timesteps as params
 from ocm_core.schema.experiment import Experiment, SamplerParams
 from ocm_core.stages import likelihood
-from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import Ddim, Ddpm
 
 CHOICES = {

@@ -12,12 +12,12 @@ from ocm_core.cells import Cell, cells
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention, forward
 from ocm_core.diffusion.schedule import flow, linear
 from ocm_core.networks.converted import denoiser_of
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.diffusers_solver import SCHEDULERS, DiffusersSolver
 from ocm_core.sampling.recipe import class_labels, draw_rows, of_cell
 from ocm_core.schema.experiment import Experiment
-from ocm_core.stages._networks import new_denoiser, new_score
 from tests.core.doubles import EpsModel, Replay, WaveNetwork
 
 from diffusers import schedulers  # isort: skip

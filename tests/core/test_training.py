@@ -35,7 +35,7 @@ from ocm_core.training.baselines import gaussian_baseline, or_gaussian, target_m
 from ocm_core.training.batches import InMemory, noisy_draws
 from ocm_core.training.head_fitting import HeadFitting
 from ocm_core.training.loop import fit, learning_rate
-from ocm_core.training.moments import Moments, estimate, estimate_at, grid
+from ocm_core.training.moments import estimate, estimate_at, grid, tables
 from ocm_core.training.score_matching import ScoreMatching
 from ocm_core.training.state import TrainingState
 from tests.core.doubles import (
@@ -400,34 +400,18 @@ def test_the_noise_s_own_square_is_taken_off_in_one_minus_gamma() -> None:
     assert error < 0.05 * gamma_error
 
 
-def test_moments_that_were_begun_are_continued_to_the_same_tables() -> None:
-    denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.01, 251)))
-    items = InMemory(torch.randn(9, 4, dtype=torch.float64))
-    settings = MomentSettings(draws=3, batch_size=3, seed=0)
-    kept: list[np.ndarray] = []
-    tables = {"keep": lambda moments: kept.append(moments.one_minus_gamma.copy())}
-    whole = estimate(denoiser, items, settings, **tables)
-    assert [int(np.isnan(table).sum()) for table in kept] == [150, 50]
-    begun, visited = Moments.empty(250), []
-    for mine, theirs in zip(vars(begun).values(), vars(whole).values(), strict=True):
-        mine[:101] = theirs[:101]
-    seen = {"progress": lambda times: visited.extend(times) or times}
-    again = estimate(denoiser, items, settings, begun=begun, **seen)
-    assert visited == list(range(101, 251))
-    np.testing.assert_array_equal(again.one_minus_gamma, whole.one_minus_gamma)
-
-
 @pytest.mark.parametrize("points", [1, 2, 6, 250, 900])
 def test_moments_on_a_grid_are_those_of_its_timesteps_and_linear_between(points: int) -> None:
     denoiser = Denoiser(QuadraticNetwork(4, 0), Schedule(np.linspace(0.0, 0.01, 251)))
     items = InMemory(torch.randn(9, 4, dtype=torch.float64))
     few = MomentSettings(draws=3, points=points, batch_size=3, seed=0)
-    every, visited = few.model_copy(update={"points": None}), list[int]()
-    found = estimate(denoiser, items, few, progress=lambda times: visited.extend(times) or times)
-    assert visited == grid(few, 250) and visited[0] == 1
-    assert len(visited) == len({*visited}) == min(points, 250)
-    table, whole = found.between(visited).one_minus_gamma, estimate(denoiser, items, every)
-    np.testing.assert_array_equal(table[visited], whole.one_minus_gamma[visited])
+    every, visited = few.model_copy(update={"points": None}), grid(few, 250)
+    assert visited[0] == 1 and len(visited) == len({*visited}) == min(points, 250)
+    table, whole = (
+        tables(250, times, estimate(denoiser, items, few, times))["one_minus_gamma"]
+        for times in (visited, grid(every, 250))
+    )
+    np.testing.assert_array_equal(table[visited], whole[visited])
     between = np.interp(range(251), [0, *visited], table[[0, *visited]])
     np.testing.assert_array_equal(table, between)
 

@@ -11,7 +11,7 @@ from ocm_core.errors import OcmError
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Task
-from ocm_core.stages import codec
+from ocm_core.stages import _evaluation, codec
 from ocm_core.uses import codec as codecs
 from ocm_core.uses.codec import ImageCodec
 from tests.stages.jobs import job_of, visible
@@ -40,7 +40,7 @@ class Stored:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(codec, "open_split", lambda *_: Stored())
-    monkeypatch.setattr(codec, "load_denoiser", lambda *_: gaussian(GREY, 1)[0])
+    monkeypatch.setattr(_evaluation, "load_denoiser", lambda *_: gaussian(GREY, 1)[0])
     return job_of(visible(compose("digits", CHOSEN), TASK), TASK, tmp_path)
 
 

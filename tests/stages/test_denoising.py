@@ -15,7 +15,8 @@ from ocm_core.networks.converted import denoiser_of
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.stage import Task
 from ocm_core.results.table import Results
-from ocm_core.stages import denoising
+from ocm_core.stages import _evaluation, denoising, encode
+from ocm_core.uses.denoise import correlation
 from tests.networks.test_converted import GaussianScore
 from tests.stages.jobs import job_of, visible
 
@@ -32,12 +33,12 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
     data = VARIANCE**0.5 * torch.randn(COUNT, *SHAPE, generator=draw)
     network = GaussianScore(LEVELS, VARIANCE, "epsilon").eval()
     denoiser = denoiser_of(network, LEVELS, TimeConvention(0, 1 / 1000), "epsilon", 1.0)
-    monkeypatch.setattr(denoising, "open_split", lambda job, split: data)
-    monkeypatch.setattr(denoising, "read_rows", lambda job, split, rows, _: (data[rows], None))
+    monkeypatch.setattr(encode, "open_split", lambda job, split: data)
+    monkeypatch.setattr(_evaluation, "read_rows", lambda job, split, rows, _: (data[rows], None))
 
     def run(factor: float = 1.0, batch: int = 100, methods: str = "analytic") -> Results:
         held = replace(denoiser, moments=factor * C)
-        monkeypatch.setattr(denoising, "load_denoiser", lambda *_: held)
+        monkeypatch.setattr(_evaluation, "load_denoiser", lambda *_: held)
         block = f"{{methods: [{methods}], sigmas: [0.1, 0.5, 2.0], batch_size: {batch}}}"
         experiment = compose("digits", [f"evaluate.denoising={block}", "+methods.exact_full=null"])
         job = job_of(visible(experiment, TASK), TASK, tmp_path / f"{factor}-{batch}-{methods}")
@@ -95,7 +96,7 @@ def test_what_is_not_positive_is_counted_and_has_a_density(measured: Measured) -
 def test_a_correlation_has_the_error_that_it_should() -> None:
     draw, r, n = torch.Generator().manual_seed(1), 0.6, 20_000
     u, v = torch.randn(2, n, generator=draw, dtype=torch.float64)
-    found, error = denoising._correlation(3 * u - 1, r * u + sqrt(1 - r**2) * v + 5)
+    found, error = correlation(3 * u - 1, r * u + sqrt(1 - r**2) * v + 5)
     assert found == pytest.approx(r, abs=4 * error)
     assert error == pytest.approx((1 - r**2) / sqrt(n), rel=0.05)
 

@@ -16,9 +16,10 @@ from ocm_core.distributed import Rank
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.params.compose import compose
+from ocm_core.pipeline import pieces
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Task
-from ocm_core.stages import _results, jacobian, likelihood, score_loss
+from ocm_core.stages import _evaluation, encode, jacobian, likelihood, score_loss
 from tests.networks.test_converted import GaussianScore
 from tests.stages.jobs import experiment_with, finished, job_of, visible
 
@@ -28,12 +29,14 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, torch.Tensor, Deno
     """Let a stage find these test images and this denoiser."""
 
     def put(stage: Any, data: torch.Tensor, denoiser: Denoiser) -> None:
-        monkeypatch.setattr(stage, "open_split", lambda job, split: data)
+        place, name = stage, "load_score"
+        if stage is likelihood:
+            place, name = _evaluation, "load_denoiser"
+        monkeypatch.setattr(encode, "open_split", lambda job, split: data)
         monkeypatch.setattr(
-            stage, "read_rows", lambda job, split, rows, labelled: (data[rows], None)
+            place, "read_rows", lambda job, split, rows, labelled: (data[rows], None)
         )
-        name = "load_denoiser" if stage is likelihood else "load_score"
-        monkeypatch.setattr(stage, name, lambda *_: denoiser)
+        monkeypatch.setattr(place, name, lambda *_: denoiser)
 
     return put
 
@@ -76,7 +79,7 @@ def run(stored: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
         experiment = experiment_with("toy_mog9", chosen, asked)
         denoiser = Denoiser(MixtureScore(mixture(experiment.data), levels).eval(), levels)
         stored(likelihood, torch.linspace(-1, 1, 2 * IMAGES).view(IMAGES, 2), denoiser)
-        for module in (likelihood, _results):
+        for module in (likelihood, pieces):
             monkeypatch.setattr(module, "current_rank", lambda: rank)
         seen = visible(experiment, Task("likelihood"))
         job = replace(job_of(seen, Task("likelihood"), place), earlier=earlier)
@@ -135,9 +138,9 @@ def test_one_more_bound_reads_what_is_there(
     found: list[str] = []
     compute = likelihood._compute
 
-    def counted(job: Any, score: Any, optimal: Any, cells: Any, count: int) -> None:
+    def counted(model: Any, cells: Any, count: int) -> None:
         found.extend(name.removeprefix("exact-") for name in cells)
-        compute(job, score, optimal, cells, count)
+        compute(model, cells, count)
 
     monkeypatch.setattr(likelihood, "_compute", counted)
     grown = run(tmp_path / "grown", Rank(), more, earlier)
@@ -152,7 +155,7 @@ def test_a_rule_with_a_decoder_differs_in_that_term_alone(
 ) -> None:
     """On the same timesteps; and its bounds stand beside those that are there."""
     chosen = {f"{m}/fixed": {n: timesteps.even(1000, n) for n in (2, 5)} for m in METHODS}
-    monkeypatch.setattr(likelihood, "optimal_timesteps", lambda *_: chosen)
+    monkeypatch.setattr(_evaluation, "optimal_timesteps", lambda *_: chosen)
     rules = "{even: {kind: even}, other: {kind: optimal, decoder_variance: fixed}}"
     earlier = finished(run(tmp_path / "before", Rank()))
     job = run(tmp_path / "after", Rank(), [f"evaluate.likelihood.timesteps={rules}"], earlier)

@@ -11,17 +11,9 @@ from ocm_core.features.published_reference import REFERENCES
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.stage import Task
 from ocm_core.stages import fetch_features, fetch_reference, reference
-from ocm_core.stages.reference import First, Reference
+from ocm_core.stages.reference import Reference
 from tests.metrics.tiny_inception import TinyInception
 from tests.stages.jobs import job_of
-
-
-def test_the_first_images_of_a_set_are_a_set() -> None:
-    images = torch.arange(10, dtype=torch.uint8).reshape(10, 1, 1, 1)
-    first = First(images, 4)
-    assert len(first) == 4
-    assert first[2:9].flatten().tolist() == [2, 3]
-    assert first[0:3].flatten().tolist() == [0, 1, 2]
 
 
 def test_a_published_reference_set_replaces_the_training_set(

@@ -14,7 +14,7 @@ from ocm_core.networks.converted import denoiser_of
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.stage import Task, stages
 from ocm_core.results.table import Results
-from ocm_core.stages import restoration
+from ocm_core.stages import _evaluation, encode, restoration
 from tests.networks.test_converted import GaussianScore
 from tests.stages.jobs import job_of, visible
 
@@ -33,9 +33,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
     data = VARIANCE**0.5 * torch.randn(COUNT, *SHAPE, generator=draw)
     network = GaussianScore(LEVELS, VARIANCE, "epsilon").eval()
     denoiser = denoiser_of(network, LEVELS, TimeConvention(0, 1 / 1000), "epsilon", 1.0)
-    monkeypatch.setattr(restoration, "open_split", lambda job, split: data)
-    monkeypatch.setattr(restoration, "read_rows", lambda job, split, rows, _: (data[rows], None))
-    monkeypatch.setattr(restoration, "load_denoiser", lambda *_: denoiser)
+    monkeypatch.setattr(encode, "open_split", lambda job, split: data)
+    monkeypatch.setattr(_evaluation, "read_rows", lambda job, split, rows, _: (data[rows], None))
+    monkeypatch.setattr(_evaluation, "load_denoiser", lambda *_: denoiser)
 
     def run(batch: int = 400) -> tuple[Results, dict[str, np.ndarray]]:
         block = f"{{tasks: {TASKS}, methods: [rademacher_1], algorithms: [mmps, dps], nfe: [4]"

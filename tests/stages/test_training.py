@@ -17,6 +17,7 @@ from ocm_core.features import FeatureSpace
 from ocm_core.io.checksums import remove_records
 from ocm_core.metrics.frechet import Statistics
 from ocm_core.metrics.precision_recall import Manifold
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.job import Job
@@ -24,7 +25,6 @@ from ocm_core.pipeline.sources import closure
 from ocm_core.pipeline.stage import Task
 from ocm_core.precision import Precision, set_precision
 from ocm_core.stages import _networks, heads, score, selection
-from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import Heads
 from ocm_core.stages.reference import Reference
 from ocm_core.stages.selection import SelectedHeads, _save, best, candidates

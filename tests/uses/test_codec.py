@@ -16,10 +16,12 @@ from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
+from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
+from ocm_core.sampling.recipe import Recipe
 from ocm_core.uses import codec as codecs
 from ocm_core.uses.codec import ImageCodec, image_codec
 from ocm_core.uses.lossless import mosaic, strip, unstrip
@@ -94,8 +96,10 @@ def smooth(shape: tuple[int, ...], count: int) -> np.ndarray:
 
 
 def codec(model: Denoiser, method: str, shape: tuple[int, ...], **changed: Any) -> ImageCodec:
-    given = {"timesteps": TIMESTEPS, "decoder": DECODER, "clip": UNLIMITED} | changed
-    return image_codec(model, covariance.build(method), shape=shape, **given)
+    decoder, timesteps = changed.get("decoder", DECODER), changed.get("timesteps", TIMESTEPS)
+    clip = changed.get("clip", UNLIMITED)
+    recipe = Recipe(timesteps, covariance.build(method), Ddpm(), clip=clip)
+    return image_codec(recipe, model, decoder, shape)
 
 
 def bound(code: ImageCodec, model: Denoiser, pixels: np.ndarray) -> np.ndarray:

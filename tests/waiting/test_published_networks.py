@@ -20,11 +20,11 @@ from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.transition import transition
 from ocm_core.distributed import Rank
 from ocm_core.likelihood.bound import Likelihood
+from ocm_core.networks.of_experiment import new_denoiser, new_score
 from ocm_core.params.compose import compose
 from ocm_core.rng.batches import BatchRng
 from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import Experiment, OptimiserParams
-from ocm_core.stages._networks import new_denoiser, new_score
 from ocm_core.stages.heads import new_head
 from ocm_core.training.batches import DroppedLabels, InMemory, Items
 from ocm_core.training.head_fitting import HeadFitting

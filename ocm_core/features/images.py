@@ -1,32 +1,31 @@
 """Samples as images: decoded where they are latents, rounded to the grey levels of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from jaxtyping import UInt8
 from numpy import ndarray
 
 from ocm_core.datasets.base import eight_bit
-from ocm_core.stages import Inputs, require
-from ocm_core.stages.fetch_vae import load_vae
-
-if TYPE_CHECKING:
-    from ocm_core.latents.vae import Vae
-    from ocm_core.stages.sample import CellSamples
 
 Decode = Callable[[torch.Tensor], torch.Tensor]  # samples → images in [-1, 1]
+
+
+class SampleSet(Protocol):
+    """Samples in a tensor, or on a disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
 class SampleImages:
     """Samples as images, read a slice at a time."""
 
-    samples: CellSamples | torch.Tensor
+    samples: SampleSet
     decode: Decode
     levels: int
 
@@ -44,22 +43,9 @@ def shown_pixels(images: torch.Tensor) -> ndarray:
     return array[..., 0] if array.shape[-1] == 1 else array
 
 
-def image_reader(job: Inputs) -> Callable[[CellSamples | torch.Tensor], SampleImages]:
-    """Return what turns samples of this experiment into images."""
-    levels = require(job.experiment.data.levels)
-    return partial(SampleImages, decode=decoder(job), levels=levels)
-
-
-def decoder(job: Inputs) -> Decode:
-    """Return what decodes samples; the identity where they are images already."""
-    if (latent := job.experiment.encode.latent) is None:
-        return identity
-    return partial(decoded, load_vae(job), latent.batch_size)
-
-
-def decoded(vae: Vae, size: int, latents: torch.Tensor) -> torch.Tensor:
+def in_batches(decode: Decode, size: int, latents: torch.Tensor) -> torch.Tensor:
     """Decode latents, so many at once."""
-    return torch.cat([vae.decode(few).cpu() for few in torch.split(latents, size)])
+    return torch.cat([decode(few).cpu() for few in torch.split(latents, size)])
 
 
 def identity(x: torch.Tensor) -> torch.Tensor:

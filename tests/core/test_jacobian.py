@@ -1,12 +1,11 @@
 """The probe of a network's Jacobian, on a mixture's exact score and on perfect students."""
 
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser
@@ -15,23 +14,18 @@ from ocm_core.diffusion.mixture import Mixture
 from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.rng.noise import SampleNoise
+from tests.core.doubles import KnownNetwork
 
 SCHEDULE = schedules.linear(1000)
 MIXTURE = Mixture(torch.randn(10, 64, generator=torch.Generator().manual_seed(0)).double(), 0.2)
 
 
-class Student(ScoreNetwork):
+class Student(KnownNetwork):
     """Says in one evaluation where the teacher's noiseless DDIM ends, as distilled networks do."""
-
-    head_kinds: ClassVar[tuple[str, ...]] = ()
-    out_channels_per_input = 1
 
     def __init__(self, steps: int) -> None:
         super().__init__()
         self.teacher, self.steps = MixtureScore(MIXTURE, SCHEDULE), steps
-
-    def features(self, x: Tensor, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
-        return TrunkFeatures(x, time)
 
     def readout(self, features: TrunkFeatures) -> Tensor:
         x, t = features.hidden, int(features.embedding[0])
@@ -42,9 +36,6 @@ class Student(ScoreNetwork):
             y = target**0.5 * (y - b**0.5 * eps) / alpha_bar**0.5 + left**0.5 * eps
         alpha_bar, b = SCHEDULE.marginal(t)
         return (x - alpha_bar**0.5 * y) / b**0.5
-
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        raise NotImplementedError
 
 
 def probed(network: ScoreNetwork, count: int = 3000) -> JacobianProbe:

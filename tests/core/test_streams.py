@@ -1,8 +1,6 @@
 """No two places share random numbers; sample i draws its own in any batch, block or process."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,25 +142,6 @@ def samples(indices):
 def test_samples_do_not_depend_on_the_batch(size):
     batches = [samples(range(i, min(i + size, 64))) for i in range(0, 64, size)]
     torch.testing.assert_close(torch.cat(batches), samples(range(64)), rtol=1e-5, atol=1e-5)
-
-
-HALF = """
-import sys, numpy as np, torch
-torch.set_num_threads(1)
-from tests.core.test_streams import samples
-first, last, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-np.save(path, samples(range(first, last)).numpy())
-"""
-
-
-def test_two_processes_draw_what_one_draws(tmp_path):
-    jobs = [
-        subprocess.Popen([sys.executable, "-c", HALF, str(a), str(b), str(tmp_path / f"{a}.npy")])
-        for a, b in ((0, 32), (32, 64))
-    ]
-    assert [job.wait() for job in jobs] == [0, 0]
-    halves = np.concatenate([np.load(tmp_path / f"{a}.npy") for a in (0, 32)])
-    torch.testing.assert_close(torch.from_numpy(halves), samples(range(64)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("draws", [0, 1, 5, 9])

@@ -53,15 +53,6 @@ def test_its_measure_is_everywhere(extended: Project, tmp_path: Path) -> None:
     assert project.changed_in_dvc() == set()
 
 
-def test_it_runs_by_hand_and_its_parameters_are_checked(extended: Project, tmp_path: Path) -> None:
-    project = extended.copy(tmp_path / "project")
-    project.run("ocm", "run", "brightness", NAME)
-    assert project.states()["brightness/all"] == "up to date"
-    project.edit({"evaluate": {"brightness": {"unt": 2}}})
-    said = project.run("ocm", "status", fails=True)
-    assert "evaluate.brightness.unt" in said and "did you mean" in said
-
-
 SMUGGLED = "    rows = __import__('importlib').import_module('ocm_core.networks.dit') and []\n"
 
 

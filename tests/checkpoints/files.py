@@ -1,7 +1,5 @@
 """Tiny models of the published families, on disk in the published layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

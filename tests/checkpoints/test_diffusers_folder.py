@@ -1,7 +1,5 @@
 """What a folder that diffusers wrote says of itself, and what is refused with its reason."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The doctor names what is missing; its figures are counted, or those of the stages themselves."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """An exported model with its heads, and our scheduler in diffusers' loops, give our samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import log, pi
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/your_images.md in a folder outside the checkout: from a foreigner's model to the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

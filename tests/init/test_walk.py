@@ -1,7 +1,5 @@
 """The first hour of a newcomer: from a wheel, in a new environment, outside of any checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Autoencoders of a few channels, with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small diffusers models of many kinds, with random weights, and what they themselves compute."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """One model, written in three ways, with other ranges and times: the same predictions of ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

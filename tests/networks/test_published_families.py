@@ -1,7 +1,5 @@
 """The three families of published networks: the contract, and what each has of its own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from ocm_core import cli
+from ocm_core.params.compose import _compose
 from ocm_core.pipeline import sources
 from ocm_core.pipeline.graph import graph_of
 
@@ -181,7 +182,7 @@ class Project:
 
 def forget() -> None:
     """Forget what files were that another folder may have under the same names."""
-    for cached in (graph_of, sources._file, sources._imports, sources._sha256):
+    for cached in (_compose, graph_of, sources._file, sources._imports, sources._sha256):
         cached.cache_clear()
 
 

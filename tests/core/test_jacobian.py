@@ -38,7 +38,7 @@ class Student(KnownNetwork):
         return (x - alpha_bar**0.5 * y) / b**0.5
 
 
-def probed(network: ScoreNetwork, count: int = 3000) -> JacobianProbe:
+def probed(network: ScoreNetwork, count: int = 1000) -> JacobianProbe:
     x0 = torch.from_numpy(MIXTURE.draw(count, np.random.default_rng(0))).float()
     return probe(Denoiser(network, SCHEDULE), x0, None, SampleNoise(0, range(count), (64,)))
 
@@ -52,7 +52,7 @@ def test_a_posterior_mean_is_symmetric_positive_and_as_wrong_as_it_says() -> Non
 
 
 def test_a_student_is_told_by_its_error_not_by_its_symmetry() -> None:
-    found = probed(Student(12), count=800)
+    found = probed(Student(12), count=400)
     assert found.asymmetry < 0.1 and found.negative == 0
     assert not found.is_covariance and "error over trace" in str(found)
 

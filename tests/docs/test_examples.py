@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from ocm_core import api
 from tests.results.test_compare import root
 
-__all__ = ["root"]
+__all__ = ["api", "root"]  # the interface keeps the stderr that there is when it is imported
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

@@ -144,7 +144,7 @@ def _graph() -> Graph:
 READ = "reports/NAME/*, read as `ocm report`, `index`, `status` and `compare` do"
 
 
-@Door("results", READ, copy_results, 30, 400, one_of("reports/toy_mog9/*"))
+@Door("results", READ, copy_results, 15, 400, one_of("reports/toy_mog9/*"))
 def enter_results() -> None:
     render(page(read_folder("toy_mog9", HERE)))
     index(HERE)
@@ -219,7 +219,7 @@ def write_store() -> None:
 SHARDS = one_of("*/train.zarr/**/*")
 
 
-@Door("stores", "Zarr stores: metadata and shards", write_store, 100, 1600, SHARDS)
+@Door("stores", "Zarr stores: metadata and shards", write_store, 50, 1600, SHARDS)
 def enter_store() -> None:
     split = open_split(sorted(HERE.iterdir()), "train")
     split.all()
@@ -293,7 +293,7 @@ def write_heads() -> None:
     save_heads(replace(bare, heads=heads), HEADS)
 
 
-@Door("heads", "files of covariance heads", write_heads, 60, 900, one_of(HEADS.name))
+@Door("heads", "files of covariance heads", write_heads, 30, 900, one_of(HEADS.name))
 def enter_heads() -> None:
     loaded = load_heads(denoiser(), HEADS)
     for label in loaded.heads.keys() & {"ocm", "npr"}:

@@ -1,7 +1,5 @@
 """Tiny models of the published families, on disk in the published layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +13,8 @@ from ocm_core.networks.keys import export_published
 StateDict = dict[str, Tensor]
 
 UNET = {
-    "base_channels": 32,
-    "channel_multipliers": [1, 2],
-    "blocks_per_level": 1,
-    "attention_levels": [1],
+    **{"base_channels": 32, "channel_multipliers": [1, 2]},
+    **{"blocks_per_level": 1, "attention_levels": [1]},
 }
 TRANSFORMER = {"image_size": 8, "width": 16, "depth": 1, "attention_heads": 2, "num_classes": 3}
 

@@ -1,7 +1,5 @@
 """A server on the loopback with ranges, which can break off, and counts what it sent."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a folder that diffusers wrote says of itself, and what is refused with its reason."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -34,7 +32,9 @@ from tests.networks.diffusers_cases import CLASSES, CONFIGS, model, tiny_dit
 
 from transformers import CLIPTextModel, CLIPTokenizer  # isort: skip
 
-WAN = "WanTransformer3DModel"
+WAN, SCHEDULER = "WanTransformer3DModel", "scheduler/scheduler_config"
+STRETCHED = {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift_terminal": 0.1}
+EDM = {"sigma_data": 0.5, "sigma_min": 0.1, "sigma_max": 9.0}
 PROMPTS = ["a cat", "", "an unusually long caption"]
 UNET, TEXT = "unet/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"
 READERS: dict[str, Callable[[Path], object]] = {
@@ -195,25 +195,13 @@ def test_weights_that_are_damaged_missing_or_not_finite_are_named(name: str, fol
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        ("scheduler/scheduler_config", {"_class_name": "LCMScheduler"}, "a distilled model, which"),
-        (
-            "scheduler/scheduler_config",
-            {"use_flow_sigmas": True},
-            "expected one of flow_prediction",
-        ),
-        (
-            "scheduler/scheduler_config",
-            {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift_terminal": 0.1},
-            "shift_terminal: 0.1: the path is stretched",
-        ),
-        (
-            "scheduler/scheduler_config",
-            {"sigma_data": 0.5, "sigma_min": 0.1, "sigma_max": 9.0, "prediction_type": "sample"},
-            "'sample'; expected one of epsilon",
-        ),
-        ("scheduler/scheduler_config", {"prediction_type": "o"}, "'o'; expected one of epsilon"),
-        ("scheduler/scheduler_config", {"variance_type": "learned"}, "expected 'learned_range'"),
-        ("scheduler/scheduler_config", {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
+        (SCHEDULER, {"_class_name": "LCMScheduler"}, "a distilled model, which"),
+        (SCHEDULER, {"use_flow_sigmas": True}, "expected one of flow_prediction"),
+        (SCHEDULER, STRETCHED, "shift_terminal: 0.1: the path is stretched"),
+        (SCHEDULER, EDM | {"prediction_type": "sample"}, "'sample'; expected one of epsilon"),
+        (SCHEDULER, {"prediction_type": "o"}, "'o'; expected one of epsilon"),
+        (SCHEDULER, {"variance_type": "learned"}, "expected 'learned_range'"),
+        (SCHEDULER, {"variance_type": "learned_range"}, "s: 4, .* expected 8"),
         ("unet/config", {"guidance_embeds": True}, "guidance_embeds: a distilled model, which"),
         ("unet/config", {"_class_name": WAN}, f"{WAN}, which needs data sets of videos"),
         ("unet/config", {"_class_name": "Flux"}, "describes a Flux; expected one of UNet2D"),
@@ -280,21 +268,9 @@ def test_a_tokenizer_without_words_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        (
-            "text_encoder_3/config",
-            None,
-            r"text_encoder_3/config\.json: no such file, and the model",
-        ),
-        (
-            "text_encoder_2/config",
-            {"architectures": [T5]},
-            r"\['T5Enc.*expected a CLIPTextModelWith",
-        ),
-        (
-            "text_encoder_3/config",
-            {"d_model": 8},
-            "d_model: 8, and the model's joint_attention_dim",
-        ),
+        ("text_encoder_3/config", None, r"r_3/config\.json: no such file, and the model"),
+        ("text_encoder_2/config", {"architectures": [T5]}, r"\['T5Enc.*d a CLIPTextModelWith"),
+        ("text_encoder_3/config", {"d_model": 8}, "d_model: 8, and the model's joint_attention"),
         ("text_encoder_3/config", {"num_layers": 10**9}, "num_layers: .* 256"),
         ("tokenizer_3/tokenizer", None, r"tokenizer_3: no tokenizer\.json or spiece\.model"),
         ("transformer/config", {"num_layers": 10**9}, "num_layers: .* 256"),

@@ -1,7 +1,5 @@
 """Interrupted downloads go on where they stopped, and never mix two versions of a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

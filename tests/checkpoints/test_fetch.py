@@ -1,7 +1,5 @@
 """From every source of every entry, at tiny size, to the same tensors under our keys."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """What is not exactly the published file is refused by name, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

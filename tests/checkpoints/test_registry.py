@@ -1,7 +1,5 @@
 """The registry agrees with the recorded facts of the published code."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from urllib.parse import urlsplit

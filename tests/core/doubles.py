@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ocm_core.diffusion import basis as bases
-from ocm_core.diffusion.basis import Spectrum
+from ocm_core.diffusion.basis import Basis, Spectrum
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Covariance
 from ocm_core.diffusion.kernels.ddim import Ddim
@@ -108,11 +108,35 @@ class LinearHead(nn.Module):
         return self.weight * features.hidden.sin()
 
 
-class SmallNetwork(ScoreNetwork):
-    """Random weights in float64."""
+class KnownNetwork(ScoreNetwork):
+    """Reads x and the time as they are; what it says of them is that of a subclass."""
 
     head_kinds: ClassVar[tuple[str, ...]] = ("linear",)
     out_channels_per_input = 1
+
+    def features(self, x, time, label=None):
+        return TrunkFeatures(x, time)
+
+    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
+        return LinearHead()
+
+
+class SpectralNetwork(KnownNetwork):
+    """E[ε | x_t] of a Gaussian with these powers in a basis, by the timestep as its time."""
+
+    def __init__(self, schedule: Schedule, basis: Basis, powers: torch.Tensor) -> None:
+        super().__init__()
+        self.schedule, self.basis, self.powers = schedule, basis, powers
+
+    def readout(self, features):
+        x, time = features
+        alpha_bar, b = self.schedule.marginal_at(time.long(), x)
+        shrunk = self.basis.coefficients(x) * b.sqrt() / (alpha_bar * self.powers.to(x) + b)
+        return self.basis.combine(shrunk)
+
+
+class SmallNetwork(KnownNetwork):
+    """Random weights in float64."""
 
     def __init__(self, seed: int = 0, **sizes: tuple[int, ...]) -> None:
         super().__init__()
@@ -121,14 +145,8 @@ class SmallNetwork(ScoreNetwork):
             weights = torch.randn(size, generator=draw, dtype=torch.float64)
             self.register_parameter(name, nn.Parameter(weights))
 
-    def features(self, x, time, label=None):
-        return TrunkFeatures(x, time)
-
     def readout(self, features):
         return features.hidden
-
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        return LinearHead()
 
 
 class QuadraticNetwork(SmallNetwork):

@@ -67,7 +67,7 @@ def test_chains_are_in_balance_with_the_gradient() -> None:
 
 def test_the_network_turns_with_the_particles() -> None:
     torch.manual_seed(0)
-    network = PairScore(linear(1000), 1.0, 16, 2, "gaussian", 6).double()
+    network = PairScore(linear(1000), 1.0, 16, 2, 6).double()
     torch.nn.init.normal_(network.net.net.layers[-1].weight)
     times = torch.full((50,), 100)
     turned = moved(network(POINTS[:50], times))

@@ -1,6 +1,7 @@
 """However a network is run, it says the same up to rounding."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -34,7 +35,11 @@ def a_denoiser() -> Denoiser:
         ({"precision": "bfloat16"}, 5e-2),
     ],
 )
-def test_the_prediction_is_the_plain_one_s(choice: dict[str, object], tolerance: float) -> None:
+def test_the_prediction_is_the_plain_one_s(
+    choice: dict[str, object], tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What inductor makes of a graph takes a minute; tests/networks compare it with goldens."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     with torch.no_grad():
         expected = a_denoiser().predict(X, 300).eps
         found = executed(a_denoiser(), **(PLAIN | choice)).predict(X, 300).eps

@@ -210,7 +210,7 @@ def test_the_conditional_covariance_is_that_of_the_conditional_model_alone(seed,
 
 
 @given(seeds)
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_shared_likelihood_pass_equals_method_by_method(seed):
     schedule = Schedule(np.append(0.0, np.linspace(1e-3, 0.2, 30)))
     mixture = Mixture(points(seed, 3, 2), 0.3)

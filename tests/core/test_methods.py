@@ -172,22 +172,15 @@ def test_unknown_methods_and_options_are_refused_by_name():
         covariance.build("rademacher", "quick", probes=0)
 
 
-def test_a_head_for_another_network_is_refused():
+def test_what_is_of_another_network_or_schedule_is_refused():
     model = a_model(["ocm"])
     model.heads["ocm"].net = Given(torch.zeros(6, 3))
     with pytest.raises(OcmError, match=r"head 'ocm' gives \(3,\).*belongs to another network"):
         covariance.build("ocm").c(model.predict(torch.randn(6, 2), 5))
-
-
-def test_a_table_for_another_schedule_is_refused():
     model = a_model()
     model.__dict__["moments"] = torch.ones(11)
     with pytest.raises(OcmError, match="has 10 timesteps, the schedule 50"):
         covariance.build("analytic").c(model.predict(torch.randn(2, 2), 5))
-
-
-def test_timesteps_outside_the_timesteps_are_refused():
-    model = a_model()
     for t in (0, STEPS + 1):
         with pytest.raises(OcmError, match=f"outside the schedule: expected 1 … {STEPS}"):
             model.predict(torch.randn(2, 2), t)

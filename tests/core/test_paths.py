@@ -2,12 +2,12 @@
 
 from functools import partial
 from math import log
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from ocm_core import covariance
@@ -16,24 +16,21 @@ from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.kernels.ddpm import Ddpm
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.rng.noise import NoiseFor, SampleNoise
 from ocm_core.sampling.recipe import Recipe
 
-from .doubles import PAIR, exact
+from .doubles import PAIR, KnownNetwork, exact
 
 EDM = {"sigma_min": 0.002, "sigma_max": 80.0, "sigma_data": 0.5, "rho": 7.0}
 BETAS = schedules.cosine(999)
 TIMESTEPS = (1, 20, 100, 400, 900, 999)
 
 
-class Told(ScoreNetwork):
+class Told(KnownNetwork):
     """The exact network of a mixture, by the formulas of its own literature; told τ in float32."""
-
-    head_kinds: ClassVar[tuple[str, ...]] = ()
-    out_channels_per_input = 1
 
     def features(self, x: Tensor, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
         return TrunkFeatures(x, time.double().unsqueeze(1))
@@ -42,9 +39,6 @@ class Told(ScoreNetwork):
         """E[x_0 | α x_0 + σ ε]."""
         norm = (alpha**2 + sigma**2).sqrt()
         return PAIR.posterior(x / norm, (alpha / norm) ** 2, (sigma / norm) ** 2)[0]
-
-    def _build_head(self, kind: str, **sizes: int) -> nn.Module:
-        raise NotImplementedError
 
 
 class Velocity(Told):

@@ -1,6 +1,5 @@
 """Recipes follow from parameters alone, or from a preset at any budget, on any schedule."""
 
-import re
 from typing import Literal, get_args
 
 import pytest
@@ -63,52 +62,6 @@ def test_every_rule_of_timesteps_can_be_chosen(text: str) -> None:
     sampler, settings = experiment.sample.samplers["ddim"], likelihood.STAGE.settings(experiment)
     assert isinstance(sampler, SamplerParams) and sampler.timesteps == CHOICES[text]
     assert settings.timesteps["even"] == CHOICES[text]
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("sample.samplers.ddim.timesteps=even", "sample.samplers.ddim.timesteps"),
-        ("sample.samplers.ddim.timesteps.kind=evne", "sample.samplers.ddim.timesteps"),
-        ("sample.samplers.ddim.timesteps={kind: power}", "timesteps.exponent: missing"),
-        (
-            "++sample.samplers.ddim.timesteps={kind: power, exponent: 2.0, first: 1000}",
-            "first: 1000; expected a timestep below schedule.steps = 1000",
-        ),
-        (
-            "++sample.samplers.ddim.timesteps={kind: listed, values: [[3, 2]]}",
-            "[3, 2]; expected ascending, up to schedule.steps = 1000",
-        ),
-        (
-            "++sample.samplers.ddim.timesteps={kind: listed, values: [[3, 5]]}",
-            "none of the lists has 5 timesteps; add one",
-        ),
-        (
-            "sample.samplers.ddim.timesteps.kind=optimal",
-            "train.timesteps.methods: 'delta' is unknown",
-        ),
-        (
-            "++evaluate.likelihood.timesteps.even={kind: optimal, of: rademacher_100}",
-            "train.timesteps.methods: 'rademacher_100' is unknown",
-        ),
-        ("train.timesteps=null", "'optimal' needs train.timesteps, which is null"),
-        ("train.timesteps.points=1001", "train.timesteps.points: 1001 is more than"),
-        (
-            "train.timesteps.methods=[ocm_relative, analytic+klt, delta]",
-            "'delta' is not defined for ddpm",
-        ),
-        ("train.timesteps.methods=[ocn]", "train.timesteps.methods: 'ocn' is unknown"),
-        ("sample.samplers.ddim.kind=ddmi", "sample.samplers.ddim.kind: 'ddmi' is unknown"),
-        ("+sample.samplers.ddim.eta=2.0", "sample.samplers.ddim.eta: input should be less than"),
-        (
-            "+sample.samplers.ddpm.eta=0.5",
-            "ddpm.eta: extra inputs are not permitted; the options of ddpm are: none",
-        ),
-    ],
-)
-def test_an_impossible_recipe_is_refused_with_its_key(override: str, message: str) -> None:
-    with pytest.raises(OcmError, match=re.escape(message)):
-        compose("digits", [override])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from ocm_core.diffusion.schedule import Schedule
 from ocm_core.diffusion.timesteps import Timesteps
 from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
-from ocm_core.params.compose import compose
 from ocm_core.rng.noise import SampleNoise
 from ocm_core.sampling.order import means_of_order
 from ocm_core.sampling.recipe import Recipe
@@ -174,8 +173,6 @@ def test_ipndm_is_for_ddim() -> None:
     rule = covariance.build("beta_tilde")
     with pytest.raises(OcmError, match="order = ipndm is for ddim; for ddpm use 1, 2 or 3"):
         Recipe(CHAINS["even"], rule, Ddpm(), order="ipndm")
-    with pytest.raises(OcmError, match=r"ddpm.order: 'ipndm' is for ddim; for ddpm use 1, 2 or 3"):
-        compose("digits", ["+sample.samplers.ddpm.order=ipndm"])
 
 
 def test_with_an_exact_score_its_error_falls_with_the_square_of_the_step() -> None:

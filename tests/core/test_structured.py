@@ -16,7 +16,6 @@ from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Correlated, Decoder, Diagonal, full
 from ocm_core.diffusion.kernels.ddim import Ddim
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.diffusion.transition import transition, transitions
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.bound import Likelihood
@@ -26,35 +25,18 @@ from ocm_core.sampling.recipe import Recipe
 from ocm_core.schema.experiment import SpectrumParams
 from ocm_core.training.batches import InMemory
 from ocm_core.training.spectra import grid, spectrum_of, variances
+from tests.core.doubles import SpectralNetwork, root_of
 
 SHAPE, STEPS = (2, 4, 4), 100
 SCHEDULE = schedules.linear(STEPS)
 GENERATOR = torch.Generator().manual_seed(0)
 POWERS = torch.logspace(0, -3, 32, dtype=torch.float64).view(SHAPE)  # of data, by coefficient
 BASIS = bases.build("dct", torch.zeros(1, *SHAPE))
+NETWORK = SpectralNetwork(SCHEDULE, BASIS, POWERS)  # the true score
 
 
 def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64)
-
-
-class GaussianScore(ScoreNetwork):
-    """E[ε | x_t] of a Gaussian with these powers in a basis, by the timestep as its time."""
-
-    head_kinds = ()
-    out_channels_per_input = 1
-
-    def features(self, x: Any, time: Any, label: Any = None) -> TrunkFeatures:
-        return TrunkFeatures(x, time)
-
-    def readout(self, features: TrunkFeatures) -> Any:
-        x, time = features
-        alpha_bar, b = SCHEDULE.marginal_at(time.long(), x)
-        shrunk = BASIS.coefficients(x) * b.sqrt() / (alpha_bar * POWERS + b)
-        return BASIS.combine(shrunk)
-
-    def _build_head(self, kind: str, **sizes: int) -> Any:
-        raise NotImplementedError
 
 
 def exact(t: int) -> torch.Tensor:
@@ -67,7 +49,7 @@ def denoiser(powers: Any = exact) -> Denoiser:
     """The true score with a spectrum at every timestep, so that nothing is interpolated."""
     times = tuple(range(1, STEPS + 1))
     table = torch.stack([powers(t).log() for t in times])
-    return Denoiser(GaussianScore(), SCHEDULE, spectra={"dct": Spectrum(BASIS, times, table)})
+    return Denoiser(NETWORK, SCHEDULE, spectra={"dct": Spectrum(BASIS, times, table)})
 
 
 def data(count: int) -> torch.Tensor:
@@ -104,13 +86,7 @@ def test_it_is_the_full_matrix_that_it_stands_for() -> None:
     torch.testing.assert_close(found.diagonal(x), matrix.diagonal(x))
     torch.testing.assert_close(found.divergence(0.07, x), matrix.divergence(0.07, x))
     torch.testing.assert_close(found.log_density(x), matrix.log_density(x))
-    root = torch.stack(
-        [
-            found.scale(e.view(1, *SHAPE).expand_as(x)).flatten(1)
-            for e in torch.eye(32, dtype=x.dtype)
-        ],
-        dim=2,
-    )
+    root = root_of(found, x)
     torch.testing.assert_close(root @ root.mT, matrix.matrix())
     limited = found.limited(0.5).diagonal(x)
     torch.testing.assert_close(limited, found.diagonal(x).clamp(max=0.25))
@@ -175,7 +151,8 @@ def test_samples_of_a_gaussian_have_its_covariance_in_one_step() -> None:
 @pytest.mark.parametrize("nfe", [2, 10, 100])
 def test_the_bound_of_a_gaussian_is_its_entropy_at_any_number_of_steps(nfe: int) -> None:
     """And the diagonal's is not, at few: what lies in correlation is lost to it."""
-    methods, count = {name: covariance.build(name) for name in ("analytic+dct", "exact_diag")}, 2000
+    methods = {name: covariance.build(name) for name in ("analytic+dct", "exact_diag")}
+    count = min(2000, 40_000 // nfe)
     likelihood = Likelihood(denoiser(), methods, Decoder(None, variance="method"), Clip())
     x0, use = data(count), NoiseFor.LIKELIHOOD
 

@@ -1,7 +1,5 @@
 """Tiny archives in the published formats, with contents that are known."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

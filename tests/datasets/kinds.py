@@ -1,7 +1,5 @@
 """Every kind of data set at a tiny size: parameters, and archives with known pixels."""
 
-from __future__ import annotations
-
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Our walk over an LMDB file finds what LMDB itself finds, and survives what LMDB does not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What every data set promises, whatever it is read from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

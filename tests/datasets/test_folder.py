@@ -1,7 +1,5 @@
 """A folder of images: what is read from it, what is refused, and what is not done twice."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The values that each data set has: pixels, crops, order, labels; what comes inside packages."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

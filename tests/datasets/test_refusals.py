@@ -1,7 +1,5 @@
 """Damage and tricks inside an archive: named with the archive and the member, and nothing left."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Random models of every path: from `ocm init` to the page, and back with the same samples."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable

@@ -1,9 +1,5 @@
 """An exported model with its heads, and our scheduler in diffusers' loops, give our samples."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from collections.abc import Callable
 from math import log, pi
 from pathlib import Path
@@ -43,9 +39,8 @@ from tests.init.folders import (
     write_stable_diffusion,
 )
 from tests.networks.diffusers_cases import CONFIGS, model, tiny_dit
-from tests.test_api import images
+from tests.test_api import SHAPE, SOLVED, images
 
-SHAPE = (3, 8, 8)
 SHORT = {"num_train_timesteps": 40, "beta_end": 0.3}
 HEADS = {"fit": "train", "iterations": 3, "batch_size": 4, "learning_rate": 0.1}
 ALONE = """
@@ -64,9 +59,7 @@ print(len(images), images[0].size, len(seen), seen[0], seen[-1])
 
 
 def exported(folder: Path, name: str = "plain", **scheduler: Any) -> tuple[Denoiser, Path]:
-    own, kind = model(CONFIGS[name]), scheduler.pop("kind", None)
-    trained = kind(**scheduler) if kind else DDPMScheduler(**{**SHORT, **scheduler})
-    denoiser = api.wrap(own, trained)
+    own, trained, denoiser = wrapped(name, **scheduler)
     labels = torch.arange(8) % 5 if name == "classes" else None
     given: Any = {**HEADS, "relative": name == "attention", "labels": labels}
     denoiser = api.fit_head(denoiser, images(), **given)
@@ -85,9 +78,7 @@ def opened(folder: Path, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "scheduler"),
     [
-        ("plain", {}),
         ("attention", {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True}),
-        ("classes", {"beta_schedule": "squaredcos_cap_v2"}),
         ("classes", {"kind": FlowMatchEulerDiscreteScheduler, "shift": 2.0}),
         ("plain", {"kind": EDMEulerScheduler, "sigma_max": 20.0, "num_train_timesteps": 40}),
     ],
@@ -109,7 +100,7 @@ def test_samples_are_ours_for_the_same_noise(
 @pytest.mark.parametrize("method", ["ocm+dct", "kdct"])
 def test_a_correlated_covariance_goes_along(method: str, tmp_path: Path) -> None:
     own, base, denoiser = wrapped()
-    denoiser = api.fit_head(denoiser, images(), method, draws=60, batch_size=3)
+    denoiser = api.fit_head(denoiser, images(), method, **SOLVED)
     given: Any = {"method": method, "scheduler": base}
     pipe = opened(api.save_pipeline(denoiser, own, tmp_path / "pipeline", **given))
     theirs = pipe.draw(SampleNoise(3, range(2), SHAPE), 5)
@@ -119,11 +110,12 @@ def test_a_correlated_covariance_goes_along(method: str, tmp_path: Path) -> None
     torch.testing.assert_close(alone, ours, atol=1e-5, rtol=0)
 
 
-def test_diffusers_alone_samples_in_ten_steps(tmp_path: Path) -> None:
+def test_diffusers_samples_in_ten_steps(tmp_path: Path, monkeypatch, capsys) -> None:
+    """In a process that has nothing else it is tests/init/test_project.py that does."""
     _, folder = exported(tmp_path)
-    command = [sys.executable, "-c", ALONE, str(folder)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    assert done.stdout.strip() == "2 (8, 8) 10 (0, 39) (9, 0)"
+    monkeypatch.setattr("sys.argv", ["", str(folder)])
+    exec(ALONE, {})
+    assert capsys.readouterr().out.strip() == "2 (8, 8) 10 (0, 39) (9, 0)"
     card = (folder / "README.md").read_text()
     assert "license: mit" in card and "trust_remote_code=True" in card
     assert describe(folder).licence == "mit"

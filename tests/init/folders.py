@@ -1,7 +1,5 @@
 """A foreigner's images and model, as small as they get."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

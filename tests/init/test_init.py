@@ -1,7 +1,5 @@
 """What `ocm init` finds, writes and refuses."""
 
-from __future__ import annotations
-
 import errno
 from operator import attrgetter
 from pathlib import Path

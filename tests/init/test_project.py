@@ -1,7 +1,5 @@
 """docs/your_images.md in a folder outside the checkout: from a foreigner's model to the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -80,7 +78,7 @@ def test_another_model_in_the_folder_is_seen(finished: Finished) -> None:
         (folder.root / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("kind", ["dit", "text"])
+@pytest.mark.parametrize("kind", ["dit", pytest.param("text", marks=pytest.mark.slow)])
 def test_models_of_latents_go_the_same_way(kind: str, tmp_path: Path) -> None:
     """With guidance in the end, and back into diffusers."""
     folder, more = Folder(tmp_path), ""

@@ -1,7 +1,5 @@
 """Published autoencoders: got from an address or from a folder, checked, and refused if wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

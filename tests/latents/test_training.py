@@ -1,7 +1,5 @@
 """Training a small autoencoder: the loss as written, exact resume, and a scale of one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

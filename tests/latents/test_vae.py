@@ -1,7 +1,5 @@
 """The adapter computes what diffusers computes, and refuses what diffusers would let pass."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

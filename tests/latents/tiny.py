@@ -1,7 +1,5 @@
 """Autoencoders of a few channels, with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +9,8 @@ from torch import Tensor
 from ocm_core.latents.vae import AutoencoderKL, new_autoencoder
 
 CONFIG: dict[str, Any] = {
-    "in_channels": 3,
-    "out_channels": 3,
-    "latent_channels": 4,
-    "block_out_channels": [4, 8, 8],
-    "layers_per_block": 1,
-    "norm_num_groups": 2,
-    "scaling_factor": 0.25,
+    **{"in_channels": 3, "out_channels": 3, "latent_channels": 4, "scaling_factor": 0.25},
+    **{"block_out_channels": [4, 8, 8], "layers_per_block": 1, "norm_num_groups": 2},
 }
 
 

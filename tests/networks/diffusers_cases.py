@@ -1,7 +1,5 @@
 """Small diffusers models of many kinds, with random weights, and what they themselves compute."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -30,21 +28,15 @@ from diffusers import (  # isort: skip
 Model = TypeVar("Model", bound=nn.Module)
 CLASSES = 5
 PLAIN = {
-    "sample_size": 8,
-    "in_channels": 3,
-    "out_channels": 3,
-    "block_out_channels": (8, 16),
+    **{"sample_size": 8, "in_channels": 3, "out_channels": 3, "add_attention": False},
+    **{"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4},
     "down_block_types": ("DownBlock2D", "DownBlock2D"),
     "up_block_types": ("UpBlock2D", "UpBlock2D"),
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-    "add_attention": False,
 }
 ATTENDING = PLAIN | {
+    **{"attention_head_dim": 4, "add_attention": True},
     "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
     "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
-    "attention_head_dim": 4,
-    "add_attention": True,
 }
 CONFIGS: dict[str, dict[str, Any]] = {
     "plain": PLAIN,
@@ -56,77 +48,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "no_middle": PLAIN | {"mid_block_type": None, "layers_per_block": 2},
     # as google/ddpm-cifar10-32 has it, and an input that is not centred
     "first_published": ATTENDING
-    | {
-        "center_input_sample": True,
-        "flip_sin_to_cos": False,
-        "freq_shift": 1,
-        "downsample_padding": 0,
-        "norm_eps": 1e-6,
-        "mid_block_scale_factor": 2.0,
-    },
+    | {"center_input_sample": True, "flip_sin_to_cos": False, "freq_shift": 1}
+    | {"downsample_padding": 0, "norm_eps": 1e-6, "mid_block_scale_factor": 2.0},
     "resnet_resampling": PLAIN
     | {"downsample_type": "resnet", "upsample_type": "resnet", "act_fn": "gelu", "dropout": 0.2},
 }
-DIT = {
-    "num_attention_heads": 2,
-    "attention_head_dim": 4,
-    "in_channels": 4,
-    "out_channels": 8,
-    "num_layers": 2,
-    "sample_size": 8,
-    "patch_size": 2,
-    "num_embeds_ada_norm": CLASSES,
-}
+LATENTS = {"in_channels": 4, "sample_size": 8}
+ATTENTION = {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 2}
+DIT = ATTENTION | LATENTS | {"out_channels": 8, "patch_size": 2, "num_embeds_ada_norm": CLASSES}
 TEXT = {
-    "sample_size": 8,
-    "block_out_channels": (8, 8),
+    **{"sample_size": 8, "block_out_channels": (8, 8), "layers_per_block": 1},
+    **{"norm_num_groups": 4, "cross_attention_dim": 8, "attention_head_dim": 4},
     "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
     "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-    "cross_attention_dim": 8,
-    "attention_head_dim": 4,
 }
-ATTENTION = {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 2}
-SD3 = ATTENTION | {
-    "in_channels": 4,
-    "out_channels": 4,
-    "sample_size": 8,
-    "patch_size": 2,
-    "joint_attention_dim": 8,
-    "caption_projection_dim": 8,
-    "pooled_projection_dim": 8,
-    "pos_embed_max_size": 8,
-    "dual_attention_layers": (0,),
-    "qk_norm": "rms_norm",
-}
-PIXART = ATTENTION | {
-    "in_channels": 4,
-    "out_channels": 8,
-    "sample_size": 8,
-    "cross_attention_dim": 8,
-    "caption_channels": 8,
-    "norm_num_groups": 1,
-}
+SD3 = ATTENTION | LATENTS
+SD3 |= {"out_channels": 4, "patch_size": 2, "pos_embed_max_size": 8, "joint_attention_dim": 8}
+SD3 |= {"caption_projection_dim": 8, "pooled_projection_dim": 8, "qk_norm": "rms_norm"}
+SD3 |= {"dual_attention_layers": (0,)}
+CROSS = {"cross_attention_dim": 8, "caption_channels": 8}
+PIXART = ATTENTION | LATENTS | CROSS | {"out_channels": 8, "norm_num_groups": 1}
 SIZED = {"attention_head_dim": 6, "cross_attention_dim": 12, "use_additional_conditions": True}
-SANA = ATTENTION | {
-    "in_channels": 4,
-    "out_channels": 4,
-    "sample_size": 8,
-    "num_cross_attention_heads": 2,
-    "cross_attention_head_dim": 4,
-    "cross_attention_dim": 8,
-    "caption_channels": 8,
-    "timestep_scale": 0.5,
-}
-FLUX = ATTENTION | {
-    "in_channels": 16,
-    "attention_head_dim": 16,
-    "num_single_layers": 1,
-    "joint_attention_dim": 8,
-    "pooled_projection_dim": 8,
-    "axes_dims_rope": (4, 4, 8),
-}
+SANA = ATTENTION | LATENTS | CROSS | {"out_channels": 4, "timestep_scale": 0.5}
+SANA |= {"num_cross_attention_heads": 2, "cross_attention_head_dim": 4}
+FLUX = ATTENTION | {"in_channels": 16, "attention_head_dim": 16, "num_single_layers": 1}
+FLUX |= {"joint_attention_dim": 8, "pooled_projection_dim": 8, "axes_dims_rope": (4, 4, 8)}
 CASES = {name: (UNet2DModel, config) for name, config in CONFIGS.items()} | {
     "dit": (DiTTransformer2DModel, DIT),
     "dit_fixed_variance": (DiTTransformer2DModel, DIT | {"out_channels": 4}),

@@ -24,12 +24,8 @@ from .diffusers_cases import DIT, PLAIN, TEXT
 from .golden import Golden, golden
 
 TINY = {
-    "in_channels": 1,
-    "base_channels": 8,
-    "norm_groups": 4,
-    "channel_multipliers": [1],
-    "blocks_per_level": 1,
-    "attention_levels": [],
+    **{"in_channels": 1, "base_channels": 8, "norm_groups": 4, "channel_multipliers": [1]},
+    **{"blocks_per_level": 1, "attention_levels": []},
 }
 
 

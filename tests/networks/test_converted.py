@@ -1,7 +1,5 @@
 """One model, written in three ways, with other ranges and times: the same predictions of ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,11 @@ from torch.testing import assert_close
 from ocm_core.diffusion import schedule as schedules
 from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
 from ocm_core.diffusion.schedule import Schedule
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
+from ocm_core.diffusion.score_network import TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.diffusers_unet import DiffusersUNet
+from tests.core.doubles import KnownNetwork
 
 from .diffusers_cases import CONFIGS, model
 
@@ -54,18 +53,12 @@ def test_the_three_predictions_agree(name: str, prediction: str) -> None:
         assert torch.equal(theirs.learned_variance, ours.learned_variance)
 
 
-class GaussianScore(ScoreNetwork):
+class GaussianScore(KnownNetwork):
     """ε̂ of data N(0, s²), by a network that is told t / 1000."""
-
-    head_kinds = ()
-    out_channels_per_input = 1
 
     def __init__(self, schedule: Schedule, variance: float, prediction: str) -> None:
         super().__init__()
         self.schedule, self.variance, self.prediction = schedule, variance, prediction
-
-    def features(self, x: Tensor, time: Tensor, label: Tensor | None = None) -> TrunkFeatures:
-        return TrunkFeatures(x, time)
 
     def readout(self, features: TrunkFeatures) -> Tensor:
         x, time = features
@@ -73,9 +66,6 @@ class GaussianScore(ScoreNetwork):
         total = alpha_bar * self.variance + b
         mean = alpha_bar.sqrt() * self.variance / total * x
         return {"epsilon": b.sqrt() / total * x, "sample": mean}[self.prediction]
-
-    def _build_head(self, kind: str, **sizes: int) -> torch.nn.Module:
-        raise NotImplementedError
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "sample"])

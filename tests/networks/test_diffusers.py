@@ -1,7 +1,5 @@
 """Models of diffusers are score networks: same outputs, same contract, clear refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

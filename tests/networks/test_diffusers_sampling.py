@@ -1,7 +1,5 @@
 """Sampling an adapted model with a fixed variance is what diffusers' own schedulers do with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

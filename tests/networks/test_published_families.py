@@ -1,7 +1,5 @@
 """The three families of published networks: the contract, and what each has of its own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -30,12 +28,10 @@ class TestDdpmUNet(NetworkContract):
         output = network(first.arrays["x"], first.arrays["n_to_t"])
         assert_same(output, first.arrays["eps_at_n"])
 
-    def test_a_label_is_refused(self, first: Golden, network: ScoreNetwork) -> None:
+    def test_labels_and_odd_sides_are_refused(self, first: Golden, network: ScoreNetwork) -> None:
         x, time, _ = first.inputs
         with pytest.raises(OcmError, match="DdpmUNet is unconditional"):
             network(x, time, torch.zeros(len(x), dtype=torch.int64))
-
-    def test_an_image_that_cannot_be_halved_is_refused(self, network: ScoreNetwork) -> None:
         with pytest.raises(OcmError, match=r"\(8, 7\) is not a multiple of 2"):
             network(torch.zeros(1, 3, 8, 7), torch.zeros(1))
 

@@ -113,20 +113,6 @@ def test_a_solver_needs_the_method_none_and_the_limits_of_diffusers() -> None:
         check_solvers(compose("digits", [ddim, "sample.clip.x0=0.5"]))
 
 
-@pytest.mark.parametrize(
-    ("preset", "methods", "said"),
-    [
-        ("qualty", "delta", "baseline.name: 'qualty' is unknown; did you mean 'quality'"),
-        ("quality", "beta", "baseline (nfe = 5).methods: 'beta' is defined for ddpm only"),
-        ("likelihood", "rademacher_100", "train.timesteps.methods: 'rademacher_100' is unknown"),
-    ],
-)
-def test_a_preset_that_cannot_be_is_refused(preset: str, methods: str, said: str) -> None:
-    how = f"kind: preset, name: {preset}, methods: [{methods}], grids: [{{nfe: [5]}}]"
-    with pytest.raises(OcmError, match=re.escape(said)):
-        compose("digits", [f"+sample.samplers.baseline={{{how}}}"])
-
-
 def test_the_baselines_of_the_document_can_be_composed(project: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/solvers.md").read_text(), re.DOTALL)
     (project / "experiment/baselines.yaml").write_text(block)

@@ -15,7 +15,12 @@ BEST = "train.selection={kind: best_frechet, samples: 2, batch_size: 2, nfe: %s}
 MNIST_VAE = "encode.latent.vae.config"
 PATHS = "evaluate.path_weights"
 DDPM, DDIM = "sample.samplers.ddpm", "sample.samplers.ddim"
-MATCHED = "sample.samplers.matched"
+MATCHED, TIMESTEPS = "sample.samplers.matched", f"{DDIM}.timesteps"
+PRESET = "+sample.samplers.x={kind: preset, name: %s, methods: [%s], grids: [{nfe: [5]}]}"
+BY_PROBES = "++evaluate.likelihood.timesteps.even={kind: optimal, of: rademacher_100}"
+TASK = "evaluate.restoration.tasks={a: {operator: {kind: %s}, sigma: %s}}"
+LISTED = f"++{TIMESTEPS}={{kind: listed, values: "
+CODEC = "++evaluate.codec={methods: [%s]}"
 
 
 def refused(name: str, *overrides: str) -> str:
@@ -24,66 +29,126 @@ def refused(name: str, *overrides: str) -> str:
     return str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "override", "line"),
-    [
-        ("toy_mog9", "+sample.cuont=3", "sample.cuont: 'cuont' is unknown; did you mean 'count'?"),
-        ("toy_mog9", "+evaluate.mdm={}", "evaluate.mdm: 'mdm' is unknown; did you mean 'mmd'?"),
-        ("toy_mog9", "schedule.kind=linaer", "schedule.kind: 'linaer' is unknown; did you mean 'l"),
-        ("toy_mog9", "network.scores=[true]", "network.scores.0: True is unknown"),
-        ("toy_mog9", "network.scores=[pretrained]", "network.scores.0: 'pretrained' is unknown"),
-        ("toy_mog9", "train.score.iterations=x", "train.score.iterations: Input should be a valid"),
-        ("toy_mog9", "data.layout.per_axis=0", "data.layout.per_axis: Input should be greater"),
-        ("toy_mog9", "evaluate.mmd.bandwidths=[]", "evaluate.mmd.bandwidths: List should have"),
-        ("toy_mog9", f"{DDPM}.grids=[{{nfe: [1001]}}]", f"{DDPM}.grids: nfe = 1001 is more than"),
-        ("toy_mog9", f"{DDIM}.methods=[beta]", f"{DDIM}.methods: 'beta' is defined for ddpm only"),
-        ("toy_mog9", f"{DDPM}.methods=[ocm_relativ]", f"{DDPM}.methods: 'ocm_relativ' is unknown"),
-        ("toy_mog9", f"{DDIM}.grids=[{{nfe: [9], guidance: [2.0]}}]", "sample.samplers: guidance"),
-        ("toy_mog9", f"{DDPM}.clip_final_sigma=1.0", f"{DDPM}.clip_final_sigma: in grey levels"),
-        ("toy_mog9", "train.score=null", "train.score: null, but the experiment trains it"),
-        ("toy_mog9", "+evaluate.distances={}", "evaluate.distances: measured in a space of featu"),
-        ("toy_mog9", "methods.rademacher_10.probes=0", "methods.rademacher_10: covariance method"),
-        ("toy_mog9", "methods.ocm_relative.kind=ocn", "methods.ocm_relative: "),
-        ("digits", "+evaluate.mmd={}", "evaluate.mmd: for points"),
-        ("digits", f"{MATCHED}.kind=ddim", f"{MATCHED}.order: 'matched' is for ddpm; for ddim use"),
-        ("digits", f"{MATCHED}.methods=[npr]", f"{MATCHED}.methods: 'npr' has no spectrum, which"),
-        (
-            "digits",
-            f"{MATCHED}={{kind: preset, name: photographs, grids: [{{nfe: [5]}}], methods: [ocm]}}",
-            f"{MATCHED} (nfe = 5).methods: 'ocm' has no spectrum",
-        ),
-        ("digits", f"+{PATHS}={{methods: [beta], nfe: [5]}}", f"{PATHS}: the density is known of"),
-        ("toy_mog9", "network.family=pairs", "network.family: 'pairs' is for data.kind: double_we"),
-        ("toy_mog9", f"{PATHS}.nfe=[1001]", f"{PATHS}.nfe: 1001 is more than schedule.steps"),
-        ("toy_mog9", f"{PATHS}.methods=[bets]", f"{PATHS}.methods: 'bets' is unknown"),
-        ("toy_mog9", f"{PATHS}.methods=[delta]", f"{PATHS}.methods: 'delta' "),
-        ("digits", "features.space=efficientnet_lite1", "features.space: 'efficientnet_lite1' is"),
-        ("digits", "evaluate.distances.blocks=20", "evaluate.distances.blocks: with 3 seeds"),
-        ("digits", "evaluate.distances.blocks=1", "evaluate.distances.blocks: Input should be gr"),
-        ("digits", "+evaluate.score_loss={images: 1, batch_size: 8}", "evaluate.score_loss.images"),
-        ("digits", BEST % "null", "train.selection: chooses among kept heads"),
-        ("digits", "train.classifier.precision=bfloat16", "train.classifier.precision: 'bfloat16'"),
-        ("digits", f"{NFE}={{rademacher_100: [7]}}", f"{NFE}.rademacher_100: [7]: not all"),
-        ("imagenet64", "data.splits=[train]", "evaluate.likelihood: "),
-        ("cifar10_ls", "schedule.steps=500", "network: cifar10_ls was trained with schedule"),
-        ("cifar10_ls", "network.checkpoint.name=cifar", "network: checkpoint: 'cifar' is unknown"),
-        ("digits", "encode.jobs=1000000000", "encode.jobs: "),
-        ("digits", "schedule.steps=1000000000", "schedule.steps: "),
-        ("digits", "train.heads.learning_rate=inf", "train.heads.learning_rate: "),
-        ("digits", "train.heads.weight_decay=inf", "train.heads.weight_decay: "),
-        ("digits", "sample.samplers.ddpm.clip_final_sigma=inf", "sample.samplers.ddpm.clip_final_"),
-        ("digits", "network.time.scale=nan", "network.time.scale: "),
-        ("digits", "network.config.blocks_per_level=100000", "network: configuration of ddpm_unet"),
-        ("mnist_latent", "network.config.depth=100000", "network: configuration of dit: depth"),
-        ("mnist_latent", f"{MNIST_VAE}.latent_channels=x", f"{MNIST_VAE}.latent_channels: "),
-        ("toy_mog9", "network.depth=100000", "network.depth: "),
-        ("toy_mog9", "head.sizes.width=100000", "head.sizes.width: "),
-        ("toy_mog9", "data.train_size=1000000000", "data.train_size: "),
+REFUSED: dict[str, list[tuple[str, str]]] = {  # overrides, and what is said of them
+    "toy_mog9": [
+        ("+sample.cuont=3", "sample.cuont: 'cuont' is unknown; did you mean 'count'?"),
+        ("+evaluate.mdm={}", "evaluate.mdm: 'mdm' is unknown; did you mean 'mmd'?"),
+        ("schedule.kind=linaer", "schedule.kind: 'linaer' is unknown; did you mean 'linear'"),
+        ("network.scores=[true]", "network.scores.0: True is unknown"),
+        ("network.scores=[pretrained]", "network.scores.0: 'pretrained' is unknown"),
+        ("train.score.iterations=x", "train.score.iterations: Input should be a valid"),
+        ("data.layout.per_axis=0", "data.layout.per_axis: Input should be greater"),
+        ("evaluate.mmd.bandwidths=[]", "evaluate.mmd.bandwidths: List should have"),
+        (f"{DDPM}.grids=[{{nfe: [1001]}}]", f"{DDPM}.grids: nfe = 1001 is more than"),
+        (f"{DDIM}.methods=[beta]", f"{DDIM}.methods: 'beta' is defined for ddpm only"),
+        (f"{DDPM}.methods=[ocm_relativ]", f"{DDPM}.methods: 'ocm_relativ' is unknown"),
+        (f"{DDIM}.grids=[{{nfe: [9], guidance: [2.0]}}]", "sample.samplers: guidance"),
+        (f"{DDPM}.clip_final_sigma=1.0", f"{DDPM}.clip_final_sigma: in grey levels"),
+        ("train.score=null", "train.score: null, but the experiment trains it"),
+        ("+evaluate.distances={}", "evaluate.distances: measured in a space of features"),
+        ("methods.rademacher_10.probes=0", "methods.rademacher_10: covariance method"),
+        ("methods.ocm_relative.kind=ocn", "methods.ocm_relative: "),
+        (CODEC % "beta", ": files are of images, and the data are points or latents"),
+        (f"{PATHS}.nfe=[1001]", f"{PATHS}.nfe: 1001 is more than schedule.steps"),
+        (f"{PATHS}.methods=[bets]", f"{PATHS}.methods: 'bets' is unknown"),
+        (f"{PATHS}.methods=[delta]", f"{PATHS}.methods: 'delta' "),
+        ("network.family=pairs", "network.family: 'pairs' is for data.kind: double_wells"),
+        ("network.depth=100000", "network.depth: "),
+        ("head.sizes.width=100000", "head.sizes.width: "),
+        ("data.train_size=1000000000", "data.train_size: "),
     ],
+    "digits": [
+        ("+evaluate.mmd={}", "evaluate.mmd: for points"),
+        (f"{MATCHED}.kind=ddim", f"{MATCHED}.order: 'matched' is for ddpm; for ddim use"),
+        (f"{MATCHED}.methods=[npr]", f"{MATCHED}.methods: 'npr' has no spectrum, which"),
+        (PRESET % ("photographs", "ocm"), " (nfe = 5).methods: 'ocm' has no spectrum"),
+        (PRESET % ("qualty", "delta"), ".name: 'qualty' is unknown; did you mean 'quality'"),
+        (PRESET % ("quality", "beta"), " (nfe = 5).methods: 'beta' is defined for ddpm only"),
+        (
+            PRESET % ("likelihood", "rademacher_100"),
+            " (nfe = 5).timesteps: train.timesteps.methods",
+        ),
+        (f"+{DDPM}.order=ipndm", ": 'ipndm' is for ddim; for ddpm use 1, 2 or 3"),
+        (f"{DDIM}.kind=ddmi", ": 'ddmi' is unknown"),
+        (f"+{DDIM}.eta=2.0", ": input should be less than"),
+        (f"+{DDPM}.eta=0.5", ": extra inputs are not permitted; the options of ddpm are: none"),
+        (f"{TIMESTEPS}=even", ": Input should be a valid dictionary"),
+        (f"{TIMESTEPS}.kind=evne", ": 'evne' is unknown; did you mean 'even'"),
+        (f"{TIMESTEPS}={{kind: power}}", ".exponent: missing"),
+        (
+            f"++{TIMESTEPS}={{kind: power, exponent: 2.0, first: 1000}}",
+            ".first: 1000; expected a timestep",
+        ),
+        (BY_PROBES, ": train.timesteps.methods: 'rademacher_100' is unknown"),
+        ("train.timesteps.points=1001", ": 1001 is more than schedule.steps"),
+        ("train.timesteps.methods=[ocm_relative, analytic+klt, delta]", ": 'delta' is not defined"),
+        ("evaluate.denoising.methods=[beta]", ": 'beta' is no estimate of Cov"),
+        ("evaluate.denoising.methods=[lanczos]", ": 'lanczos' is no estimate of Cov"),
+        ("evaluate.denoising.methods=[ocn]", ": 'ocn' is unknown; did you mean 'ocm'"),
+        ("evaluate.denoising.sigmas=[0.5, 0.001]", ": sigma[1] = 0.001"),
+        ("evaluate.denoising.sigmas=[0.0]", ".0: Input should be greater than 0"),
+        ("evaluate.restoration.methods=[beta]", ": 'beta' is no estimate of Cov"),
+        ("evaluate.restoration.methods=[ocn]", ": 'ocn' is unknown; did you mean 'ocm'"),
+        ("evaluate.restoration.algorithms=[kalman]", ": kalman is there for each of `methods`"),
+        ("evaluate.restoration.algorithms=[ddrm]", ".0: 'ddrm' is unknown"),
+        ("evaluate.restoration.draws=20", ": 20; 19, 39, … have intervals of 90 %"),
+        ("evaluate.restoration.nfe=[2000]", ": 2000 is more than schedule.steps = 1000"),
+        (TASK % ("haze", 0.1), ".a.operator.kind: 'haze' is unknown"),
+        (TASK % ("denoising", 0.0), ".a.sigma: Input should be greater than 0"),
+        (CODEC % "ocm_relative+dct", ".methods: method 'ocm_relative+dct': its Σ is neither"),
+        (CODEC % "lanczos", ".methods: method 'lanczos' has no density"),
+        (CODEC % "betta", ".methods: 'betta' is unknown; did you mean 'beta'"),
+        (
+            "methods.kdct={head: {baseline: moments}}",
+            ".head.baseline: it is relative to its spectrum",
+        ),
+        (
+            "methods.kdct={head: {fit: solve, link: positive}}",
+            ".head.link: 'positive' is not linear",
+        ),
+        (
+            "methods.kdct={head: {fit: solve, unit: root}}",
+            ".head.unit: 'root' is for heads that are",
+        ),
+        (f"+{PATHS}={{methods: [beta], nfe: [5]}}", f"{PATHS}: the density is known of"),
+        ("features.space=efficientnet_lite1", "features.space: 'efficientnet_lite1' is"),
+        ("evaluate.distances.blocks=20", "evaluate.distances.blocks: with 3 seeds"),
+        ("evaluate.distances.blocks=1", "evaluate.distances.blocks: Input should be greater"),
+        ("+evaluate.score_loss={images: 1, batch_size: 8}", "evaluate.score_loss.images"),
+        (BEST % "null", "train.selection: chooses among kept heads"),
+        ("train.classifier.precision=bfloat16", "train.classifier.precision: 'bfloat16'"),
+        (f"{NFE}={{rademacher_100: [7]}}", f"{NFE}.rademacher_100: [7]: not all"),
+        ("encode.jobs=1000000000", "encode.jobs: "),
+        ("schedule.steps=1000000000", "schedule.steps: "),
+        ("train.heads.learning_rate=inf", "train.heads.learning_rate: "),
+        ("train.heads.weight_decay=inf", "train.heads.weight_decay: "),
+        ("sample.samplers.ddpm.clip_final_sigma=inf", "sample.samplers.ddpm.clip_final_sigma: "),
+        ("network.time.scale=nan", "network.time.scale: "),
+        ("network.config.blocks_per_level=100000", "network: configuration of ddpm_unet"),
+    ],
+    "mnist_latent": [
+        ("train.vae.precision=bfloat16", ": 'bfloat16' is unknown"),
+        ("network.config.depth=100000", "network: configuration of dit: depth"),
+        (f"{MNIST_VAE}.latent_channels=x", f"{MNIST_VAE}.latent_channels: "),
+    ],
+    "imagenet64": [
+        ("data.splits=[train]", "evaluate.likelihood: measured on test images"),
+    ],
+    "cifar10_ls": [
+        ("schedule.steps=500", "network: cifar10_ls was trained with schedule"),
+        ("network.checkpoint.name=cifar", "network: checkpoint: 'cifar' is unknown"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "line"), [(name, *case) for name in REFUSED for case in REFUSED[name]]
 )
 def test_a_bad_value_is_refused_with_its_key(name: str, override: str, line: str) -> None:
+    """Where the line does not say which key it is about, it is that of the override."""
     message = refused(name, override)
     where = f"override {override!r}"
+    line = line if line[0].isalpha() else override.lstrip("+").partition("=")[0] + line
     assert message.startswith((f"{where}: {line}", f"params/experiment/{name}.yaml: {line}"))
     assert "\n" not in message
 
@@ -95,6 +160,11 @@ def test_a_bad_value_is_refused_with_its_key(name: str, override: str, line: str
         (["train.heads.keep_every=400", BEST % 1], "train.selection.nfe: in one step all heads"),
         (["sample.seeds=[0]", "evaluate.distances.blocks=400"], "400 blocks of 600 samples"),
         (["features=null"], "features: null, but images are compared in some space"),
+        ([f"{TIMESTEPS}.kind=optimal"], "train.timesteps.methods: 'delta' is unknown"),
+        (["train.timesteps=null"], "'optimal' needs train.timesteps, which is null"),
+        (["train.timesteps.methods=[ocn]"], "train.timesteps.methods: 'ocm_relative' is unknown"),
+        ([f"{LISTED}[[3, 2]]}}"], "[3, 2]; expected ascending, up to schedule.steps = 1000"),
+        ([f"{LISTED}[[3, 5]]}}"], "none of the lists has 5 timesteps; add one"),
     ],
 )
 def test_values_that_do_not_go_together(overrides: list[str], line: str) -> None:

@@ -10,6 +10,7 @@ from ocm_core.errors import OcmError
 from ocm_core.pipeline import sources
 from ocm_core.pipeline.graph import graph_of
 from ocm_core.pipeline.stage import Task
+from tests.pipeline.conftest import forget
 
 FILES = {
     "__init__.py": "",
@@ -42,14 +43,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text(text)
     monkeypatch.chdir(tmp_path)
-    _forget()
+    forget()
     yield tmp_path / "ocm_core"
-    _forget()
-
-
-def _forget() -> None:
-    for cached in (sources._file, sources._imports, sources._sha256):
-        cached.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(

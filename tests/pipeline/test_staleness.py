@@ -19,7 +19,6 @@ from tests.pipeline.conftest import GRID, HEADED, NAME, WIDER, Project
 SAMPLES_ON = {"sample/all", "mmd/all", "report/all"}
 HEADS = {"heads/trained"}
 HEADS_ON = {*HEADS, "covariance_error/all", *SAMPLES_ON}
-PROBES = {"rademacher_10": {"kind": "rademacher", "probes": 20}}
 UNUSED = ("covariance/sn", "networks/dit")
 PLUMBING = ("pipeline/stage", "params/edits", "schema/block", "commands/run")
 SAMPLED = (SAMPLES_ON, {"sample", "evaluate", "report"})
@@ -32,13 +31,11 @@ EDITS: dict[str, Edit] = {  # by rows of the tour: an edit, what is stale, phase
         HEADS_ON,
         {"train", "evaluate", "report"},
     ),
-    "a parameter of a method": (
-        {"methods": PROBES},
-        HEADS_ON - HEADS,
-        {"sample", "evaluate", "report"},
-    ),
-    "one more or fewer `nfe`, sampler, guidance scale or seed": (
-        {"sample": {"seeds": [1], "samplers": {"ddim": {"grids": [{**GRID, "nfe": [3, 5]}]}}}},
+    "one more or fewer `nfe`, sampler, guidance scale or seed": (  # and options of a method
+        {
+            "sample": {"seeds": [1], "samplers": {"ddim": {"grids": [{**GRID, "nfe": [3, 5]}]}}},
+            "methods": {"rademacher_10": {"kind": "rademacher", "probes": 20}},
+        },
         HEADS_ON - HEADS,  # the error is that of the samplers' methods
         {"sample", "evaluate", "report"},
     ),
@@ -50,8 +47,7 @@ EDITS: dict[str, Edit] = {  # by rows of the tour: an edit, what is stale, phase
     ),
     "a source file": (("covariance/ocm",), HEADS_ON, {"train", "sample", "evaluate", "report"}),
     "a source file of sampling": (("sampling/order",), SAMPLES_ON, {"sample"}),
-    "a source file that is not used": (UNUSED, set(), set()),
-    "`pipeline/`, `params/`, `schema/`, `commands/`": (PLUMBING, set(), set()),
+    "`pipeline/`, `params/`, `schema/`, `commands/`": ((*PLUMBING, *UNUSED), set(), set()),
     "`report.title`, or code of the page": (("stages/report",), {"report/all"}, {"report"}),
     "a new measure in an existing stage": (
         ("stages/mmd",),

@@ -1,7 +1,5 @@
 """Folders of made-up experiments, and tables that stand on a page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Axes show the interesting range, and lines are told apart by everybody."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import log10, nan
 

@@ -1,7 +1,5 @@
 """A page is a function of its folder, which a run leaves for people: small and exact."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

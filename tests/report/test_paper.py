@@ -1,7 +1,5 @@
 """Results beside the paper's: which rows meet, what agrees, and what is left blank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`make site` in a copy of the repository, opened from the file system in a real browser."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """Made-up tables of results, as small as the questions that tests ask of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

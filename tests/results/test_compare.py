@@ -1,7 +1,5 @@
 """`ocm compare` between commits of a small repository."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

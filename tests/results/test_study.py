@@ -1,7 +1,5 @@
 """Results by setting, families of heads, who is best at which nfe, and what the paper claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import nan
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of results: selections, exact round trips, errors, and the metrics that follow."""
 
-from __future__ import annotations
-
 from math import isnan, nan, sqrt
 from pathlib import Path
 

@@ -1,6 +1,5 @@
 """Files of test images as a stage: rows beside formats, and errors where a file is not right."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +78,3 @@ def test_images_that_do_not_come_back_are_an_error(
     monkeypatch.setattr(ImageCodec, "decode", wrong)
     with pytest.raises(OcmError, match="beta, nfe 5: images did not come back"):
         codec.run(job)
-
-
-@pytest.mark.parametrize(
-    ("name", "method", "said"),
-    [
-        ("toy_mog9", "beta", "files are of images, and the data are points"),
-        ("mnist_latent", "beta", "points or latents"),
-        ("digits", "ocm_relative+dct", "'ocm_relative+dct': its Σ is neither diagonal"),
-        ("digits", "lanczos", "'lanczos' has no density"),
-        ("digits", "betta", "'betta' is unknown; did you mean 'beta'"),
-    ],
-)
-def test_what_is_no_code_for_images_is_refused(name: str, method: str, said: str) -> None:
-    with pytest.raises(OcmError, match=re.escape(said)):
-        compose(name, [f"++evaluate.codec={{methods: [{method}]}}"])

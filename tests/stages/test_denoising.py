@@ -4,41 +4,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import erf, log, log10, pi, sqrt
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from ocm_core.diffusion import schedule as schedules
-from ocm_core.diffusion.denoiser import TimeConvention
-from ocm_core.errors import OcmError
-from ocm_core.networks.converted import denoiser_of
 from ocm_core.params.compose import compose
 from ocm_core.pipeline.stage import Task
 from ocm_core.results.table import Results
-from ocm_core.stages import _evaluation, denoising, encode
+from ocm_core.stages import denoising
 from ocm_core.uses.denoise import correlation
-from tests.networks.test_converted import GaussianScore
-from tests.stages.jobs import job_of, visible
+from tests.stages.jobs import LEVELS, gaussian_images, job_of, visible
 
-SHAPE, COUNT, VARIANCE = (1, 8, 8), 400, 0.1
-LEVELS, TASK = schedules.linear(1000), Task("denoising")
+VARIANCE, TASK = 0.1, Task("denoising")
 C = torch.from_numpy(LEVELS.alpha_bar * VARIANCE / (LEVELS.alpha_bar * VARIANCE + LEVELS.b))
 Measured = Callable[..., Results]
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
+def measured(stored: Any, tmp_path: Path) -> Measured:
     """Return the rows of a table of moments that is so many times the true one."""
-    draw = torch.Generator().manual_seed(0)
-    data = VARIANCE**0.5 * torch.randn(COUNT, *SHAPE, generator=draw)
-    network = GaussianScore(LEVELS, VARIANCE, "epsilon").eval()
-    denoiser = denoiser_of(network, LEVELS, TimeConvention(0, 1 / 1000), "epsilon", 1.0)
-    monkeypatch.setattr(encode, "open_split", lambda job, split: data)
-    monkeypatch.setattr(_evaluation, "read_rows", lambda job, split, rows, _: (data[rows], None))
+    data, denoiser = gaussian_images(VARIANCE, count=400)
 
     def run(factor: float = 1.0, batch: int = 100, methods: str = "analytic") -> Results:
-        held = replace(denoiser, moments=factor * C)
-        monkeypatch.setattr(_evaluation, "load_denoiser", lambda *_: held)
+        stored(denoising, data, replace(denoiser, moments=factor * C))
         block = f"{{methods: [{methods}], sigmas: [0.1, 0.5, 2.0], batch_size: {batch}}}"
         experiment = compose("digits", [f"evaluate.denoising={block}", "+methods.exact_full=null"])
         job = job_of(visible(experiment, TASK), TASK, tmp_path / f"{factor}-{batch}-{methods}")
@@ -99,18 +88,3 @@ def test_a_correlation_has_the_error_that_it_should() -> None:
     found, error = correlation(3 * u - 1, r * u + sqrt(1 - r**2) * v + 5)
     assert found == pytest.approx(r, abs=4 * error)
     assert error == pytest.approx((1 - r**2) / sqrt(n), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("block", "said"),
-    [
-        ("methods=[beta]", "'beta' is no estimate of Cov"),
-        ("methods=[lanczos]", "'lanczos' is no estimate of Cov"),
-        ("methods=[ocn]", "evaluate.denoising.methods: 'ocn' is unknown; did you mean 'ocm'"),
-        ("sigmas=[0.5, 0.001]", r"evaluate.denoising.sigmas: sigma\[1\] = 0.001"),
-        ("sigmas=[0.0]", "evaluate.denoising.sigmas"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(block: str, said: str) -> None:
-    with pytest.raises(OcmError, match=said):
-        compose("digits", [f"evaluate.denoising.{block}"])

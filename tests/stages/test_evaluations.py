@@ -10,36 +10,24 @@ import pytest
 import torch
 
 from ocm_core.diffusion import schedule, timesteps
-from ocm_core.diffusion.denoiser import Denoiser, TimeConvention
+from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.mixture import mixture
 from ocm_core.distributed import Rank
-from ocm_core.networks.converted import denoiser_of
 from ocm_core.networks.mixture import MixtureScore
 from ocm_core.params.compose import compose
 from ocm_core.pipeline import pieces
 from ocm_core.pipeline.job import Job
 from ocm_core.pipeline.stage import Task
-from ocm_core.stages import _evaluation, encode, jacobian, likelihood, score_loss
-from tests.networks.test_converted import GaussianScore
-from tests.stages.jobs import experiment_with, finished, job_of, visible
-
-
-@pytest.fixture
-def stored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, torch.Tensor, Denoiser], None]:
-    """Let a stage find these test images and this denoiser."""
-
-    def put(stage: Any, data: torch.Tensor, denoiser: Denoiser) -> None:
-        place, name = stage, "load_score"
-        if stage is likelihood:
-            place, name = _evaluation, "load_denoiser"
-        monkeypatch.setattr(encode, "open_split", lambda job, split: data)
-        monkeypatch.setattr(
-            place, "read_rows", lambda job, split, rows, labelled: (data[rows], None)
-        )
-        monkeypatch.setattr(place, name, lambda *_: denoiser)
-
-    return put
-
+from ocm_core.stages import _evaluation, jacobian, likelihood, score_loss
+from tests.stages.jobs import (
+    LEVELS,
+    SHAPE,
+    experiment_with,
+    finished,
+    gaussian_images,
+    job_of,
+    visible,
+)
 
 # The likelihood: processes that share its batches leave what one leaves
 
@@ -184,17 +172,14 @@ def test_the_work_is_that_of_test_images(stage: Any) -> None:
 
 # The loss of a score that is known in closed form
 
-VARIANCE = 0.25
-SHAPE, ITEMS = (1, 8, 8), 1000
-LEVELS = schedule.build("linear", 1000)
+VARIANCE, ITEMS = 0.25, 1000
+DATA, SCORE = gaussian_images(VARIANCE, ITEMS)
 
 
 @pytest.fixture
 def loss(stored: Any, tmp_path: Path) -> Callable[..., tuple[float, float]]:
     """Return the loss on so many images, and its error."""
-    data = VARIANCE**0.5 * torch.randn(ITEMS, *SHAPE, generator=torch.Generator().manual_seed(0))
-    network, time = GaussianScore(LEVELS, VARIANCE, "epsilon"), TimeConvention(0, 1 / 1000)
-    stored(score_loss, data, denoiser_of(network.eval(), LEVELS, time, "epsilon", 1.0))
+    stored(score_loss, DATA, SCORE)
 
     def measured(images: int | None, batch: int = 64) -> tuple[float, float]:
         count = "null" if images is None else images
@@ -224,13 +209,9 @@ def test_batches_do_not_matter(loss: Any) -> None:
 
 
 def test_the_score_of_gaussian_data_is_a_posterior_mean(stored: Any, tmp_path: Path) -> None:
-    data = VARIANCE**0.5 * torch.randn(ITEMS, *SHAPE, generator=torch.Generator().manual_seed(0))
-    network, time = GaussianScore(LEVELS, VARIANCE, "epsilon"), TimeConvention(0, 1 / 1000)
-    stored(jacobian, data, denoiser_of(network.eval(), LEVELS, time, "epsilon", 1.0))
-    job = job_of(
-        compose("digits", ["++evaluate.jacobian={images: 64}"]), Task("jacobian"), tmp_path
-    )
-    jacobian.run(job)
+    stored(jacobian, DATA, SCORE)
+    asked = compose("digits", ["++evaluate.jacobian={images: 64}"])
+    jacobian.run(job := job_of(asked, Task("jacobian"), tmp_path))
     found = {row.measure: row.value for row in jacobian.JacobianTable(job.folder).load()}
     assert found.pop("jacobian_ratio") == pytest.approx(1.0, abs=0.1)
     assert found == pytest.approx({"jacobian_asymmetry": 0.0, "jacobian_negative": 0.0}, abs=1e-4)

@@ -76,14 +76,6 @@ def test_the_bins_of_the_first_step_are_integrated_as_asked(
     assert (asked[0].decoder.cdf, asked[0].decoder.levels) == (cdf, 17)
 
 
-@pytest.mark.parametrize("name", ["vae", "classifier"])
-def test_what_is_trained_in_single_precision_only_says_so(name: str) -> None:
-    with pytest.raises(
-        OcmError, match=rf"train\.{name}\.precision: 'bfloat16'.*valid: float32, tf32"
-    ):
-        compose("mnist_latent", [f"train.{name}.precision=bfloat16"])
-
-
 @pytest.mark.parametrize(
     "name", ["imagenet256", "cifar10_ls", "digits", "mnist_latent", "toy_mog9"]
 )

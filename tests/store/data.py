@@ -1,7 +1,5 @@
 """Small splits, and writers of them, for the tests and for the processes that the tests start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

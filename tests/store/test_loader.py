@@ -1,7 +1,5 @@
 """Shuffled batches: every item once an epoch, the same from memory, from disk, after a resume."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

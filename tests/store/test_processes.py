@@ -1,7 +1,5 @@
 """Real writers: four side by side, and one that is killed before every change that it makes."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import signal

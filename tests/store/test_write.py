@@ -1,7 +1,5 @@
 """What is written is what is read, and anything wrong on the way is said."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

@@ -5,8 +5,6 @@ before), forks a writer for each, and prints its exit code. The parent itself ne
 it has no threads when it forks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -17,7 +17,6 @@ from ocm_core.diffusion import timesteps as rules
 from ocm_core.diffusion.denoiser import Denoiser
 from ocm_core.diffusion.gaussian import Decoder
 from ocm_core.diffusion.kernels.ddpm import Ddpm
-from ocm_core.diffusion.score_network import ScoreNetwork, TrunkFeatures
 from ocm_core.errors import OcmError
 from ocm_core.likelihood.bound import Likelihood
 from ocm_core.rng.noise import NoiseFor, SampleNoise
@@ -26,7 +25,7 @@ from ocm_core.uses import codec as codecs
 from ocm_core.uses.codec import ImageCodec, image_codec
 from ocm_core.uses.lossless import mosaic, strip, unstrip
 from ocm_core.uses.stack import Gaussians, Stack
-from tests.core.doubles import spectra
+from tests.core.doubles import SpectralNetwork, spectra
 
 GREY, COLOURS, STEPS = (1, 8, 8), (3, 4, 6), 100
 SCHEDULE, DECODER = schedules.linear(STEPS), Decoder(256, variance="method")
@@ -34,44 +33,21 @@ UNLIMITED = Clip(c_max=None)
 TIMESTEPS = rules.even(STEPS, 10)
 
 
-class GaussianScore(ScoreNetwork):
-    """E[ε | x_t] of the Gaussian whose spectrum is that of `doubles.spectra`."""
-
-    head_kinds = ()
-    out_channels_per_input = 1
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.powers = torch.logspace(0, -0.5, prod(shape)).double().view(shape) / 20
-        self.basis = bases.build("dct", torch.zeros(1, *shape))
-
-    def features(self, x: Any, time: Any, label: Any = None) -> TrunkFeatures:
-        return TrunkFeatures(x, time)
-
-    def readout(self, features: TrunkFeatures) -> Any:
-        x, time = features
-        alpha_bar, b = SCHEDULE.marginal_at(time.long(), x)
-        powers = self.powers.to(x)
-        shrunk = self.basis.coefficients(x) * b.sqrt() / (alpha_bar * powers + b)
-        return self.basis.combine(shrunk)
-
-    def _build_head(self, kind: str, **sizes: int) -> Any:
-        raise NotImplementedError
-
-
 def gaussian(shape: tuple[int, ...], count: int) -> tuple[Denoiser, np.ndarray, np.ndarray]:
     """Return the exact model of a Gaussian, images of it, and the bits that each holds."""
-    network, source = GaussianScore(shape), torch.Generator().manual_seed(0)
+    basis, source = bases.build("dct", torch.zeros(1, *shape)), torch.Generator().manual_seed(0)
+    powers = torch.logspace(0, -0.5, prod(shape)).double().view(shape) / 20
     drawn = torch.randn(count, *shape, generator=source, dtype=torch.float64)
-    x0 = network.basis.combine(network.powers.sqrt() * drawn)
+    x0 = basis.combine(powers.sqrt() * drawn)
     pixels = ((x0 + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
-    squares = network.basis.coefficients(pixels / 127.5 - 1.0).double() ** 2
-    nats = 0.5 * (squares / network.powers + (2 * pi * network.powers).log())
+    squares = basis.coefficients(pixels / 127.5 - 1.0).double() ** 2
+    nats = 0.5 * (squares / powers + (2 * pi * powers).log())
     bits = nats.flatten(1).sum(1) / np.log(2) + squares[0].numel() * log2(127.5)
     spectrum = spectra(SCHEDULE, *shape)["dct"]
-    marginals, powers = map(SCHEDULE.marginal, spectrum.times), network.powers
+    marginals = map(SCHEDULE.marginal, spectrum.times)
     rho = torch.stack([b * powers / (alpha_bar * powers + b) for alpha_bar, b in marginals])
     exact = {"dct": replace(spectrum, log_variance=rho.log())}
+    network = SpectralNetwork(SCHEDULE, basis, powers)
     return Denoiser(network, SCHEDULE, spectra=exact), pixels.numpy(), bits.numpy()
 
 

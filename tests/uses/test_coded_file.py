@@ -158,16 +158,7 @@ def test_fewer_levels_are_spread_over_eight_bits(tmp_path: Path) -> None:
             coded_file.write_images(tmp_path, [name], levels, 17)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--method delta --sampler ddim", "files take steps of DDPM of order 1"),
-        ("--preset diverse --method ocm", "files take steps of DDPM of order 1"),
-        ("--method lanczos", "has no density to code with"),
-        ("--method beta --sampler dpm", "sampler: 'dpm' is unknown"),
-    ],
-)
-def test_recipes_that_are_no_codes_are_refused(
-    ocm: Callable[..., str], place: Path, arguments: str, said: str
-) -> None:
-    assert said in ocm("compress", *arguments.split(), "--steps", "3", place / "images", code=1)
+def test_recipes_that_are_no_codes_are_refused(ocm: Callable[..., str], place: Path) -> None:
+    said = "files take steps of DDPM of order 1"
+    for words in ("--method delta --sampler ddim", "--preset diverse --method ocm"):
+        assert said in ocm("compress", *words.split(), "--steps", "3", place / "images", code=1)

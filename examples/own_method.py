@@ -45,7 +45,7 @@ def main() -> None:
     given = parser.parse_args()
     experiment = compose("toy_mog9")
     test = experiment.data.open(Path()).splits["test"].read(range(given.count))
-    distance = MmdTo.set(torch.from_numpy(test), mmd.STAGE.settings(experiment).bandwidths)
+    distance = MmdTo(torch.from_numpy(test), mmd.STAGE.settings(experiment).bandwidths)
     schedule = linear(1000)
     model = Denoiser(exact_score(experiment.data, schedule), schedule)
     methods: list[CovarianceMethod] = [

@@ -66,6 +66,12 @@ class Run:
         self._process = processes.Process(target=_work, args=(job.name, *order))
         self._process.start()
 
+    def wait_for(self, words: str) -> None:
+        """Wait until it has said these words."""
+        while words not in Path(self._said.name).read_text():
+            assert self._process.is_alive(), Path(self._said.name).read_text()
+            time.sleep(0.05)
+
     def end(self, after: float | None = None) -> Ended:
         """Wait for its end, or kill it after so many seconds."""
         self._process.join(after)
